@@ -1,0 +1,208 @@
+"""The description of an experiment: every parameter, its default, and the checks that refuse bad input."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from generators.keys import make_keys
+from generators.producer import check_rate
+from harness import migrations
+from impls import catalog
+from impls.errors import UsageError
+from impls.placement import goal, initial
+from impls.runtime.hashing import check_bins
+
+__all__ = ["DEFAULT_MECHANISMS", "QUICK", "WORKLOADS", "Experiment", "Run", "make_experiment", "parse_number", "parse_workers"]
+
+WORKLOADS = ("dense", "hash")
+DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
+QUICK: dict[str, Any] = {
+    "mechanism": "none,megaphone-all-at-once,megaphone-batched",
+    "keys": 400_000,
+    "duration_s": 12.0,
+    "lead_in_s": 4.0,
+    "bins": 64,
+    "name": "quick",
+}
+_SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A set of runs meant to be compared.
+
+    Attributes:
+        name: first part of the result folder's name.
+        mechanisms: mechanisms to run; `options` are those of every mechanism that knows them.
+        workload: dense (counts in an array per bin, "key-count") or hash (an entry per key, "hash-count").
+        keys: number of keys; distribution: uniform or zipf with `exponent`.
+        rate: records per second, constant; duration_s: length of the measured load; lead_in_s: load before it.
+        workers, workers_goal: workers at the start, and after the rescale (equal: Megaphone's pattern instead).
+        bins: number of bins. policy: placement policy of a rescale.
+        migration: pattern, rescale, none, or the path of a plan file.
+        seed: of keys and of the order of runs; rounds: repetitions.
+        max_offsets_per_trigger: Spark's limit on records per epoch, None for no limit.
+        bootstrap: an existing broker, None for an embedded one.
+        state_dir: parent folder of the workers' state, None for the run's folder.
+        master: Spark master, None for local.
+    """
+
+    name: str = "key-count"
+    mechanisms: tuple[str, ...] = DEFAULT_MECHANISMS
+    options: dict[str, Any] = field(default_factory=dict)
+    workload: str = "dense"
+    keys: int = 4_000_000
+    distribution: str = "uniform"
+    exponent: float = 1.0
+    rate: int = 10_000
+    duration_s: float = 42.0
+    lead_in_s: float = 6.0
+    workers: int = 4
+    workers_goal: int = 4
+    bins: int = 256
+    policy: str = "minimal_move"
+    migration: str = "pattern"
+    seed: int = 1
+    rounds: int = 1
+    max_offsets_per_trigger: int | None = None
+    bootstrap: str | None = None
+    state_dir: str | None = None
+    master: str | None = None
+    input_partitions: int = 2
+    result_partitions: int = 4
+
+    @property
+    def records(self) -> int:
+        """Records of the whole load, lead-in included."""
+        return int(self.rate * (self.lead_in_s + self.duration_s))
+
+    def digest(self) -> str:
+        """Returns a short digest of all parameters."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all parameters."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Experiment":
+        """Reads what `to_json` wrote."""
+        return cls(**{**data, "mechanisms": tuple(data["mechanisms"])})
+
+    def runs(self) -> list["Run"]:
+        """Returns the runs in the order they are made: interleaved by round, the order in each drawn from the seed."""
+        draw = np.random.default_rng(self.seed)
+        out: list[Run] = []
+        for number in range(self.rounds):
+            order = draw.permutation(len(self.mechanisms)) if number else np.arange(len(self.mechanisms))
+            out += [Run(self, self.mechanisms[i], number, len(out) + place) for place, i in enumerate(order)]
+        return [replace(run, number=i) for i, run in enumerate(out)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One mechanism under the experiment's workload; `round` and `number` count from 0."""
+
+    experiment: Experiment
+    mechanism: str
+    round: int
+    number: int
+
+    @property
+    def folder(self) -> str:
+        """Name of the run's folder."""
+        return f"{self.number:02d}-{self.mechanism}-r{self.round}"
+
+    def options(self) -> dict[str, Any]:
+        """Returns the options that this run's mechanism knows."""
+        known = catalog.options(self.mechanism)
+        return {name: value for name, value in self.experiment.options.items() if name in known}
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the run's parameters."""
+        return {
+            **self.experiment.to_json(),
+            "mechanism": self.mechanism,
+            "round": self.round,
+            "number": self.number,
+            "seed": self.experiment.seed,
+        }
+
+    @classmethod
+    def read(cls, folder: Path) -> "Run":
+        """Reads run.json of a run's folder."""
+        data = json.loads((folder / "run.json").read_text())
+        mechanism, number, round_ = data.pop("mechanism"), data.pop("number"), data.pop("round")
+        return cls(Experiment.from_json(data), mechanism, round_, number)
+
+
+def parse_number(text: str | float, what: str) -> int:
+    """Reads 4000000, 4e6 or 4M; raises UsageError for anything else or below 1."""
+    raw = str(text).strip().lower()
+    scale = _SUFFIX.get(raw[-1:], 1)
+    try:
+        value = float(raw[:-1] if scale > 1 else raw) * scale
+    except ValueError:
+        raise UsageError(f"{what} must be a number such as 4000000, 4e6 or 4M, not {text!r}.") from None
+    if not 1 <= value < 1e15 or value != int(value):
+        raise UsageError(f"{what} must be a whole number from 1, not {text!r}.")
+    return int(value)
+
+
+def parse_workers(text: str | int) -> tuple[int, int]:
+    """Reads "4" or "4:8" into (workers, workers after the rescale)."""
+    parts = str(text).split(":")
+    if len(parts) > 2:
+        raise UsageError(f"Workers must be given as N or FROM:TO, not {text!r}.")
+    numbers = [parse_number(part, "The number of workers") for part in parts]
+    return numbers[0], numbers[-1]
+
+
+def make_experiment(**given: Any) -> Experiment:
+    """Builds an experiment from command-line values and checks them; raises UsageError with one sentence."""
+    values = {name: value for name, value in given.items() if value is not None}
+    names = [n.strip() for n in str(values.pop("mechanism", ",".join(DEFAULT_MECHANISMS))).split(",") if n.strip()]
+    values["mechanisms"] = tuple(names)
+    for name, what in (("keys", "The number of keys"), ("rate", "The rate"), ("bins", "The number of bins"), ("rounds", "The number of rounds")):
+        if name in values:
+            values[name] = parse_number(values[name], what)
+    if "workers" in values:
+        values["workers"], values["workers_goal"] = parse_workers(values["workers"])
+    if values.get("workers") != values.get("workers_goal") and "migration" not in values:
+        values["migration"] = "rescale"
+    experiment = Experiment(**values)
+    check(experiment)
+    return experiment
+
+
+def check(experiment: Experiment) -> None:
+    """Raises UsageError for the first parameter that cannot be used."""
+    if not experiment.mechanisms:
+        raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.names()) + ".")
+    for name in experiment.mechanisms:
+        catalog.make(name)
+    _check_options(experiment)
+    if experiment.workload not in WORKLOADS:
+        raise UsageError(f"The workload {experiment.workload!r} is unknown: use {' or '.join(WORKLOADS)}.")
+    check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
+    if experiment.keys < experiment.bins:
+        raise UsageError(f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin.")
+    check_rate(experiment.rate)
+    make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
+    goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
+    if experiment.duration_s < 3 or experiment.lead_in_s < 0:
+        raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
+    migrations.plan_for(experiment)
+
+
+def _check_options(experiment: Experiment) -> None:
+    for option in experiment.options:
+        takers = [name for name in experiment.mechanisms if option in catalog.options(name)]
+        if not takers:
+            raise UsageError(f"None of the mechanisms chosen has the option {option!r}.")
+        for name in takers:
+            catalog.make(name, **{option: experiment.options[option]})

@@ -1,0 +1,84 @@
+"""What the oracle reads, as columns."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = ["Columns", "Moves", "OracleError", "Ranges", "Records", "Results"]
+
+
+class OracleError(Exception):
+    """The oracle cannot check the run; the message says what is missing, and the verdict is `unknown`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of equal length, one array of shape (n,) per field."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def table(self) -> pa.Table:
+        """Returns the columns as an Arrow table, without a copy."""
+        return pa.table({field.name: getattr(self, field.name) for field in fields(self)})
+
+    def take(self, rows: NDArray[Any]) -> Any:
+        """Returns the same columns with the rows that an index or mask array names, in its order."""
+        return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Columns):
+    """Input records in (partition, offset) order; `scheduled_us` is microseconds since 1970."""
+
+    partition: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    key: NDArray[np.int64]
+    scheduled_us: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Results(Columns):
+    """Raw results, repeats included, in (partition, offset) order; the last four columns are the header's number."""
+
+    partition: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    key: NDArray[np.int64]
+    count: NDArray[np.int64]
+    worker: NDArray[np.int32]
+    generation: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges(Columns):
+    """Which offsets `begin` <= offset < `end` of an input partition a committed epoch absorbed."""
+
+    epoch: NDArray[np.int64]
+    partition: NDArray[np.int32]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Moves(Columns):
+    """Bins that changed their owner at the start of an epoch, and the id of the migration they belong to (empty: of none)."""
+
+    epoch: NDArray[np.int64]
+    bin: NDArray[np.int64]
+    migration: NDArray[np.str_]
+
+    @classmethod
+    def none(cls) -> "Moves":
+        """Returns no moves."""
+        return cls.of([])
+
+    @classmethod
+    def of(cls, rows: list[tuple[int, int, str]]) -> "Moves":
+        """Returns moves from (epoch, bin, migration) rows."""
+        epochs, bins, migrations = zip(*rows, strict=True) if rows else ((), (), ())
+        return cls(np.array(epochs, np.int64), np.array(bins, np.int64), np.array(migrations, np.str_))

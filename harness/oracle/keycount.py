@@ -1,0 +1,195 @@
+"""Key-count recomputed from the input: a pure function from columns to what was lost, doubled, wrong or out of order.
+
+The property: for every key an epoch touched there is exactly one result of that epoch, it is the number of the key's
+records up to and including that epoch, it is in the partition of its bin, and the results of a key stand in the order
+of its epochs; every input record belongs to exactly one epoch and is counted exactly once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from harness.oracle.bins import BinOf
+from harness.oracle.columns import Moves, Ranges, Records, Results
+
+__all__ = ["CLASSES", "Findings", "check"]
+
+CLASSES = ("lost", "doubled", "wrong", "out_of_order")
+
+# An input record belongs to the epoch whose offset range holds it.
+_PLACED = """
+CREATE TABLE placed AS
+SELECT i."partition", i."offset", i.key, CASE WHEN i."offset" < r."end" THEN r.epoch END AS epoch
+FROM records i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i."offset" >= r."begin"
+"""
+
+_EXPECTED = """
+CREATE TABLE expected AS
+SELECT epoch, key, CAST(sum(count(*)) OVER (PARTITION BY key ORDER BY epoch) AS BIGINT) AS truth
+FROM placed WHERE epoch IS NOT NULL GROUP BY epoch, key
+"""
+
+# A number at or below the highest one before it, of the same worker in the same partition, is a repeat.
+_NUMBERED = """
+CREATE TABLE numbered AS
+SELECT *, number > coalesce(max(number) OVER earlier, -1) AS accepted
+FROM (SELECT *, CAST(epoch AS HUGEINT) * 4294967296 + "index" AS number FROM results)
+WINDOW earlier AS (
+    PARTITION BY worker, "partition" ORDER BY "offset" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+"""
+
+# Of several results of one key and epoch the one nearest to the truth is the result (rank 1), the others are extra.
+_MATCHED = """
+CREATE TABLE matched AS
+SELECT a.*, e.truth, row_number() OVER nearest AS rank
+FROM numbered a LEFT JOIN expected e ON a.epoch = e.epoch AND a.key = e.key
+WHERE a.accepted
+WINDOW nearest AS (PARTITION BY a.epoch, a.key ORDER BY abs(a.count - e.truth), a."partition", a."offset")
+"""
+
+_FINDINGS = """
+CREATE TABLE finding AS
+SELECT 'lost' AS class, 'no result' AS why, e.epoch, e.key, NULL::INT AS "partition", NULL::BIGINT AS "offset",
+       NULL::INT AS worker, e.truth AS expected, NULL::BIGINT AS found
+FROM expected e ANTI JOIN matched m ON e.epoch = m.epoch AND e.key = m.key
+UNION ALL
+SELECT 'lost', 'record in no committed epoch', NULL, key, "partition", "offset", NULL, NULL, NULL
+FROM placed WHERE epoch IS NULL
+UNION ALL
+SELECT CASE WHEN count < truth THEN 'lost' ELSE 'doubled' END,
+       CASE WHEN count < truth THEN 'count too small' ELSE 'count too large' END,
+       epoch, key, "partition", "offset", worker, truth, count
+FROM matched WHERE rank = 1 AND count <> truth
+UNION ALL
+SELECT 'doubled', 'second result of the epoch', epoch, key, "partition", "offset", worker, truth, count
+FROM matched WHERE rank > 1 AND truth IS NOT NULL
+UNION ALL
+SELECT CASE WHEN key IN (SELECT key FROM records) THEN 'doubled' ELSE 'wrong' END,
+       CASE WHEN key IN (SELECT key FROM records) THEN 'the epoch has no record of the key' ELSE 'unknown key' END,
+       epoch, key, "partition", "offset", worker, NULL, count
+FROM matched WHERE truth IS NULL
+UNION ALL
+SELECT 'wrong', 'partition of another bin', n.epoch, n.key, n."partition", n."offset", n.worker, NULL, n.count
+FROM numbered n JOIN bins b ON n.key = b.key WHERE n."partition" <> b.bin % $partitions
+UNION ALL
+SELECT CASE WHEN a.number IS NULL THEN 'out_of_order' ELSE 'wrong' END,
+       CASE WHEN a.number IS NULL THEN 'behind a later number' ELSE 'differs from what it repeats' END,
+       n.epoch, n.key, n."partition", n."offset", n.worker, a.count, n.count
+FROM (FROM numbered WHERE NOT accepted) n LEFT JOIN (FROM numbered WHERE accepted) a
+     ON n.worker = a.worker AND n."partition" = a."partition" AND n.number = a.number
+WHERE a.number IS NULL OR a.key <> n.key OR a.count <> n.count
+UNION ALL
+SELECT 'out_of_order', 'not above the result before it', epoch, key, "partition", "offset", worker, count_before, count
+FROM (SELECT *, lag(epoch) OVER per_key AS epoch_before, lag(count) OVER per_key AS count_before
+      FROM matched WINDOW per_key AS (PARTITION BY key ORDER BY "partition", "offset"))
+WHERE epoch <= epoch_before OR count <= count_before
+"""
+
+# Does not use epochs at all: catches what a mistake in the attribution of records to epochs would hide.
+_FINAL = """
+INSERT INTO finding
+SELECT CASE WHEN coalesce(last, 0) < total THEN 'lost' ELSE 'doubled' END, 'final count', NULL, key,
+       NULL, NULL, NULL, total, last
+FROM (SELECT key, count(*) AS total FROM records GROUP BY key)
+LEFT JOIN (SELECT key, arg_max(count, number) AS last FROM matched GROUP BY key) USING (key)
+WHERE last IS DISTINCT FROM total AND key NOT IN (SELECT key FROM finding)
+"""
+
+_CROSSED = """
+SELECT m.migration, count(*)
+FROM (SELECT p.epoch, b.bin FROM placed p JOIN bins b ON p.key = b.key WHERE p.epoch IS NOT NULL) p
+ASOF JOIN moves m ON p.bin = m.bin AND p.epoch >= m.epoch
+GROUP BY m.migration
+"""
+
+_EXAMPLE = """
+SELECT why, epoch, key, "partition", "offset", worker, expected, found FROM finding WHERE class = $class
+ORDER BY {order} LIMIT 1
+"""
+
+_ORDERS = {
+    "first": 'epoch NULLS LAST, "partition", "offset", key',
+    "worst": 'abs(coalesce(expected, 0) - coalesce(found, 0)) DESC, epoch NULLS LAST, "partition", "offset", key',
+    "last": 'epoch DESC NULLS FIRST, "partition" DESC, "offset" DESC, key DESC',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the checker found.
+
+    Attributes:
+        totals: number of findings by class of `CLASSES`.
+        examples: of each class with findings the first, the worst (by difference of counts) and the last one.
+        records: input records.
+        results: results after repeats were dropped.
+        repeats: repeats dropped.
+        crossed: by migration, records of moved bins in an epoch from their move on.
+    """
+
+    totals: dict[str, int]
+    examples: dict[str, dict[str, dict[str, Any]]]
+    records: int
+    results: int
+    repeats: int
+    crossed: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        """Nothing was found."""
+        return not any(self.totals.values())
+
+
+def _bins(records: Records, results: Results, bin_of: BinOf) -> pa.Table:
+    keys = np.union1d(records.key, results.key)
+    return pa.table({"key": keys, "bin": bin_of(keys)})
+
+
+def _one(db: Any, query: str) -> int:
+    return int(db.execute(query).fetchone()[0])
+
+
+def _examples(db: Any, kind: str) -> dict[str, dict[str, Any]]:
+    out = {}
+    for name, order in _ORDERS.items():
+        found = db.execute(_EXAMPLE.format(order=order), {"class": kind})
+        columns = [column[0] for column in found.description]
+        out[name] = {c: value for c, value in zip(columns, found.fetchone(), strict=True) if value is not None}
+    return out
+
+
+def check(
+    records: Records, results: Results, ranges: Ranges, *, bin_of: BinOf, partitions: int, moves: Moves | None = None
+) -> Findings:
+    """Compares results with the counts recomputed from the input.
+
+    Args:
+        records: the whole input topic.
+        results: the whole results topic, repeats included.
+        ranges: offsets of each committed epoch.
+        bin_of: bins of keys, array to array.
+        partitions: partitions of the results topic; a bin's results belong into partition bin % partitions.
+        moves: bins that changed their owner, to count the records that crossed a migration.
+    """
+    with duckdb.connect() as db:
+        for name, columns in {"records": records, "results": results, "ranges": ranges}.items():
+            db.register(name, columns.table())
+        db.register("moves", (moves or Moves.none()).table())
+        db.register("bins", _bins(records, results, bin_of))
+        for statement in (_PLACED, _EXPECTED, _NUMBERED, _MATCHED):
+            db.execute(statement)
+        db.execute(_FINDINGS, {"partitions": partitions})
+        db.execute(_FINAL)
+        found = dict(db.execute("SELECT class, count(*) FROM finding GROUP BY class").fetchall())
+        accepted = _one(db, "SELECT count(*) FROM matched")
+        return Findings(
+            totals={kind: found.get(kind, 0) for kind in CLASSES},
+            examples={kind: _examples(db, kind) for kind in CLASSES if kind in found},
+            records=len(records),
+            results=accepted,
+            repeats=len(results) - accepted,
+            crossed=dict(db.execute(_CROSSED).fetchall()),
+        )

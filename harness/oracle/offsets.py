@@ -1,0 +1,71 @@
+"""Which offsets each committed epoch absorbed, from the offset and commit logs in Spark's checkpoint.
+
+A file `offsets/<epoch>` holds a version line, a line of metadata, and a line per source with the offsets at which the
+epoch ends; it is written before the epoch runs. `commits/<epoch>` appears when the epoch is done.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.oracle.columns import OracleError, Ranges
+
+__all__ = ["OffsetLog", "read_offsets"]
+
+Ends = dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetLog:
+    """End offsets by partition of each committed epoch, ascending; `open` are epochs begun and not committed."""
+
+    ends: dict[int, Ends]
+    open: tuple[int, ...] = ()
+
+    def ranges(self, begin: Ends | None = None) -> Ranges:
+        """Returns the offsets each epoch absorbed, without empty ranges; `begin` is where epoch 0 started (0)."""
+        rows, at = [], dict(begin or {})
+        for epoch, ends in self.ends.items():
+            rows += [(epoch, p, at.get(p, 0), end) for p, end in ends.items() if end > at.get(p, 0)]
+            at |= ends
+        epoch_, partition, first, end = np.array(rows, np.int64).reshape(-1, 4).T
+        return Ranges(epoch_, partition.astype(np.int32), first, end)
+
+
+def _numbered(folder: Path) -> list[int]:
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit()) if folder.is_dir() else []
+
+
+def _kafka_ends(line: str, topic: str) -> Ends | None:
+    """Returns the end offsets in a source's line, None when the line is another source's."""
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return None
+    ends = data.get(topic) if isinstance(data, dict) else None
+    return {int(p): int(end) for p, end in ends.items()} if isinstance(ends, dict) else None
+
+
+def _epoch_ends(file: Path, topic: str) -> Ends:
+    found = [ends for line in file.read_text().splitlines() if (ends := _kafka_ends(line, topic)) is not None]
+    if len(found) > 1:
+        raise OracleError(f"{file} names topic {topic!r} {len(found)} times: one source per topic can be checked.")
+    # A source that has delivered nothing yet is written as a dash: its offsets are those of the epoch before.
+    return found[0] if found else {}
+
+
+def read_offsets(checkpoint: Path, topic: str) -> OffsetLog:
+    """Reads the logs of a query's checkpoint folder; raises OracleError when an epoch is missing from them."""
+    begun, committed = _numbered(checkpoint / "offsets"), _numbered(checkpoint / "commits")
+    if not committed:
+        raise OracleError(f"No epoch is committed in {checkpoint}.")
+    missing = sorted(set(range(committed[-1] + 1)) - (set(begun) & set(committed)))
+    if missing:
+        raise OracleError(
+            f"The logs in {checkpoint} lack {len(missing)} epochs, first {missing[0]}:"
+            " set spark.sql.streaming.minBatchesToRetain above the number of epochs."
+        )
+    ends = {epoch: _epoch_ends(checkpoint / "offsets" / str(epoch), topic) for epoch in committed}
+    return OffsetLog(ends, tuple(epoch for epoch in begun if epoch > committed[-1]))

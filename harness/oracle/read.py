@@ -1,0 +1,125 @@
+"""Both topics, whole, as columns, read with kafka-python: the checker shares no client with the pipeline."""
+
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import numpy as np
+from kafka import KafkaConsumer, TopicPartition
+from numpy.typing import NDArray
+
+from harness.oracle.columns import Columns, OracleError, Records, Results
+
+__all__ = ["read_records", "read_results", "result_partitions"]
+
+_RECORD = np.dtype([("key", "<i8"), ("scheduled_us", "<i8")])
+_NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
+_HEADER = "n"
+_CHUNK = 20_000
+_C = TypeVar("_C", bound=Columns)
+
+
+@contextmanager
+def _consumer(bootstrap: str, topic: str) -> Iterator[tuple[Any, list[TopicPartition]]]:
+    # The client computes checksums in Python, a third of the reading time; what is damaged does not decode.
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap,
+        enable_auto_commit=False,
+        check_crcs=False,
+        max_poll_records=_CHUNK,
+        fetch_max_bytes=64 << 20,
+        max_partition_fetch_bytes=4 << 20,
+    )
+    try:
+        partitions = sorted(consumer.partitions_for_topic(topic) or ())
+        if not partitions:
+            raise OracleError(f"Topic {topic!r} does not exist at {bootstrap}.")
+        yield consumer, [TopicPartition(topic, number) for number in partitions]
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """The collector finds nothing among a million short-lived records and takes a sixth of the time to say so."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _chunks(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
+    """Yields (partition, messages) from the beginning of a topic to its end as it is now."""
+    give_up = time.monotonic() + deadline_s
+    with _consumer(bootstrap, topic) as (consumer, partitions), _no_collector():
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
+        while behind := [tp for tp in partitions if consumer.position(tp) < ends[tp]]:
+            if time.monotonic() > give_up:
+                raise OracleError(f"Topic {topic!r} was not read in {deadline_s:.0f} s: {len(behind)} partitions left.")
+            for tp, messages in consumer.poll(timeout_ms=1000).items():
+                yield tp.partition, [message for message in messages if message.offset < ends[tp]]
+
+
+def _joined(parts: list[bytes], dtype: Any, where: str) -> NDArray[Any]:
+    width = np.dtype(dtype).itemsize
+    if not all(len(part) == width for part in parts):
+        raise OracleError(f"{where} holds messages that are not {width} bytes long.")
+    return np.frombuffer(b"".join(parts), dtype)
+
+
+def _number(message: Any, topic: str) -> bytes:
+    for name, value in message.headers:
+        if name == _HEADER:
+            return bytes(value)
+    raise OracleError(f"The message at {topic}-{message.partition}:{message.offset} has no header {_HEADER!r}.")
+
+
+def _places(partition: int, messages: list[Any]) -> dict[str, NDArray[Any]]:
+    offsets = np.array([message.offset for message in messages], np.int64)
+    return {"partition": np.full(len(messages), partition, np.int32), "offset": offsets}
+
+
+def _collect(kind: type[_C], dtypes: dict[str, str], chunks: list[dict[str, NDArray[Any]]]) -> _C:
+    names = [field.name for field in fields(kind)]
+    parts = {name: [np.empty(0, np.int64), *(chunk[name] for chunk in chunks)] for name in names}
+    columns = {name: np.concatenate(parts[name]).astype(dtypes.get(name, "i8")) for name in names}
+    order = np.lexsort((columns["offset"], columns["partition"]))
+    return kind(**{name: column[order] for name, column in columns.items()})
+
+
+def read_records(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Records:
+    """Returns the input topic from its beginning to its present end; raises OracleError when it cannot in the time."""
+    chunks = []
+    for partition, messages in _chunks(bootstrap, topic, deadline_s):
+        values = _joined([message.value or b"" for message in messages], _RECORD, f"The value column of {topic!r}")
+        chunks.append({**_places(partition, messages), "key": values["key"], "scheduled_us": values["scheduled_us"]})
+    return _collect(Records, {"partition": "i4"}, chunks)
+
+
+def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Results:
+    """Returns the results topic, repeats included; raises OracleError when it cannot or a message has another form."""
+    chunks = []
+    for partition, messages in _chunks(bootstrap, topic, deadline_s):
+        number = _joined([_number(message, topic) for message in messages], _NUMBER, f"The number header of {topic!r}")
+        columns = {
+            "key": _joined([message.key or b"" for message in messages], ">i8", f"The key column of {topic!r}"),
+            "count": _joined([message.value or b"" for message in messages], "<i8", f"The value column of {topic!r}"),
+        }
+        chunks.append(
+            {**_places(partition, messages), **columns, **{name: number[name] for name in _NUMBER.names or ()}}
+        )
+    return _collect(Results, {"partition": "i4", "worker": "i4"}, chunks)
+
+
+def result_partitions(bootstrap: str, topic: str) -> int:
+    """Returns the number of partitions of a topic; raises OracleError when there is no such topic."""
+    with _consumer(bootstrap, topic) as (_, partitions):
+        return len(partitions)

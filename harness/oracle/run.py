@@ -1,0 +1,114 @@
+"""Checks one run: its two topics, its query's checkpoint and its own files, into `oracle.json`."""
+
+import base64
+import json
+import time
+from bisect import bisect_right
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.oracle.bins import BinOf
+from harness.oracle.columns import Moves
+from harness.oracle.keycount import check
+from harness.oracle.offsets import read_offsets
+from harness.oracle.read import read_records, read_results, result_partitions
+from harness.oracle.verdict import Facts, judge, raised
+
+__all__ = ["check_run", "read_facts", "read_moves"]
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    """Returns the complete lines of a .jsonl file; a run cut off may leave half a line at the end."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _produced(folder: Path) -> int | None:
+    for name in ("generator.json", "load.json"):
+        if (folder / name).exists():
+            records = json.loads((folder / name).read_text()).get("records")
+            return None if records is None else int(records)
+    return None
+
+
+def read_facts(folder: Path, *, complaints: tuple[str, ...] = ()) -> Facts:
+    """Returns what a run folder says of the run: records sent, migrations commanded and completed."""
+    events = _lines(folder / "events.jsonl")
+    ids = {kind: frozenset(str(e["id"]) for e in events if e["kind"] == kind) for kind in ("command", "migration_end")}
+    return Facts(_produced(folder), ids["command"], ids["migration_end"], complaints)
+
+
+def _routing(line: dict[str, Any]) -> NDArray[np.int64]:
+    return np.frombuffer(base64.b64decode(line["routing"]), "<u2").astype(np.int64)
+
+
+def read_moves(folder: Path) -> Moves:
+    """Returns the bins that changed their owner in each epoch: pulled, or routed elsewhere than the epoch before."""
+    begins = {int(e["epoch"]): str(e["id"]) for e in _lines(folder / "events.jsonl") if e["kind"] == "migration_begin"}
+    starts = sorted(begins)
+    plans = {line["epoch"]: line for line in _lines(folder / "plan.jsonl")}
+    rows: list[tuple[int, int, str]] = []
+    before: NDArray[np.int64] | None = None
+    for epoch, line in sorted(plans.items()):
+        routing = _routing(line)
+        changed = [] if before is None else np.flatnonzero(routing != before).tolist()
+        at = bisect_right(starts, epoch)
+        migration = begins[starts[at - 1]] if at else ""
+        rows += [(epoch, bin_, migration) for bin_ in sorted({*changed, *(pull[0] for pull in line["pulls"])})]
+        before = routing
+    return Moves.of(rows)
+
+
+def _check(
+    bootstrap: str, folder: Path, checkpoint: Path, bin_of: BinOf, *, topics: tuple[str, str], deadline_s: float
+) -> dict[str, Any]:
+    begun = time.monotonic()
+    log = read_offsets(checkpoint, topics[0])
+    records = read_records(bootstrap, topics[0], deadline_s=deadline_s)
+    results = read_results(bootstrap, topics[1], deadline_s=deadline_s)
+    partitions = result_partitions(bootstrap, topics[1])
+    read = time.monotonic()
+    found = check(records, results, log.ranges(), bin_of=bin_of, partitions=partitions, moves=read_moves(folder))
+    seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
+    return {**judge(found, read_facts(folder)), "seconds": seconds}
+
+
+def _write(file: Path, answer: dict[str, Any]) -> None:
+    half = file.with_name(f".{file.name}.tmp")
+    half.write_text(json.dumps(answer, indent=1) + "\n")
+    half.replace(file)
+
+
+def check_run(
+    bootstrap: str,
+    folder: Path,
+    *,
+    checkpoint: Path,
+    bin_of: BinOf,
+    input_topic: str = "in",
+    output_topic: str = "out",
+    deadline_s: float = 60.0,
+) -> dict[str, Any]:
+    """Checks a finished run, writes `oracle.json` into its folder and returns the same; never raises for a bad run.
+
+    Args:
+        bootstrap: broker addresses.
+        folder: the run's folder: generator.json, events.jsonl and plan.jsonl are read.
+        checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
+        bin_of: bins of keys, see `harness.oracle.bins`.
+        input_topic: topic with the input.
+        output_topic: topic with the results.
+        deadline_s: longest time for each topic, in seconds.
+    """
+    try:
+        answer = _check(
+            bootstrap, folder, checkpoint, bin_of, topics=(input_topic, output_topic), deadline_s=deadline_s
+        )
+    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
+        answer = raised(error)
+    _write(folder / "oracle.json", answer)
+    return answer

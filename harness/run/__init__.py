@@ -1,0 +1,1 @@
+"""One run, from broker to verdict, in a process of its own."""

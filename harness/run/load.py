@@ -1,0 +1,97 @@
+"""The generator as a child process of a run, and the schedule it follows."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from generators.clock import now_us
+from harness.experiment import Experiment
+from harness.files import write_json
+from impls.errors import StateError, UsageError
+
+__all__ = ["Load", "schedule"]
+
+_HEAD_START_US = 500_000  # the generator's own start-up
+
+
+def schedule(folder: Path, experiment: Experiment, topic: str) -> dict[str, Any]:
+    """Returns load.json, made now for a new run and read for a resumed one: the schedule never changes."""
+    path = folder / "load.json"
+    if path.exists():
+        data: dict[str, Any] = json.loads(path.read_text())
+        return data
+    data = {
+        "start_us": now_us() + _HEAD_START_US,
+        "rate": experiment.rate,
+        "records": experiment.records,
+        "lead_in_s": experiment.lead_in_s,
+        "seed": experiment.seed,
+        "keys": experiment.keys,
+        "distribution": experiment.distribution,
+        "exponent": experiment.exponent,
+        "partitions": experiment.input_partitions,
+        "topic": topic,
+    }
+    write_json(path, data)
+    return data
+
+
+class Load:
+    """The producer process; `with Load(...)` ends it whatever happens, and it ends itself when this process dies."""
+
+    def __init__(self, folder: Path, bootstrap: str, load: Mapping[str, Any], *, resume: bool):
+        self._folder = folder
+        self._log = (folder / "generator.log").open("ab")
+        command = [
+            sys.executable, "-m", "generators.producer", "--bootstrap-servers", bootstrap, "--topic", load["topic"],
+            "--partitions", load["partitions"], "--rate", load["rate"], "--records", load["records"],
+            "--keys", load["keys"], "--distribution", load["distribution"], "--exponent", load["exponent"],
+            "--seed", load["seed"], "--start-us", load["start_us"], "--out", folder / "generator.json",
+            "--watch-stdin", *(["--resume"] if resume else []),
+        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            [str(part) for part in command], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
+            cwd=Path(__file__).parents[2], start_new_session=True,
+        )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """Process id of the generator."""
+        return self._process.pid
+
+    def finished(self) -> bool:
+        """Returns whether all records are sent; raises UsageError when the generator failed."""
+        code = self._process.poll()
+        if code:
+            tail = (self._folder / "generator.log").read_text().strip().splitlines()[-1:]
+            raise UsageError(f"The generator failed: {tail[0] if tail else f'exit code {code}'}.")
+        return code == 0
+
+    def close(self) -> None:
+        """Ends the generator: what is queued is sent, what is not yet due is not."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(15)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(5)
+                raise StateError("The generator did not end in 15 s and was killed.") from None
+            finally:
+                self._close_pipes()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._log.close()
+
+    def __enter__(self) -> "Load":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

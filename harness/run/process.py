@@ -1,0 +1,236 @@
+"""The process of one run: `python -m harness.run.process FOLDER` does what FOLDER/run.json says.
+
+Its standard output is a line of JSON per second for whoever watches; its standard input is watched: when it ends, the
+run is cut off cleanly, so that nothing outlives the one who started it.
+"""
+
+import json
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from generators.clock import now_us
+from generators.errors import GeneratorError
+from harness import migrations
+from harness.broker import Broker, create_topics, open_broker
+from harness.experiment import Run
+from harness.measure.cells import read_epochs
+from harness.measure.memory import MemorySampler
+from harness.run.finish import check, finish
+from harness.run.load import Load, schedule
+from harness.run.pipeline import start_query, state_dir
+from harness.run.recorder import Recorder
+from harness.setup.jars import ensure_jars
+from harness.setup.java import find_java
+from impls.errors import StateError, UsageError
+from impls.runtime.handle import StreamHandle
+from impls.runtime.session import spark_session
+
+__all__ = ["Cancelled", "execute", "main"]
+
+_FIRST_EPOCH_DEADLINE_S = 300.0
+_DRAIN_DEADLINE_S = 180.0
+_POLL_S = 0.05
+
+
+class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
+    """The run was cut off by a signal or by the end of standard input."""
+
+
+@dataclass
+class Progress:
+    """What the watcher is told: the phase, and once a second the numbers of the last second."""
+
+    recorder: Recorder
+    phase: str = "starting"
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    _told: float = 0.0
+
+    def say(self, phase: str) -> None:
+        """Enters a phase."""
+        self.phase = phase
+        self._told = 0.0
+        self.tick()
+
+    def tick(self) -> None:
+        """Tells the numbers when a second has passed; raises Cancelled when the run is cut off."""
+        if self.cancelled.is_set():
+            raise Cancelled
+        if time.monotonic() - self._told < 1.0:
+            return
+        self._told = time.monotonic()
+        last = self.recorder.last
+        line = {
+            "phase": self.phase,
+            "records": self.recorder.records,
+            "epoch": last.get("epoch"),
+            "epoch_ms": last.get("ms", {}).get("total"),
+            "misplaced": last.get("misplaced"),
+            "moved_bins": self.recorder.moved_bins,
+            "moved_bytes": self.recorder.moved_bytes,
+            "latency_ms": self.recorder.latency_now(),
+        }
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    def wait_for(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
+        """Waits until done(); raises StateError that names `what` when the deadline passes."""
+        end = time.monotonic() + deadline_s
+        while not done():
+            self.tick()
+            if time.monotonic() > end:
+                raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
+            time.sleep(_POLL_S)
+
+
+def topics_of(run: Run, folder: Path) -> tuple[str, str]:
+    """Returns the names of the input and results topics; on a shared broker they carry the run's identity."""
+    if run.experiment.bootstrap is None:
+        return "in", "out"
+    stem = f"rescale-{folder.parent.parent.name}-{folder.name}"
+    return f"{stem}-in", f"{stem}-out"
+
+
+def execute(folder: Path, cancelled: threading.Event) -> None:
+    """Carries the run out; raises what stopped it. What was measured is in the folder in any case."""
+    run = Run.read(folder)
+    resumed = (folder / "load.json").exists()
+    recorder = Recorder(folder)
+    progress = Progress(recorder, cancelled=cancelled)
+    with ExitStack() as stack:
+        stack.callback(recorder.close)
+        progress.say("starting")
+        broker, spark = _start(run, folder, stack)
+        topics = topics_of(run, folder)
+        if not resumed:
+            create_topics(
+                broker.bootstrap,
+                {topics[0]: run.experiment.input_partitions, topics[1]: run.experiment.result_partitions},
+            )
+        else:
+            recorder.event("resume")
+            recorder.forget({line["epoch"]: line["records"] for line in read_epochs(folder / "epochs.jsonl")})
+        with start_query(
+            spark, run, folder, broker.bootstrap, topics, on_epoch=recorder.on_epoch, on_event=recorder.event
+        ) as query:
+            _drive(run, folder, broker, query, progress, resumed=resumed)
+        progress.say("checking")
+        spark.stop()
+        check(run, folder, broker.bootstrap, topics)
+    finish(run, folder)
+    for heavy in (folder / "state", folder / "checkpoint", folder / "broker", state_dir(run, folder)):
+        shutil.rmtree(heavy, ignore_errors=True)
+    (folder / "done").touch()
+
+
+def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSession]:
+    jars = ensure_jars()
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(open_broker, run.experiment.bootstrap, folder / "broker", jars.broker, find_java())
+        workers = max(run.experiment.workers, run.experiment.workers_goal)
+        spark = spark_session(jars.spark, threads=workers, master=run.experiment.master, name=run.folder)
+        stack.callback(spark.stop)
+        broker = starting.result()
+    stack.callback(broker.stop)
+    return broker, spark
+
+
+def _drive(
+    run: Run, folder: Path, broker: Broker, query: StreamHandle, progress: Progress, *, resumed: bool
+) -> None:
+    recorder = progress.recorder
+
+    def first_epoch() -> bool:
+        _raise_if_ended(query)
+        return recorder.epochs > 0
+
+    progress.say("creating state")
+    progress.wait_for(first_epoch, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
+    load = schedule(folder, run.experiment, topics_of(run, folder)[0])
+    with (
+        Load(folder, broker.bootstrap, load, resume=resumed) as generator,
+        MemorySampler(folder / "memory.jsonl", broker_pid=broker.pid, generator_pid=generator.pid),
+    ):
+        if not resumed:
+            recorder.event("load_begin", {"planned_us": load["start_us"]})
+        progress.say("load")
+        _command(run, folder, load["start_us"], query, generator, progress)
+        recorder.event("load_end")
+        progress.say("draining")
+        _drain(load["records"], query, progress)
+
+
+def _command(
+    run: Run, folder: Path, start_us: int, query: StreamHandle, generator: Load, progress: Progress
+) -> None:
+    """Gives each command at its time, and returns when the generator has finished and all are given."""
+    given = sum(line["kind"] == "command" for line in _events(folder))
+    left = migrations.plan_for(run.experiment)[given:] if run.mechanism != "none" else []
+
+    def finished() -> bool:
+        _raise_if_ended(query)
+        if left and now_us() >= start_us + left[0].at_s * 1e6 and not query.status()["migrating"]:
+            step = left.pop(0)
+            query.rebalance(step.goal(query.goal), label=step.label)
+        return generator.finished() and not left
+
+    seconds = run.experiment.lead_in_s + run.experiment.duration_s
+    progress.wait_for(finished, "the generator and the last migration", seconds * 2 + _DRAIN_DEADLINE_S)
+
+
+def _events(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _drain(records: int, query: StreamHandle, progress: Progress) -> None:
+    def drained() -> bool:
+        _raise_if_ended(query)
+        status = query.status()
+        return progress.recorder.records >= records and not status["migrating"] and status["queued"] == 0
+
+    progress.wait_for(drained, "the last records to be applied", _DRAIN_DEADLINE_S)
+    progress.recorder.event("drained")
+
+
+def _raise_if_ended(query: StreamHandle) -> None:
+    if query.await_end(0):
+        raise StateError("The query ended before its run was over.")
+
+
+def _watch_stdin(cancelled: threading.Event) -> None:
+    sys.stdin.buffer.read()
+    cancelled.set()
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
+    cancelled = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: cancelled.set())
+    threading.Thread(target=_watch_stdin, args=(cancelled,), daemon=True).start()
+    try:
+        execute(Path(arguments[0]), cancelled)
+    except Cancelled:
+        return 130
+    except (UsageError, GeneratorError) as error:
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
+        return 2
+    except StateError as error:
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

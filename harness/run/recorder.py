@@ -1,0 +1,119 @@
+"""Writes what happens in a run to its folder as it happens, so that a run cut off keeps what was measured."""
+
+import base64
+import threading
+import time
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from generators.clock import now_us
+from harness.files import JsonLines
+from impls.runtime.driver import EpochRecord
+from impls.runtime.order import PHASES
+
+__all__ = ["Recorder", "epoch_line"]
+
+
+def epoch_line(record: EpochRecord) -> dict[str, Any]:
+    """Returns an epoch's line of epochs.jsonl: sums over workers, and for phases inside the job the slowest worker."""
+    reports = record.reports
+    inside = {name: max((r.ms.get(name, 0.0) for r in reports), default=0.0) for name in PHASES}
+    return {
+        "epoch": record.written.epoch,
+        "begin_us": record.begin_us,
+        "end_us": record.end_us,
+        "workers": record.written.workers,
+        "records": sum(r.records for r in reports),
+        "results": sum(r.results for r in reports),
+        "queued": sum(sum(r.queued[1]) for r in reports),
+        "queue_bytes": sum(r.queue_bytes for r in reports),
+        "outbox_bytes": sum(r.outbox_bytes for r in reports),
+        "lmdb_bytes": sum(r.lmdb_bytes for r in reports),
+        "moved_bins": sum(len(r.pulled) for r in reports),
+        "moved_bytes": sum(r.pulled_bytes for r in reports),
+        "longest_pull_ms": round(inside["pull"], 3),
+        "migrating": record.written.migrating,
+        "misplaced": record.misplaced,
+        "negative": sum(r.negative for r in reports),
+        "retries": sum(r.attempt > 0 for r in reports),
+        "ms": {
+            "total": round(sum(record.ms.values()), 3),
+            **{name: round(value, 3) for name, value in {**record.ms, **inside}.items()},
+        },
+    }
+
+
+class Recorder:
+    """Takes epochs and events of the running query; every method may be called from any thread."""
+
+    def __init__(self, folder: Path):
+        self._epochs = JsonLines(folder / "epochs.jsonl")
+        self._cells = JsonLines(folder / "cells.jsonl")
+        self._events = JsonLines(folder / "events.jsonl")
+        self._plans = JsonLines(folder / "plan.jsonl")
+        self._lock = threading.Lock()
+        self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=64)
+        self._records_by_epoch: dict[int, int] = {}
+        self.last: dict[str, Any] = {}
+        self.moved_bins = self.moved_bytes = self.epochs = 0
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Writes an epoch's line, its latency cells, its plan and the migrations that it began or ended."""
+        line = epoch_line(record)
+        with self._lock:
+            self._epochs.write(line)
+            self._plans.write(record.written.to_json())
+            for report in record.reports:
+                raw = base64.b64encode(zlib.compress(record.cells[report.worker].tobytes(), 1)).decode()
+                self._cells.write(
+                    {"epoch": line["epoch"], "worker": report.worker, "done_us": report.done_us, "cells": raw}
+                )
+            for event in record.events:
+                self._events.write({"at_us": record.end_us, **event.to_json()})
+            self._remember(record, line)
+
+    def event(self, kind: str, fields: dict[str, Any] | None = None) -> None:
+        """Writes an event with the time of now."""
+        with self._lock:
+            self._events.write({"at_us": now_us(), "kind": kind, **(fields or {})})
+
+    def _remember(self, record: EpochRecord, line: dict[str, Any]) -> None:
+        self.last = line
+        self.epochs += 1
+        self.moved_bins += line["moved_bins"]
+        self.moved_bytes += line["moved_bytes"]
+        self._records_by_epoch[line["epoch"]] = line["records"]
+        self._recent.append((time.monotonic(), np.concatenate(list(record.cells.values()))))
+
+    @property
+    def records(self) -> int:
+        """Records applied so far in this process, each epoch counted once."""
+        with self._lock:
+            return sum(self._records_by_epoch.values())
+
+    def forget(self, records_by_epoch: dict[int, int]) -> None:
+        """Takes over what an earlier process of a resumed run has counted."""
+        with self._lock:
+            self._records_by_epoch = {**records_by_epoch, **self._records_by_epoch}
+
+    def latency_now(self) -> dict[str, float]:
+        """Returns p50, p99 and max in milliseconds of the records finished in the last second."""
+        since = time.monotonic() - 1.0
+        with self._lock:
+            parts = [cells for at, cells in self._recent if at >= since and len(cells)]
+        if not parts:
+            return {}
+        cells = np.concatenate(parts)
+        order = np.argsort(cells["latency_us"])
+        values, share = cells["latency_us"][order] / 1e3, np.cumsum(cells["count"][order]) / cells["count"].sum()
+        at = np.minimum(np.searchsorted(share, [0.5, 0.99]), len(values) - 1)
+        return {"p50": float(values[at[0]]), "p99": float(values[at[1]]), "max": float(values[-1])}
+
+    def close(self) -> None:
+        """Closes the files."""
+        for file in (self._epochs, self._cells, self._events, self._plans):
+            file.close()

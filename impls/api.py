@@ -1,0 +1,119 @@
+"""`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import IntegralType
+
+from impls import catalog
+from impls.errors import UsageError
+from impls.operators.base import Operator
+from impls.placement import initial
+from impls.runtime.checkpoint import Checkpoint
+from impls.runtime.controller import Controller
+from impls.runtime.driver import Driver, EpochRecord
+from impls.runtime.handle import StreamHandle
+from impls.runtime.hashing import check_bins, key_bytes
+from impls.runtime.outbox import Output
+from impls.runtime.session import check_session
+
+__all__ = ["stream"]
+
+
+def stream(
+    df: DataFrame,
+    *,
+    key: str,
+    operator: Operator,
+    results: Output,
+    state_dir: str | Path,
+    checkpoint: str | Path,
+    workers: int,
+    bins: int = 256,
+    mechanism: str = "megaphone-batched",
+    options: Mapping[str, Any] | None = None,
+    policy: str = "minimal_move",
+    time: str | None = None,
+    trigger: str = "0 seconds",
+    on_epoch: Callable[[EpochRecord], None] | None = None,
+    on_event: Callable[[str, dict[str, Any]], None] | None = None,
+) -> StreamHandle:
+    """Starts a stateful query and returns the handle that rescales, rebalances, describes and stops it.
+
+    Args:
+        df: a streaming DataFrame with Kafka's `partition` and `offset` columns, which give each key's record order.
+        key: column of the key, integer, string or binary; its hash names its bin.
+        operator: the keyed operator, see `impls.operators`.
+        results: the topic that takes the results; read it with `impls.runtime.results.Deduplicator`.
+        state_dir: folder for the workers' state on every host that runs tasks.
+        checkpoint: folder for offsets, plans and commands; the same folder again continues the query.
+        workers: number of workers at the query's first start; later starts continue with what the last one had.
+        bins: units of routing and movement, a power of two up to 16,384; fixed for the life of a checkpoint.
+        mechanism: how a migration proceeds, see `impls.catalog.names()`.
+        options: the mechanism's options.
+        policy: how a rescale places bins: minimal_move or contiguous.
+        time: column of each record's scheduled time in µs since the Unix epoch, for latencies; None measures none.
+        trigger: Structured Streaming's processing-time interval.
+        on_epoch: called with every finished epoch.
+        on_event: called with (kind, fields) when a command is taken and when the query starts, stops or relocates.
+
+    Raises:
+        UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
+    """
+    check_bins(bins, workers)
+    check_session(df.sparkSession)
+    how = catalog.make(mechanism, **(options or {}))
+    frame = with_heartbeat(prepared(df, key, operator, bins, time))
+    settings = {"bins": bins, "operator": type(operator).__name__, "key": key}
+    opened = Checkpoint(checkpoint, settings)
+    try:
+        home = Path(state_dir).absolute()
+        home.mkdir(parents=True, exist_ok=True)
+        controller = Controller(initial(bins, workers), how)
+        driver = Driver(controller, opened, operator, results, str(home), on_epoch)
+        writer = (
+            frame.writeStream.queryName(f"rescale-{opened.query[:8]}")
+            .option("checkpointLocation", opened.spark)
+            .trigger(processingTime=trigger)
+        )
+        return StreamHandle(writer, driver, opened, policy, on_event or (lambda _kind, _fields: None))
+    except BaseException:
+        opened.close()
+        raise
+
+
+def prepared(df: DataFrame, key: str, operator: Operator, bins: int, time: str | None) -> DataFrame:
+    """Returns the columns the step needs: bin, partition, offset, time, key and the operator's own."""
+    missing = [c for c in ("partition", "offset", key, time, *operator.columns) if c and c not in df.columns]
+    if missing:
+        raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
+    when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
+    whole = isinstance(df.schema[key].dataType, IntegralType)
+    if operator.key_type == "long" and not whole:
+        raise UsageError(f"{type(operator).__name__} needs an integer key, but column {key!r} is not one.")
+    name = F.col(key).cast("long") if whole else F.col(key).cast("binary")
+    return df.select(
+        operator.bin_column(name, bins).alias("bin"),
+        F.col("partition").cast("int"),
+        F.col("offset").cast("long"),
+        when.alias("time"),
+        (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
+        *[F.col(c) for c in operator.columns],
+    )
+
+
+def with_heartbeat(df: DataFrame) -> DataFrame:
+    """Adds a source that ticks every second and yields no record, so that epochs follow each other on idle input.
+
+    Without it Structured Streaming starts no epoch on idle input and a migration would stand still.
+    """
+    ticks = df.sparkSession.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    empty = [
+        (F.lit(-1) if f.name == "partition" else F.lit(None)).cast(f.dataType).alias(f.name) for f in df.schema.fields
+    ]
+    return df.unionByName(ticks.select(*empty)).where("partition >= 0")
+
+

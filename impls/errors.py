@@ -1,0 +1,15 @@
+"""Errors that a user can act on: each message is one sentence that says what is wrong and what to do."""
+
+__all__ = ["InvalidPlanError", "StateError", "UsageError"]
+
+
+class UsageError(Exception):
+    """Something the user asked for cannot be done; commands turn it into one line and exit code 2."""
+
+
+class InvalidPlanError(Exception):
+    """A mechanism returned an epoch plan that breaks a rule; the message names the rule and the bin."""
+
+
+class StateError(Exception):
+    """A worker's stored state cannot be used for the epoch: newer, of another generation, or corrupt."""

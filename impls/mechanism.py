@@ -1,0 +1,20 @@
+"""The interface of a migration mechanism."""
+
+from abc import ABC, abstractmethod
+
+from impls.runtime.plan import EpochPlan
+from impls.runtime.view import View
+
+__all__ = ["Mechanism"]
+
+
+class Mechanism(ABC):
+    """plan(view) is called once an epoch while a migration is under way; between migrations the last routing is repeated.
+
+    The same View gives the same plan: no Spark, clock, randomness, files, logging or state of its own, so that a
+    mechanism survives a driver crash and runs unchanged in the simulator. Options are constructor arguments.
+    """
+
+    @abstractmethod
+    def plan(self, view: View) -> EpochPlan:
+        """Returns the plan of epoch `view.epoch`; raises nothing for a valid view."""

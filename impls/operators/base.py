@@ -1,0 +1,45 @@
+"""The interface of a keyed stateful operator."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+from pyspark.sql import Column
+
+from impls.runtime.hashing import bin_column
+from impls.runtime.records import Results
+from impls.runtime.state import BinState
+
+__all__ = ["Operator"]
+
+
+class Operator(ABC):
+    """create() is called once per bin when its state is made, then apply() once per worker and epoch with its records.
+
+    Contract: deterministic (no clock, no randomness, no iteration over unordered sets), touches only the bins and keys
+    of the records given, keeps nothing between calls. Any attempt of an epoch on any host then computes the same.
+
+    Attributes:
+        key_type: how the key reaches `apply`: "binary", or "long" for 64-bit integers.
+        columns: further columns of the input that `apply` reads.
+    """
+
+    key_type: ClassVar[Literal["binary", "long"]] = "binary"
+    columns: tuple[str, ...] = ()
+
+    def bin_column(self, key: Column, bins: int) -> Column:
+        """Returns the Spark expression of a key's bin; by default the top bits of its hash."""
+        return bin_column(key, bins)
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:  # noqa: B027 - most operators start empty
+        """Fills a new bin; the default leaves it empty."""
+
+    @abstractmethod
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Applies records and returns the results.
+
+        Args:
+            records: columns bin int32, partition int32, offset int64, time int64 (µs, null without a time column),
+                key (int64 or binary) and `columns`; sorted by (partition, offset).
+            state: the state of the worker's bins.
+        """

@@ -1,0 +1,89 @@
+"""Key-count: the running number of records per key, the literature's migration workload.
+
+`DenseCount` keeps an array of counts per bin (Megaphone's "key-count", section 5.2), `HashCount` an entry per key
+("hash-count", same place). Both emit one result per key and epoch: the count after the epoch as little-endian int64.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from impls.operators.base import Operator
+from impls.runtime.hashing import bin_of_hash, hash_int64
+from impls.runtime.records import Results
+from impls.runtime.state import BinState
+
+__all__ = ["DenseCount", "HashCount"]
+
+
+def _eight_bytes(values: NDArray[np.int64], order: str) -> list[bytes]:
+    out: list[bytes] = values.astype(f"{order}i8").view("V8").tolist()
+    return out
+
+
+@dataclass(frozen=True)
+class DenseCount(Operator):
+    """Counts keys 0..keys-1 in an array per bin; a bin is a contiguous range of keys."""
+
+    keys: int
+    key_type: ClassVar[Literal["binary", "long"]] = "long"
+
+    def per_bin(self, bins: int) -> int:
+        """Returns the number of keys of a bin."""
+        return -(-self.keys // bins)
+
+    def bin_column(self, key: Column, bins: int) -> Column:
+        """Returns key // keys per bin: the top bits of the key's index."""
+        return F.floor(key / F.lit(self.per_bin(bins))).cast("int")
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Creates the bin's zero counts."""
+        state.create_dense(bin_, self.per_bin(bins))
+
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Counts the records; see `Operator.apply`."""
+        keys, bins = records.column("key").to_numpy(), records.column("bin").to_numpy()
+        first_key = self._first_keys(bins, state)
+        first, counts = state.add_to_slots(bins, keys - first_key)
+        return Results(bins[first], _eight_bytes(keys[first], ">"), _eight_bytes(counts, "<"))
+
+    def _first_keys(self, bins: NDArray[np.int32], state: BinState) -> NDArray[np.int64]:
+        return bins.astype(np.int64) * self.per_bin(state.bins)
+
+
+@lru_cache(maxsize=1)
+def _keys_by_bin(keys: int, bins: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    bin_of = bin_of_hash(hash_int64(np.arange(keys, dtype=np.int64)), bins)
+    order = np.argsort(bin_of, kind="stable")
+    return order, np.searchsorted(bin_of[order], np.arange(bins + 1))
+
+
+@dataclass(frozen=True)
+class HashCount(Operator):
+    """Counts any 64-bit integer keys in an entry per key; `preload` keys 0..preload-1 start with an entry of 0."""
+
+    preload: int = 0
+    key_type: ClassVar[Literal["binary", "long"]] = "long"
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Creates the entries of the bin's preloaded keys."""
+        if self.preload:
+            order, edges = _keys_by_bin(self.preload, bins)
+            names = _eight_bytes(order[edges[bin_] : edges[bin_ + 1]], ">")
+            state.create_entries(bin_, ((name, bytes(8)) for name in names))
+
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Counts the records; see `Operator.apply`."""
+        distinct, first, counts = np.unique(records.column("key").to_numpy(), return_index=True, return_counts=True)
+        bins, names = records.column("bin").to_numpy()[first], _eight_bytes(distinct, ">")
+        old = state.get_many(bins.tolist(), names)
+        before = np.frombuffer(b"".join(v or bytes(8) for v in old), "<i8")
+        after = _eight_bytes(before + counts, "<")
+        state.put_many(bins.tolist(), names, after, old)
+        return Results(bins, names, after)

@@ -1,0 +1,75 @@
+"""A record-at-a-time operator for users: one function from (key, record, state) to (state, result)."""
+
+import json
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from impls.operators.base import Operator
+from impls.runtime.records import Results
+from impls.runtime.state import BinState
+
+__all__ = ["StatefulMap"]
+
+
+class StatefulMap(Operator):
+    """update() is called for every record of a key in (partition, offset) order; the last result of an epoch is sent.
+
+    State and results are JSON values by default; override `dump` and `load` for another encoding.
+    """
+
+    @abstractmethod
+    def update(self, key: bytes, record: dict[str, Any], state: Any) -> tuple[Any, Any]:
+        """Returns (new state, result); a state of None deletes the entry, a result of None sends nothing.
+
+        Args:
+            key: the record's key as bytes.
+            record: `columns` of the record by name.
+            state: what the last call for this key returned, None for a key without state.
+        """
+
+    def dump(self, value: Any) -> bytes:
+        """Encodes a state or a result."""
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    def load(self, raw: bytes) -> Any:
+        """Decodes a state."""
+        return json.loads(raw)
+
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Applies records one by one; see `Operator.apply`."""
+        entries: dict[tuple[int, bytes], Any] = {}
+        results: dict[tuple[int, bytes], Any] = {}
+        rows = records.select(self.columns).to_pylist() if self.columns else [{}] * len(records)
+        bins, keys = records.column("bin").to_pylist(), records.column("key").to_pylist()
+        wanted = list(dict.fromkeys(zip(bins, keys, strict=True)))
+        old = state.get_many([b for b, _ in wanted], [k for _, k in wanted])
+        for name, raw in zip(wanted, old, strict=True):
+            entries[name] = None if raw is None else self.load(raw)
+        for name, row in zip(zip(bins, keys, strict=True), rows, strict=True):
+            entries[name], results[name] = self.update(name[1], row, entries[name])
+        self._write(state, wanted, entries, old)
+        sent = [(name, value) for name, value in results.items() if value is not None]
+        return Results(
+            np.array([b for (b, _), _ in sent], np.int32), [k for (_, k), _ in sent], [self.dump(v) for _, v in sent]
+        )
+
+    def _write(
+        self,
+        state: BinState,
+        wanted: list[tuple[int, bytes]],
+        entries: dict[tuple[int, bytes], Any],
+        old: list[bytes | None],
+    ) -> None:
+        kept = [i for i, name in enumerate(wanted) if entries[name] is not None]
+        for name in wanted:
+            if entries[name] is None:
+                state.delete(*name)
+        state.put_many(
+            [wanted[i][0] for i in kept],
+            [wanted[i][1] for i in kept],
+            [self.dump(entries[wanted[i]]) for i in kept],
+            [old[i] for i in kept],
+        )

@@ -1,0 +1,90 @@
+"""The control channel: a second process asks a running query for its status or gives it a command.
+
+One line of JSON each way over a Unix socket, whose path stands in `<checkpoint>/rescale/control.json`.
+"""
+
+import contextlib
+import json
+import shutil
+import socket
+import socketserver
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from impls.errors import UsageError
+from impls.runtime.checkpoint import replace_text
+
+__all__ = ["ControlServer", "ask"]
+
+_DEADLINE_S = 10.0
+_LINE_BYTES = 1 << 20
+
+
+class ControlServer:
+    """Answers requests with `handle(request) -> answer` in threads of its own until closed.
+
+    A UsageError of `handle` travels back as its sentence.
+    """
+
+    def __init__(self, folder: Path, handle: Callable[[dict[str, Any]], dict[str, Any]]):
+        self._address = folder / "control.json"
+        self._home = Path(tempfile.mkdtemp(prefix="rescale-"))  # socket paths end at 107 bytes, checkpoints may be longer
+        self._server = _Server(str(self._home / "control"), _Handler)
+        self._server.handle = handle
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="control", daemon=True)
+        self._thread.start()
+        replace_text(self._address, json.dumps({"socket": str(self._home / "control")}))
+
+    def close(self) -> None:
+        """Stops answering and removes the socket."""
+        self._address.unlink(missing_ok=True)
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(_DEADLINE_S)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    handle: Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        line = self.rfile.readline(_LINE_BYTES)
+        try:
+            answer = self.server.handle(json.loads(line))
+        except UsageError as error:
+            answer = {"error": str(error)}
+        except (ValueError, KeyError, TypeError) as error:
+            answer = {"error": f"The request is not understood: {error}."}
+        with contextlib.suppress(BrokenPipeError):
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Sends a request to the query that runs on a checkpoint and returns its answer.
+
+    Raises:
+        UsageError: no query runs there, it does not answer in 10 s, or it refused the request.
+    """
+    address = Path(checkpoint) / "rescale" / "control.json"
+    try:
+        path = json.loads(address.read_text())["socket"]
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_DEADLINE_S)
+            client.connect(path)
+            client.sendall(json.dumps(request).encode() + b"\n")
+            with client.makefile("rb") as file:
+                line = file.readline(_LINE_BYTES)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"No running query answers on the checkpoint {checkpoint}.") from error
+    answer: dict[str, Any] = json.loads(line) if line else {"error": "The query ended before it answered."}
+    if "error" in answer:
+        raise UsageError(answer["error"])
+    return answer

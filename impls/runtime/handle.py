@@ -1,0 +1,191 @@
+"""The running query as its user sees it: rescale, rebalance, status, stop."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from impls.errors import StateError, UsageError
+from impls.placement import goal as placement_goal
+from impls.runtime.checkpoint import Checkpoint
+from impls.runtime.control import ControlServer
+from impls.runtime.driver import Driver, QueryEnded, RelocationNeeded
+from impls.runtime.hashing import check_bins
+from impls.runtime.relocate import relocate
+
+__all__ = ["StreamHandle"]
+
+_STOP_DEADLINE_S = 60.0
+
+
+class StreamHandle:
+    """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
+
+    A supervisor thread starts the Spark query, and starts it again after a stop that the mechanism asked for.
+    """
+
+    def __init__(
+        self,
+        writer: DataStreamWriter,
+        driver: Driver,
+        checkpoint: Checkpoint,
+        policy: str,
+        on_event: Callable[[str, dict[str, Any]], None],
+    ):
+        self._writer, self._driver, self._checkpoint, self._policy = writer, driver, checkpoint, policy
+        self._on_event = on_event
+        self._query: StreamingQuery | None = None
+        self._signal: Exception | None = None
+        self._failure: Exception | None = None
+        self._ended = threading.Event()
+        self._commands = threading.Lock()
+        self._control = ControlServer(checkpoint.own, self._answer)
+        self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
+        self._supervisor.start()
+
+    def rescale(self, workers: int, *, policy: str | None = None) -> str:
+        """Asks for `workers` workers and returns the command's id once the command is durable.
+
+        Raises UsageError for fewer than 1 worker, more workers than bins, or an unknown policy.
+        """
+        if workers < 1:
+            raise UsageError(f"A query needs at least 1 worker, not {workers}.")
+        check_bins(self._driver.controller.bins, workers)
+        with self._commands:
+            goal = placement_goal(policy or self._policy, self._driver.controller.commanded, workers)
+            return self._command("rescale", goal, f"rescale to {workers} workers")
+
+    def rebalance(self, goal: NDArray[np.int32], *, label: str = "rebalance") -> str:
+        """Asks for an explicit assignment, shape (bins,), and returns the command's id once it is durable.
+
+        Raises UsageError when the shape is wrong or a worker is negative.
+        """
+        goal = np.asarray(goal)
+        bins = self._driver.controller.bins
+        if goal.shape != (bins,) or goal.min(initial=0) < 0:
+            raise UsageError(f"A goal names a worker from 0 for each of the {bins} bins.")
+        with self._commands:
+            return self._command("rebalance", goal.astype(np.int32), label)
+
+    def status(self) -> dict[str, Any]:
+        """Returns epoch, workers, bins by worker, misplaced bins, queued records and whether a migration is under way."""
+        controller = self._driver.controller
+        return {
+            "epoch": self._driver.last_epoch,
+            "generation": self._checkpoint.generation,
+            "workers": int(controller.routing.max()) + 1,
+            "bins": np.bincount(controller.location).tolist(),
+            "misplaced": controller.misplaced,
+            "queued": int(controller.queued.sum()),
+            "migrating": controller.migrating,
+            "running": not self._ended.is_set(),
+        }
+
+    def stop(self) -> None:
+        """Ends the query between two epochs and frees the checkpoint; raises what the query failed with, if it did.
+
+        Raises StateError when no epoch ends within 60 seconds.
+        """
+        self._driver.ending = True
+        if not self._ended.wait(_STOP_DEADLINE_S):
+            raise StateError(f"The query did not reach the end of an epoch in {_STOP_DEADLINE_S:.0f} s.")
+        self._supervisor.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Waits until the query has ended and returns whether it has; raises what it failed with."""
+        ended = self._ended.wait(timeout_s)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    @property
+    def failed(self) -> Exception | None:
+        """What the query failed with, None while it runs or when it ended as asked."""
+        return self._failure
+
+    def __enter__(self) -> "StreamHandle":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            with contextlib.suppress(Exception):  # the first error is the one to see
+                self.stop()
+
+    def _command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> str:
+        command = self._driver.command(kind, goal, label)
+        self._on_event("command", {"id": command.id, "label": label})
+        return command.id
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request["do"]:
+            case "status":
+                return self.status()
+            case "rescale":
+                return {"id": self.rescale(int(request["workers"]), policy=request.get("policy"))}
+            case "rebalance":
+                return {"id": self.rebalance(np.array(request["goal"], np.int32))}
+            case "stop":
+                self._driver.ending = True
+                return {"stopping": True}
+        raise UsageError(f"The request {request['do']!r} is unknown: status, rescale, rebalance or stop.")
+
+    def _supervise(self) -> None:
+        try:
+            while self._run_once():
+                pass
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the query
+            self._failure = error
+        finally:
+            self._control.close()
+            self._checkpoint.close()
+            self._ended.set()
+
+    def _run_once(self) -> bool:
+        """Runs the Spark query until it ends and returns whether to start it again."""
+        self._signal = None
+        self._query = self._writer.foreachBatch(self._epoch).start()
+        self._on_event("query_start", {"generation": self._checkpoint.generation})
+        try:
+            self._query.awaitTermination()
+        except StreamingQueryException as error:
+            if self._signal is None:
+                raise StateError(_cause(error)) from error
+        self._on_event("query_stop", {})
+        match self._signal:
+            case RelocationNeeded() as needed:
+                self._relocate(needed)
+                return True
+            case QueryEnded() | None:
+                return False
+            case failure:
+                raise failure
+
+    def _epoch(self, frame: Any, epoch: int) -> None:
+        try:
+            self._driver.run_epoch(frame, epoch)
+        except (QueryEnded, RelocationNeeded, UsageError, StateError) as signal:
+            self._signal = signal
+            raise
+
+    def _relocate(self, needed: RelocationNeeded) -> None:
+        start = time.perf_counter()
+        moves, size = self._driver.relocate(needed.written, relocate)
+        ms = (time.perf_counter() - start) * 1e3
+        self._on_event("relocated", {"bins": len(moves), "bytes": size, "ms": ms, "epoch": needed.written.epoch})
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """Returns the line of a failed query's message that names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]
+    return f"The query failed: {(named or lines or ['no message'])[-1][:500]}"

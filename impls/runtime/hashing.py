@@ -1,0 +1,90 @@
+"""Key to hash to bin to worker, computed identically by Spark SQL and by Python.
+
+The hash of a key is what Spark's `xxhash64` gives: for a string or binary column xxhash64 with seed 42 of its bytes,
+for an integer column the same of its 8 little-endian bytes. The top bits of the hash name the bin.
+"""
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+
+from impls.errors import UsageError
+
+__all__ = [
+    "MAX_BINS",
+    "SEED",
+    "bin_column",
+    "bin_of_hash",
+    "check_bins",
+    "hash_bytes",
+    "hash_int64",
+    "key_bytes",
+    "routing_literal",
+    "worker_column",
+]
+
+SEED = 42
+MAX_BINS = 1 << 14
+_P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
+_P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)
+
+
+def check_bins(bins: int, workers: int) -> int:
+    """Returns log2(bins); raises UsageError when bins is not a power of two in 2..16384 or below the workers."""
+    if bins < 2 or bins > MAX_BINS or bins & (bins - 1):
+        raise UsageError(f"The number of bins must be a power of two from 2 to {MAX_BINS}, not {bins}.")
+    if bins < workers:
+        raise UsageError(f"{bins} bins are too few for {workers} workers: give at least one bin per worker.")
+    return bins.bit_length() - 1
+
+
+def hash_bytes(key: bytes) -> int:
+    """Returns the unsigned 64-bit hash of a key."""
+    return xxhash.xxh64_intdigest(key, seed=SEED)
+
+
+def _rotl(x: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
+    return (x << np.uint64(n)) | (x >> np.uint64(64 - n))
+
+
+def hash_int64(keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Returns `hash_bytes` of each key's 8 little-endian bytes, vectorised; shape (n,) in, shape (n,) out."""
+    lane = keys.astype("<i8").view("<u8")
+    with np.errstate(over="ignore"):
+        acc = np.full(len(keys), np.uint64(SEED) + _P5 + np.uint64(8), np.uint64)
+        acc ^= _rotl(lane * _P2, 31) * _P1
+        acc = _rotl(acc, 27) * _P1 + _P4
+        acc = (acc ^ (acc >> np.uint64(33))) * _P2
+        acc = (acc ^ (acc >> np.uint64(29))) * _P3
+    return acc ^ (acc >> np.uint64(32))
+
+
+def bin_of_hash(hashes: NDArray[np.uint64], bins: int) -> NDArray[np.int32]:
+    """Returns the bins of hashes: their top log2(bins) bits."""
+    return (hashes >> np.uint64(64 - check_bins(bins, 1))).astype(np.int32)
+
+
+def bin_column(key: Column, bins: int) -> Column:
+    """Returns the Spark expression for the bin of a key column: binary, string or 64-bit integer."""
+    return F.shiftrightunsigned(F.xxhash64(key), 64 - check_bins(bins, 1)).cast("int")
+
+
+def key_bytes(key: Column) -> Column:
+    """Returns the Spark expression for a 64-bit integer column's 8 big-endian bytes, so that bytes sort as numbers."""
+    return F.unhex(F.lpad(F.hex(key.cast("long")), 16, "0"))
+
+
+def routing_literal(routing: NDArray[np.int32]) -> bytes:
+    """Returns the routing as bytes, two big-endian bytes per bin.
+
+    As a bytes literal a routing costs 1 to 6 ms of planning; as an array literal 23 ms at 256 bins, 220 ms at 4,096.
+    """
+    return routing.astype(">u2").tobytes()
+
+
+def worker_column(bin_: Column, routing: NDArray[np.int32]) -> Column:
+    """Returns the Spark expression for the worker of a bin column under a routing."""
+    digits = F.hex(F.substring(F.lit(routing_literal(routing)), bin_ * 2 + 1, F.lit(2)))
+    return F.conv(digits, 16, 10).cast("int")

@@ -1,0 +1,96 @@
+"""Results on their way to Kafka: stored with the state, sent behind the commit, numbered so that a repeat is seen."""
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+
+from impls.errors import StateError
+from impls.runtime.records import Results
+from impls.runtime.results import NUMBER
+
+__all__ = ["Output", "pack", "send", "unpack"]
+
+_SEND_DEADLINE_S = 60.0
+_producers: dict[tuple[tuple[str, str], ...], Producer] = {}
+_LENGTHS = struct.Struct("<IQQ")
+
+
+@dataclass(frozen=True)
+class Output:
+    """A Kafka topic for results.
+
+    Attributes:
+        bootstrap: broker addresses.
+        topic: the results topic; a bin's results go to partition bin % partitions.
+        partitions: its number of partitions.
+        options: further librdkafka producer settings.
+    """
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    options: dict[str, str] = field(default_factory=dict)
+
+
+def pack(results: Results) -> bytes:
+    """Returns results in their stored form."""
+    table = pa.table({"bin": results.bins, "key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def unpack(raw: bytes) -> Results:
+    """Reads what `pack` wrote."""
+    with pa.ipc.open_stream(pa.py_buffer(raw)) as reader:
+        table = reader.read_all()
+    bins = table.column("bin").to_numpy().astype(np.int32)
+    return Results(bins, table.column("key").to_pylist(), table.column("value").to_pylist())
+
+
+def _producer(output: Output) -> Producer:
+    settings = {
+        "bootstrap.servers": output.bootstrap,
+        "enable.idempotence": "true",
+        "linger.ms": "0",
+        "batch.num.messages": "100000",
+        "queue.buffering.max.messages": "1000000",
+        **output.options,
+    }
+    name = tuple(sorted(settings.items()))
+    if name not in _producers:
+        _producers[name] = Producer(dict(settings))
+    return _producers[name]
+
+
+def send(output: Output, results: Results, *, worker: int, generation: int, epoch: int) -> None:
+    """Sends results and returns when the broker has acknowledged all; raises StateError if it has not in 60 s."""
+    if not results.keys:
+        return
+    producer, failed = _producer(output), []
+
+    def delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
+    partitions = (results.bins % output.partitions).tolist()
+    for index, (partition, key, value) in enumerate(zip(partitions, results.keys, results.payloads, strict=True)):
+        number = [("n", NUMBER.pack(worker, generation, epoch, index))]
+        while True:
+            try:
+                producer.produce(output.topic, value, key, partition, on_delivery=delivered, headers=number)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                raise StateError(f"Results cannot be sent to topic {output.topic}: {error}.") from error
+    left = producer.flush(_SEND_DEADLINE_S)
+    if left or failed:
+        _producers.clear()
+        reason = failed[0] if failed else f"{left} of {len(results.keys)} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
+        raise StateError(f"Results of epoch {epoch} were not taken by {output.bootstrap}: {reason}.")

@@ -1,0 +1,46 @@
+"""Records and results as columns, and their stored form."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = ["Results", "concat", "from_bytes", "to_bytes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Results of one epoch in emission order: bins int32 (n,), record keys and payloads as lists of n bytes."""
+
+    bins: NDArray[np.int32]
+    keys: list[bytes]
+    payloads: list[bytes]
+
+    @classmethod
+    def none(cls) -> "Results":
+        """Returns no results."""
+        return cls(np.empty(0, np.int32), [], [])
+
+
+def to_bytes(table: pa.Table) -> bytes:
+    """Returns a table as one Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def from_bytes(raw: bytes) -> pa.Table:
+    """Reads what `to_bytes` wrote."""
+    with pa.ipc.open_stream(pa.py_buffer(raw)) as reader:
+        return reader.read_all()
+
+
+def concat(tables: list[pa.Table]) -> pa.Table:
+    """Returns the records of tables of one schema, in (partition, offset) order: the order of every operator."""
+    table = pa.concat_tables(tables)
+    if len(table) < 2:
+        return table
+    order = np.lexsort((table.column("offset").to_numpy(), table.column("partition").to_numpy()))
+    return table if bool((np.diff(order) == 1).all()) else table.take(pa.array(order))

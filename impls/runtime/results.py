@@ -1,0 +1,117 @@
+"""Reading results exactly once: the numbers in their headers, and the reader that drops repeats.
+
+A worker that is run again sends its results again, so a raw results topic may hold repeats. Every result carries a
+number in the header `n`; for one worker in one partition numbers rise by (epoch, index), and the same number always
+means the same result. Dropping what is not above the last number seen leaves each result once and each key in order.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["HEADER", "NUMBER", "Deduplicator", "Number", "Result", "ResultReader", "number_of"]
+
+HEADER = "n"
+NUMBER = struct.Struct("<HIII")
+
+Headers = Sequence[tuple[str, bytes]]
+Message = tuple[int, Headers, bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """What the header of a result says: who sent it, in which generation and epoch, and its place in that epoch."""
+
+    worker: int
+    generation: int
+    epoch: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One result: the partition it came from, its number, the record key and the operator's payload."""
+
+    partition: int
+    number: Number
+    key: bytes
+    value: bytes
+
+
+def number_of(headers: Headers) -> Number:
+    """Returns the number in a result's headers; raises ValueError when it has none: then it is not one of ours."""
+    for name, value in headers:
+        if name == HEADER and len(value) == NUMBER.size:
+            return Number(*NUMBER.unpack(value))
+    raise ValueError(f"A message without a {NUMBER.size}-byte header {HEADER!r} is not a result of this pipeline.")
+
+
+class Deduplicator:
+    """Remembers the last (epoch, index) of each (worker, partition) and refuses what is not above it.
+
+    `last` may be stored and given back to go on where an earlier reader stopped.
+
+    >>> reader = Deduplicator()
+    >>> [reader.accept(0, 7, epoch, index) for epoch, index in [(1, 0), (1, 1), (1, 0), (1, 1), (2, 0)]]
+    [True, True, False, False, True]
+    """
+
+    def __init__(self, last: dict[tuple[int, int], tuple[int, int]] | None = None) -> None:
+        self.last = dict(last or {})
+
+    def accept(self, partition: int, worker: int, epoch: int, index: int) -> bool:
+        """Returns whether a result is new, and remembers it; False for a repeat."""
+        source, number = (worker, partition), (epoch, index)
+        if source in self.last and number <= self.last[source]:
+            return False
+        self.last[source] = number
+        return True
+
+    def accept_many(
+        self,
+        partition: NDArray[np.integer],
+        worker: NDArray[np.integer],
+        epoch: NDArray[np.integer],
+        index: NDArray[np.integer],
+    ) -> NDArray[np.bool_]:
+        """Returns `accept` of each row, in row order; all arrays have shape (n,)."""
+        new = np.zeros(len(partition), np.bool_)
+        number = epoch.astype(np.uint64) << np.uint64(32) | index.astype(np.uint64)
+        sources = worker.astype(np.int64) << 32 | partition.astype(np.int64)
+        for source in np.unique(sources).tolist():
+            rows = np.flatnonzero(sources == source)
+            new[rows] = self._accept_source((source >> 32, source & 0xFFFFFFFF), number[rows])
+        return new
+
+    def _accept_source(self, source: tuple[int, int], number: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        highest = np.maximum.accumulate(number)
+        new = np.append(True, number[1:] > highest[:-1])
+        if source in self.last:
+            epoch, index = self.last[source]
+            before = np.uint64(epoch << 32 | index)
+            new &= number > before
+            highest = np.maximum(highest, before)
+        top = int(highest[-1])
+        self.last[source] = (top >> 32, top & 0xFFFFFFFF)
+        return new
+
+
+class ResultReader:
+    """Iterates over the results of a topic, each once; works with the messages of any Kafka client.
+
+    Messages are (partition, headers, key, value), in offset order within each partition. Raises ValueError at a
+    message without a number.
+    """
+
+    def __init__(self, messages: Iterable[Message], deduplicator: Deduplicator | None = None) -> None:
+        self._messages = messages
+        self.deduplicator = deduplicator or Deduplicator()
+
+    def __iter__(self) -> Iterator[Result]:
+        for partition, headers, key, value in self._messages:
+            number = number_of(headers)
+            if self.deduplicator.accept(partition, number.worker, number.epoch, number.index):
+                yield Result(partition, number, key, value)

@@ -1,0 +1,1 @@
+"""Figures of a result folder, from its files alone."""

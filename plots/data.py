@@ -1,0 +1,240 @@
+"""Read-only access to a result folder: result.json and the files of its runs."""
+
+import base64
+import json
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+from numpy.typing import NDArray
+
+from plots.metrics import at
+
+__all__ = ["CELL", "Experiment", "Run", "load", "thin"]
+
+CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
+_LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Reads a file of JSON lines; a last line cut off in the middle is left out, any other bad line raises."""
+    if not path.exists():
+        return []
+    lines = path.read_text().split("\n")[:-1]
+    out: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            out.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path} line {number} is not JSON: {error}.") from error
+    return out
+
+
+def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> list[NDArray[np.float64]]:
+    """Returns at most `most` points: the first x and the highest y of equal groups, so that no peak is lost."""
+    size = -(-len(x) // most) if len(x) else 1
+    starts = np.arange(0, len(x), size)
+    if size == 1:
+        return [x, *ys]
+    return [x[starts], *(np.maximum.reduceat(y, starts) for y in ys)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its entry in result.json and the files of its folder, read when asked for."""
+
+    entry: dict[str, Any]
+    folder: Path
+
+    @property
+    def mechanism(self) -> str:
+        """Name of the mechanism."""
+        return str(self.entry["mechanism"])
+
+    @property
+    def round(self) -> int:
+        """Number of the round."""
+        return int(self.entry.get("round", 0))
+
+    @property
+    def label(self) -> str:
+        """Mechanism and round in one word."""
+        return f"{self.mechanism} r{self.round}"
+
+    def why_withheld(self) -> str:
+        """Returns why the run may not be compared with others; empty if it may."""
+        verdict, late = self.entry.get("verdict", "unknown"), self.entry.get("load") == "late"
+        parts = ([] if verdict == "valid" else [f"verdict {verdict}"]) + (["load late"] if late else [])
+        return ", ".join(parts)
+
+    @cached_property
+    def load(self) -> dict[str, Any]:
+        """What load.json says; empty if the run did not come to it."""
+        path = self.folder / "load.json"
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    @property
+    def start_us(self) -> int:
+        """Wall clock time of the load's begin in microseconds; every time of a figure counts from it."""
+        return int(self.load.get("start_us", 0))
+
+    def seconds(self, at_us: Any) -> Any:
+        """Returns seconds since the load's begin."""
+        return (np.asarray(at_us, dtype=np.float64) - self.start_us) / 1e6
+
+    @cached_property
+    def end_s(self) -> float:
+        """Seconds from the load's begin to the end of the last epoch."""
+        ends = [row["end_us"] for row in self.epochs if row.get("end_us")]
+        return float(self.seconds(max(ends))) if ends else 0.0
+
+    @cached_property
+    def epochs(self) -> list[dict[str, Any]]:
+        """Lines of the epoch log that belong to the load, in order; the last line of an epoch counts."""
+        last = {row["epoch"]: row for row in _lines(self.folder / "epochs.jsonl")}
+        return [last[epoch] for epoch in sorted(last) if last[epoch]["end_us"] >= self.start_us]
+
+    @property
+    def settled_epochs(self) -> list[dict[str, Any]]:
+        """Epochs that began after the warm-up."""
+        settled_us = self.start_us + float(self.entry.get("warmup_s") or 0.0) * 1e6
+        return [row for row in self.epochs if row["begin_us"] >= settled_us]
+
+    @cached_property
+    def memory(self) -> list[dict[str, Any]]:
+        """Samples of memory by role, in order of time, from the load's begin."""
+        return [row for row in _lines(self.folder / "memory.jsonl") if row["at_us"] >= self.start_us]
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """What happened to the query and when."""
+        return _lines(self.folder / "events.jsonl")
+
+    def migrations(self) -> list[tuple[float, float]]:
+        """Returns (begin, end) of each migration in seconds; one that never ended lasts to the end of the run."""
+        ends = {row.get("id"): row["at_us"] for row in self.events if row["kind"] == "migration_end"}
+        begins = {row.get("id"): row["at_us"] for row in reversed(self.events) if row["kind"] == "migration_begin"}
+        return sorted(
+            (float(self.seconds(at_us)), float(self.seconds(ends[key])) if key in ends else self.end_s)
+            for key, at_us in begins.items()
+        )
+
+    @cached_property
+    def timeline(self) -> dict[str, NDArray[np.float64]]:
+        """Columns at_s, records, p50, p99, max (ms) of the 250 ms intervals; an interval without records is absent."""
+        rows = sorted(self.entry.get("timeline") or [], key=lambda row: row["at_s"])
+        return {
+            name: np.array([row[name] for row in rows], dtype=np.float64)
+            for name in ("at_s", "records", "p50", "p99", "max")
+        }
+
+    @cached_property
+    def done(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Times in seconds at which a worker had done its share of an epoch, and the records done then."""
+        last = {(row["epoch"], row["worker"]): row for row in _lines(self.folder / "cells.jsonl")}
+        times = [row["done_us"] for row in last.values()]
+        counts = [_cells(row["cells"])["count"].sum() for row in last.values()]
+        order = np.argsort(times)
+        return self.seconds(times)[order], np.asarray(counts, dtype=np.float64)[order]
+
+    @cached_property
+    def histograms(self) -> dict[str, Any]:
+        """Merged latency histogram (µs) of each tag of the interval log."""
+        merged: dict[str, Any] = defaultdict(lambda: HdrHistogram(_LOWEST_US, _HIGHEST_US, _DIGITS))
+        path = self.folder / "intervals.hlog"
+        for line in path.read_text().splitlines() if path.exists() else []:
+            if line and line[0] not in '#"':
+                tag, encoded = _tag_and_histogram(line)
+                merged[tag].add(HdrHistogram.decode(encoded))
+        return dict(merged)
+
+
+def _tag_and_histogram(line: str) -> tuple[str, str]:
+    fields = line.split(",")
+    tag = fields[0].removeprefix("Tag=") if fields[0].startswith("Tag=") else ""
+    return tag, fields[-1]
+
+
+def _cells(text: str) -> NDArray[Any]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype=CELL)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A result folder: what result.json says, and its runs."""
+
+    folder: Path
+    result: dict[str, Any]
+    runs: tuple[Run, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        """The experiment's name, or else that of the folder."""
+        return str((self.result.get("experiment") or {}).get("name") or self.folder.name)
+
+    def comparable(self) -> list[Run]:
+        """Returns the runs that may be compared: verdict valid, load met; in order of mechanism, then round."""
+        return sorted((run for run in self.runs if not run.why_withheld()), key=self._order)
+
+    def withheld(self) -> list[Run]:
+        """Returns the other runs."""
+        return sorted((run for run in self.runs if run.why_withheld()), key=self._order)
+
+    def _order(self, run: Run) -> tuple[int, int]:
+        return self.mechanisms().index(run.mechanism), run.round
+
+    def mechanisms(self) -> list[str]:
+        """Returns the names of all mechanisms, in the order of the experiment."""
+        asked = list((self.result.get("experiment") or {}).get("mechanisms") or [])
+        return list(dict.fromkeys([*asked, *(run.mechanism for run in self.runs)]))
+
+    def rounds_of(self, mechanism: str) -> list[Run]:
+        """Returns the comparable runs of a mechanism."""
+        return [run for run in self.comparable() if run.mechanism == mechanism]
+
+    def typical(self) -> list[Run]:
+        """Returns one comparable run for each mechanism: the middle one by highest latency while migrating."""
+        groups = [self.rounds_of(name) for name in self.mechanisms()]
+        return [sorted(group, key=_peak)[(len(group) - 1) // 2] for group in groups if group]
+
+    def identity(self) -> str:
+        """Returns commit, seed, host and parameters in one line."""
+        here, asked = self.result.get("environment") or {}, self.result.get("experiment") or {}
+        commit = str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
+        parts = [f"{self.folder.name}", f"commit {commit}", f"seed {here.get('seed', asked.get('seed', 'unknown'))}"]
+        parts.append(f"host {here.get('host', 'unknown')}, {here.get('cores', '?')} cores")
+        known = ("workload", "keys", "distribution", "rate", "workers", "workers_goal", "bins", "migration", "rounds")
+        parts += [
+            f"{name} {asked[name]:,}" if isinstance(asked[name], int) else f"{name} {asked[name]}"
+            for name in known
+            if asked.get(name) is not None
+        ]
+        versions = here.get("versions") or {}
+        parts += [f"{name} {version}" for name, version in versions.items() if name in {"pyspark", "python", "java"}]
+        return " · ".join(parts)
+
+
+def _peak(run: Run) -> float:
+    peak = at(run.entry, "latency_ms", "migrating", "max")
+    return peak if peak is not None else at(run.entry, "latency_ms", "steady", "max") or 0.0
+
+
+def load(folder: Path) -> Experiment:
+    """Reads a result folder; raises ValueError with the file's name if result.json cannot be read."""
+    path = folder / "result.json"
+    try:
+        result = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}.") from error
+    runs = result.get("runs") or []
+    return Experiment(folder, result, tuple(Run(entry, _run_folder(folder, entry)) for entry in runs))
+
+
+def _run_folder(folder: Path, entry: dict[str, Any]) -> Path:
+    name = str(entry.get("folder") or "")
+    return folder / name if (folder / name).is_dir() and name else folder / "runs" / name

@@ -1,0 +1,76 @@
+"""Where the time of an epoch goes: mean milliseconds of each phase, for each mechanism."""
+
+from typing import Any
+
+import numpy as np
+
+from plots import theme
+from plots.data import Experiment, Run
+from plots.figure import Figure
+
+__all__ = ["FIGURE", "PHASES", "phase_ms"]
+
+# phase in epochs.jsonl -> (label, colour); their sum is the epoch's total
+PHASES = {
+    "between": ("between epochs", "grey"),
+    "plan": ("plan", "orange"),
+    "build": ("build job", "pink"),
+    "job": ("Spark job", "blue"),
+    "observe": ("observe", "green"),
+}
+
+
+def phase_ms(rows: list[dict[str, Any]], phase: str) -> list[float]:
+    """Returns a phase's milliseconds of each epoch, 0 where the epoch log has none."""
+    return [float((row.get("ms") or {}).get(phase) or 0.0) for row in rows]
+
+
+def _bars(runs: list[Run]) -> list[tuple[str, str, list[float]]]:
+    """Returns (mechanism, steady or migrating, mean milliseconds of each phase), rounds together."""
+    out: list[tuple[str, str, list[float]]] = []
+    for name in dict.fromkeys(run.mechanism for run in runs):
+        rows = [row for run in runs if run.mechanism == name for row in run.settled_epochs]
+        for when, migrating in (("steady", False), ("migrating", True)):
+            chosen = [row for row in rows if bool(row.get("migrating")) == migrating]
+            if chosen:
+                out.append((name, when, [float(np.mean(phase_ms(chosen, phase))) for phase in PHASES]))
+    return out
+
+
+def draw(experiment: Experiment) -> Any:
+    """Draws one bar for steady and one for migrating epochs of each mechanism."""
+    bars = _bars(experiment.comparable())
+    if not bars:
+        return None
+    figure, (axes,) = theme.grid_of(1, height=0.36 * len(bars) + 0.6)
+    place = np.arange(len(bars), dtype=np.float64)
+    left = np.zeros(len(bars))
+    handles = []
+    for number, (_, colour) in enumerate(PHASES.values()):
+        widths = np.array([means[number] for _, _, means in bars])
+        handles.append(axes.barh(place, widths, left=left, height=0.72, color=theme.LIGHT[colour]))
+        left += widths
+    for y, total in zip(place, left, strict=True):
+        axes.annotate(
+            f"{total:,.0f} ms", (total, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
+        )
+    axes.set_yticks(place, [f"{name}  {when}" for name, when, _ in bars])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.set_xlim(0, float(left.max()) * 1.1)
+    axes.set_xlabel("mean milliseconds of an epoch")
+    axes.xaxis.set_major_formatter(theme.thousands())
+    theme.legend(figure, handles, [label for label, _ in PHASES.values()])
+    return figure
+
+
+FIGURE = Figure(
+    name="epoch_phases",
+    title="Phases of an epoch",
+    caption=(
+        "Mean time that an epoch spends in each phase, steady and while a migration was under way, over all "
+        "rounds after warm-up."
+    ),
+    order=40,
+    draw=draw,
+)

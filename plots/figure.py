@@ -1,0 +1,28 @@
+"""What a figure module declares: its name, what it shows in one sentence, and the function that draws it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plots.data import Experiment
+
+__all__ = ["Figure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One kind of figure; a module of `plots` that has one as `FIGURE` is found by itself.
+
+    Attributes:
+        name: file name without ending.
+        title: heading in the report.
+        caption: one sentence that says what the figure shows.
+        order: place in the report, lower first.
+        draw: draws the comparable runs inside `theme.style()`; returns a matplotlib figure, None if nothing is to show.
+    """
+
+    name: str
+    title: str
+    caption: str
+    order: int
+    draw: Callable[[Experiment], Any]

@@ -1,0 +1,75 @@
+"""Writes every figure of a result folder as PNG and SVG."""
+
+import importlib
+import io
+import os
+import re
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+from plots import theme
+from plots.data import Experiment, load
+from plots.figure import Figure
+
+__all__ = ["all_figures", "svg_of", "write_all"]
+
+_PNG_DPI = 150
+
+
+def all_figures() -> list[Figure]:
+    """Returns the FIGURE of each module of this folder that has one, in the order of the report."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
+    modules = [importlib.import_module(f"plots.{name}") for name in names if name != "figures"]
+    found = [module.FIGURE for module in modules if isinstance(getattr(module, "FIGURE", None), Figure)]
+    return sorted(found, key=lambda figure: (figure.order, figure.name))
+
+
+def _render(figure: Figure, experiment: Experiment, formats: tuple[str, ...]) -> dict[str, bytes]:
+    """Returns the figure in each format; nothing if it has nothing to show."""
+    with theme.style():
+        drawn = figure.draw(experiment)
+        if drawn is None:
+            return {}
+        theme.finish(drawn, experiment)
+        out = {kind: _bytes(drawn, kind) for kind in formats}
+        plt.close(drawn)
+        return out
+
+
+def _bytes(drawn: object, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    # Without a date, the same result gives the same file.
+    metadata = {"Date": None} if kind == "svg" else {}
+    drawn.savefig(buffer, format=kind, dpi=_PNG_DPI, metadata=metadata)  # type: ignore[attr-defined]
+    return buffer.getvalue()
+
+
+def svg_of(figure: Figure, experiment: Experiment) -> str | None:
+    """Returns the figure's SVG element in the light colours, without XML prologue; None if it has nothing to show."""
+    rendered = _render(figure, experiment, ("svg",))
+    return _element(rendered["svg"].decode()) if rendered else None
+
+
+def _element(text: str) -> str:
+    text = text[text.index("<svg") :]
+    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+
+
+def write_all(result_folder: Path) -> list[Path]:
+    """Writes figures/<name>.svg and .png for every figure that has something to show; returns their paths."""
+    experiment = load(result_folder)
+    folder = result_folder / "figures"
+    folder.mkdir(exist_ok=True)
+    paths: list[Path] = []
+    for figure in all_figures():
+        for kind, content in _render(figure, experiment, ("svg", "png")).items():
+            paths.append(folder / f"{figure.name}.{kind}")
+            _replace(paths[-1], content)
+    return paths
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)

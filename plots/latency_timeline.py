@@ -1,0 +1,63 @@
+"""Latency over time, one panel for each mechanism."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from plots import theme
+from plots.data import Experiment, Run, thin
+from plots.figure import Figure
+
+__all__ = ["FIGURE"]
+
+
+def _panel(axes: Any, run: Run) -> list[float]:
+    rows, colour = run.timeline, theme.mechanism_colour(run.mechanism)
+    x, p50, p99, most = thin(rows["at_s"], rows["p50"], rows["p99"], rows["max"])
+    theme.shade_migrations(axes, run)
+    axes.fill_between(x, p50, p99, color=colour, alpha=0.28, linewidth=0)
+    axes.fill_between(x, p99, most, color=colour, alpha=0.12, linewidth=0)
+    axes.plot(x, most, color=colour, linewidth=0.8)
+    axes.plot(x, p99, color=colour, linewidth=1.1, linestyle=(0, (4, 1.5)))
+    axes.plot(x, p50, color=colour, linewidth=1.9)
+    theme.panel_title(axes, run)
+    return [float(v) for v in (*most, *p50)]
+
+
+def draw(experiment: Experiment) -> Any:
+    """Draws p50, p99 and highest latency of each 250 ms of scheduled time on a log axis."""
+    runs = [run for run in experiment.typical() if len(run.timeline["at_s"])]
+    if not runs:
+        return None
+    figure, panels = theme.grid_of(len(runs), height=1.55, sharex=True, sharey=True)
+    values = [value for axes, run in zip(panels, runs, strict=True) for value in _panel(axes, run)]
+    theme.log_ms(panels[0].yaxis, values)
+    panels[0].set_xlim(0, max(float(np.max(run.timeline["at_s"])) for run in runs) + 0.25)
+    panels[-1].set_xlabel("seconds since the load began")
+    figure.supylabel("latency from scheduled time", fontsize=9)
+    ink = theme.LIGHT["ink"]
+    theme.legend(
+        figure,
+        [
+            Line2D([], [], color=ink, linewidth=0.8),
+            Line2D([], [], color=ink, linewidth=1.1, linestyle=(0, (4, 1.5))),
+            Line2D([], [], color=ink, linewidth=1.9),
+            Patch(color=theme.LIGHT["shade"]),
+        ],
+        ["max", "p99", "p50", "migration under way"],
+    )
+    return figure
+
+
+FIGURE = Figure(
+    name="latency_timeline",
+    title="Latency over time",
+    caption=(
+        "Latency of all records scheduled within each 250 ms, from the moment each record was due to the "
+        "moment its result was handed over; of several rounds the one with the middle peak is shown."
+    ),
+    order=10,
+    draw=draw,
+)

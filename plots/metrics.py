@@ -1,0 +1,112 @@
+"""The table of metrics: each is a function of one run's entry in result.json, with its unit and direction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "show"]
+
+Unit = Literal["ms", "s", "B", "x", "count"]
+DASH = "–"  # noqa: RUF001 - the sign shown where a run has no value
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number of a run.
+
+    Attributes:
+        name: short identifier, unit last.
+        label: heading of a column or axis.
+        unit: ms, s, B (bytes), x (a ratio) or count.
+        better: which direction is better; None where neither is.
+        value: the number from a run's entry, None if the run has none.
+    """
+
+    name: str
+    label: str
+    unit: Unit
+    better: Literal["lower", "higher"] | None
+    value: Callable[[dict[str, Any]], float | None]
+
+
+def at(entry: dict[str, Any], *path: str) -> float | None:
+    """Returns the number at a path of a nested dictionary, None where a step is missing or is not a number."""
+    here: Any = entry
+    for step in path:
+        if not isinstance(here, dict):
+            return None
+        here = here.get(step)
+    return here if isinstance(here, int | float) and not isinstance(here, bool) else None
+
+
+def _in(*path: str) -> Callable[[dict[str, Any]], float | None]:
+    return lambda entry: at(entry, *path)
+
+
+def _over_migrations(field: str, combine: Callable[[list[float]], float]) -> Callable[[dict[str, Any]], float | None]:
+    def value(entry: dict[str, Any]) -> float | None:
+        found = [number for migration in entry.get("migrations") or [] if (number := at(migration, field)) is not None]
+        return combine(found) if found else None
+
+    return value
+
+
+def _peak_ratio(entry: dict[str, Any]) -> float | None:
+    whole = at(entry, "peak_ratio")
+    return whole if whole is not None else _over_migrations("peak_ratio", max)(entry)
+
+
+def _latency(phase: str) -> list[Metric]:
+    return [
+        Metric(f"latency_{phase}_{p}_ms", f"{phase} {p}", "ms", "lower", _in("latency_ms", phase, p))
+        for p in ("p50", "p99", "max")
+    ]
+
+
+METRICS: tuple[Metric, ...] = (
+    *_latency("steady"),
+    *_latency("migrating"),
+    Metric("peak_ratio", "peak ratio", "x", "lower", _peak_ratio),
+    Metric("migration_s", "longest migration", "s", "lower", _over_migrations("duration_s", max)),
+    Metric("moved_bins", "moved bins", "count", None, _over_migrations("bins", sum)),
+    Metric("moved_bytes", "moved bytes", "B", "lower", _over_migrations("bytes", sum)),
+    Metric("longest_pull_ms", "longest pull", "ms", "lower", _over_migrations("longest_pull_ms", max)),
+    Metric("migration_epochs", "epochs migrating", "count", None, _over_migrations("epochs", sum)),
+    Metric("epoch_steady_p50_ms", "steady epoch p50", "ms", "lower", _in("epoch_ms", "steady", "p50")),
+    Metric("epoch_migrating_p50_ms", "migrating epoch p50", "ms", "lower", _in("epoch_ms", "migrating", "p50")),
+    Metric("worker_bytes", "largest worker", "B", "lower", _in("memory_bytes", "worker_max")),
+    Metric("records", "records", "count", "higher", _in("generator", "records")),
+    Metric("generator_lag_ms", "generator lag", "ms", "lower", _in("generator", "max_lag_ms")),
+)
+
+
+def by_name(name: str) -> Metric:
+    """Returns the metric called `name`; raises KeyError if there is none."""
+    return {metric.name: metric for metric in METRICS}[name]
+
+
+def _digits(value: float) -> str:
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _bytes(value: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1024:
+            return f"{_digits(value)} {unit}"
+        value /= 1024
+    return f"{_digits(value)} GiB"
+
+
+def show(value: float | None, unit: Unit) -> str:
+    """Returns a value with its unit as people read it; a dash for a missing one."""
+    if value is None:
+        return DASH
+    if unit == "B":
+        return _bytes(value)
+    if unit == "count":
+        return f"{value:,.0f}"
+    if unit == "ms" and abs(value) >= 10_000:
+        return f"{_digits(value / 1000)} s"
+    return f"{_digits(value)}{'×' if unit == 'x' else f' {unit}'}"  # noqa: RUF001 - the multiplication sign is meant

@@ -1,0 +1,50 @@
+"""Table of every run's verdict, withheld runs included."""
+
+from typing import Any
+
+from plots import theme
+from plots.data import Experiment, Run
+from plots.figure import Figure
+from plots.metrics import at, show
+
+__all__ = ["FIGURE"]
+
+_HEADINGS = ("mechanism", "round", "verdict", "load", "lost", "doubled", "wrong", "shown in figures")
+_WIDTHS = (0.28, 0.08, 0.12, 0.1, 0.08, 0.1, 0.08, 0.16)
+_COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "orange", "late": "orange"}
+
+
+def _row(run: Run) -> list[str]:
+    counts = [show(at(run.entry, name), "count") for name in ("lost", "doubled", "wrong")]
+    verdict, met = str(run.entry.get("verdict", "unknown")), str(run.entry.get("load", "unknown"))
+    return [run.mechanism, str(run.round), verdict, met, *counts, "no" if run.why_withheld() else "yes"]
+
+
+def draw(experiment: Experiment) -> Any:
+    """Draws the table; a word that withholds a run stands in its own colour."""
+    rows = [_row(run) for run in experiment.comparable() + experiment.withheld()]
+    if not rows:
+        return None
+    figure, (axes,) = theme.grid_of(1, height=0.27 * (len(rows) + 1))
+    axes.axis("off")
+    table = axes.table(cellText=rows, colLabels=_HEADINGS, colWidths=_WIDTHS, cellLoc="left", bbox=(0, 0, 1, 1))
+    table.auto_set_font_size(False)
+    table.set_fontsize(9)
+    for (line, _), cell in table.get_celld().items():
+        cell.set(facecolor="none", edgecolor=theme.LIGHT["grid"], linewidth=0.8)
+        cell.visible_edges = "B"
+        text = cell.get_text().get_text()
+        colour = theme.LIGHT["muted"] if line == 0 else theme.LIGHT[_COLOURS.get(text, "ink")]
+        cell.set_text_props(color=colour, fontweight="bold" if line == 0 or text in _COLOURS else "normal")
+    return figure
+
+
+FIGURE = Figure(
+    name="verdicts",
+    title="Verdicts",
+    caption=(
+        "What the oracle found when it recomputed every result from the input, and which runs the other figures show."
+    ),
+    order=90,
+    draw=draw,
+)

@@ -1,0 +1,126 @@
+"""Correct and broken histories of a key-count run, made from a seed without Spark or Kafka."""
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from harness.oracle.columns import Moves, Ranges, Records, Results
+from harness.oracle.keycount import Findings, check
+from harness.oracle.verdict import Facts, judge
+
+KEYS, BINS, WORKERS, INPUTS, OUTPUTS = 48, 8, 4, 2, 3
+EPOCHS, PER_EPOCH, MOVED_AT = 12, 40, 5
+FAULTS = ("lost bin", "doubled record", "stale read", "late drop")
+
+
+def bin_of(keys: Any) -> Any:
+    return keys // (KEYS // BINS)
+
+
+@dataclass(frozen=True)
+class History:
+    """What a run leaves behind for the oracle."""
+
+    records: Records
+    results: Results
+    ranges: Ranges
+    moves: Moves
+    facts: Facts
+
+    def found(self) -> Findings:
+        return check(self.records, self.results, self.ranges, bin_of=bin_of, partitions=OUTPUTS, moves=self.moves)
+
+    def judged(self) -> dict[str, Any]:
+        return judge(self.found(), self.facts)
+
+    def with_results(self, **columns: Any) -> "History":
+        return replace(self, results=replace(self.results, **columns))
+
+    def take_results(self, rows: Any) -> "History":
+        """The same history with these rows as its results topic, offsets numbered anew."""
+        taken = self.results.take(np.asarray(rows))
+        order = np.argsort(taken.partition, kind="stable")
+        taken = taken.take(order)
+        offsets = np.concatenate([np.arange(np.sum(taken.partition == p)) for p in range(OUTPUTS)])
+        return replace(self, results=replace(taken, offset=offsets))
+
+
+@dataclass
+class Pipeline:
+    """A key-count pipeline in plain Python: a state per (worker, bin), results numbered and appended to partitions."""
+
+    rng: random.Random
+    fault: str | None
+    retries: bool
+    state: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    before: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    topic: list[list[tuple[int, ...]]] = field(default_factory=lambda: [[] for _ in range(OUTPUTS)])
+
+    def move(self, bins: list[int], routing: list[int], target: list[int]) -> None:
+        for b in bins:
+            source = self.before if self.fault == "stale read" else self.state
+            taken = dict(source.get((routing[b], b), {}))
+            self.state[target[b], b] = {} if self.fault == "lost bin" and b == bins[0] else taken
+
+    def epoch(self, epoch: int, keys: list[int], owners: list[list[int]]) -> None:
+        """Applies an epoch's records; `owners` are the workers that answer for each bin."""
+        self.before = {place: dict(counts) for place, counts in self.state.items()}
+        for worker in self.rng.sample(range(WORKERS), WORKERS):
+            touched: dict[int, int] = {}
+            for key in (key for key in keys if worker in owners[bin_of(key)]):
+                counts = self.state.setdefault((worker, bin_of(key)), {})
+                counts[key] = touched[key] = counts.get(key, 0) + 1
+            self.send(worker, epoch, touched)
+
+    def send(self, worker: int, epoch: int, results: dict[int, int]) -> None:
+        rows = [(key, count, worker, 1, epoch, index) for index, (key, count) in enumerate(sorted(results.items()))]
+        if self.retries and self.rng.random() < 0.3:
+            rows = rows[: self.rng.randint(0, len(rows))] + rows
+        for row in rows:
+            self.topic[bin_of(row[0]) % OUTPUTS].append(row)
+
+    def results(self) -> Results:
+        rows = [(p, at, *row) for p, part in enumerate(self.topic) for at, row in enumerate(part)]
+        columns = np.array(rows, np.int64).T
+        return Results(columns[0].astype(np.int32), *columns[1:4], columns[4].astype(np.int32), *columns[5:])
+
+
+def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: bool = True) -> History:
+    """A run over random keys in which at epoch 5 two bins of worker 0 go to worker 3, correct unless a fault is named."""
+    rng = random.Random(seed)
+    assert fault is None or fault in FAULTS, fault
+    routing = [b * WORKERS // BINS for b in range(BINS)]
+    target = [3 if owner == 0 else owner for owner in routing]
+    moved = [b for b in range(BINS) if routing[b] != target[b]]
+    pipeline, inputs, ranges = Pipeline(rng, fault, retries), [[] for _ in range(INPUTS)], []
+    for epoch in range(EPOCHS):
+        keys = [rng.randrange(KEYS) for _ in range(rng.randint(0, PER_EPOCH) if epoch % 4 == 3 else PER_EPOCH)]
+        # the first keys of every epoch lie in the moved bins, so that every fault has something to break
+        keys[:4] = [0, 1, KEYS // BINS, KEYS // BINS + 1]
+        if epoch == MOVED_AT and migrate:
+            pipeline.move(moved, routing, target)
+        owner = target if epoch >= MOVED_AT and migrate else routing
+        late = fault == "late drop" and epoch == MOVED_AT
+        owners = [sorted({owner[b], routing[b]}) if late else [owner[b]] for b in range(BINS)]
+        begins = [len(part) for part in inputs]
+        for key in keys:
+            inputs[rng.randrange(INPUTS)].append(key)
+        applied = keys + keys[:1] if fault == "doubled record" and epoch == MOVED_AT else keys
+        pipeline.epoch(epoch, applied, owners)
+        ranges += [(epoch, p, begin, len(inputs[p])) for p, begin in enumerate(begins) if begin < len(inputs[p])]
+    return _history(inputs, pipeline.results(), ranges, moved if migrate else [])
+
+
+def _history(inputs: list[list[int]], results: Results, ranges: list[tuple[int, ...]], moved: list[int]) -> History:
+    rows = np.array([(p, at, key, 0) for p, part in enumerate(inputs) for at, key in enumerate(part)], np.int64).T
+    epoch, partition, begin, end = np.array(ranges, np.int64).T
+    ids = frozenset({"one"} if moved else ())
+    return History(
+        records=Records(rows[0].astype(np.int32), *rows[1:]),
+        results=results,
+        ranges=Ranges(epoch, partition.astype(np.int32), begin, end),
+        moves=Moves.of([(MOVED_AT, b, "one") for b in moved]),
+        facts=Facts(produced=rows.shape[1], commanded=ids, completed=ids),
+    )

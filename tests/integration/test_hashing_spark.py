@@ -1,0 +1,31 @@
+"""Spark SQL and Python agree on hash, bin and worker of any key."""
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from impls.runtime.hashing import bin_column, bin_of_hash, hash_bytes, hash_int64, key_bytes, worker_column
+
+pytestmark = pytest.mark.spark
+MASK = 2**64 - 1
+
+
+def test_random_bytes_hash_alike(spark):
+    draw = np.random.default_rng(1)
+    keys = [draw.bytes(int(n)) for n in draw.integers(0, 200, 1000)]
+    frame = spark.createDataFrame([(bytearray(k),) for k in keys], "k binary")
+    assert [row[0] & MASK for row in frame.select(F.xxhash64("k")).collect()] == [hash_bytes(k) for k in keys]
+
+
+@pytest.mark.parametrize("bins", [2, 256, 16384])
+def test_integers_get_the_same_hash_bin_and_worker(spark, bins):
+    keys = np.random.default_rng(2).integers(-(2**63), 2**63 - 1, 1000)
+    routing = np.random.default_rng(3).integers(0, 500, bins).astype(np.int32)
+    frame = spark.createDataFrame([(k,) for k in keys.tolist()], "k long")
+    bin_ = bin_column(F.col("k"), bins)
+    rows = frame.select(F.xxhash64("k"), bin_, worker_column(bin_, routing), key_bytes(F.col("k"))).collect()
+    expected = hash_int64(keys)
+    assert [row[0] & MASK for row in rows] == expected.tolist()
+    assert [row[1] for row in rows] == bin_of_hash(expected, bins).tolist()
+    assert [row[2] for row in rows] == routing[bin_of_hash(expected, bins)].tolist()
+    assert [bytes(row[3]) for row in rows] == [int(k).to_bytes(8, "big", signed=True) for k in keys]

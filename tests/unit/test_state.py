@@ -1,0 +1,131 @@
+"""The worker's store: dense counts, keyed entries, queues, sizes, one open environment per path."""
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from impls.errors import StateError
+from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
+from impls.runtime.state import SLOTS, BinState, copy_bin, drop_range, read_size
+from impls.runtime.store import STATE, Store, bin_range, new_meta, read_meta, wipe, write_meta
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "w") as opened:
+        yield opened
+
+
+def test_dense_counts_add_up_across_blocks_and_transactions(store):
+    bins, slots = np.array([3, 3, 5, 3], np.int32), np.array([0, SLOTS + 1, 7, 0])
+    for round_ in (1, 2):
+        with store.begin() as txn:
+            state = BinState(txn, 16)
+            if round_ == 1:
+                state.create_dense(3, 2 * SLOTS)
+                state.create_dense(5, SLOTS)
+            first, counts = state.add_to_slots(bins, slots)
+            state.write_sizes()
+        found = dict(zip(zip(bins[first].tolist(), slots[first].tolist(), strict=True), counts.tolist(), strict=True))
+        assert found == {(3, 0): 2 * round_, (3, SLOTS + 1): round_, (5, 7): round_}
+    with store.reading() as txn:
+        assert read_size(txn, 3) == (2, 2 * SLOTS * 8)
+
+
+def test_a_slot_outside_the_bin_is_refused(store):
+    with store.begin() as txn, pytest.raises(StateError, match="outside its dense bin"):
+        BinState(txn, 16).add_to_slots(np.array([1], np.int32), np.array([0]))
+
+
+def test_entries_are_found_again_in_the_order_asked_and_sizes_follow(store):
+    with store.begin() as txn:
+        state = BinState(txn, 16)
+        long = b"x" * 600
+        old = state.get_many([1, 0, 1], [b"b", b"a", long])
+        assert old == [None, None, None]
+        state.put_many([1, 0, 1], [b"b", b"a", long], [b"22", b"1", b"333"], old)
+        assert state.get_many([1, 1, 0], [long, b"b", b"a"]) == [b"333", b"22", b"1"]
+        assert dict(state.write_sizes()) == {0: 1, 1: 5}
+        state.delete(1, b"b")
+        state.delete(1, b"never there")
+        assert state.write_sizes() == [(1, 3)]
+
+
+def test_a_copied_bin_equals_its_source_and_nothing_else_comes(store, tmp_path):
+    with store.begin() as txn:
+        state = BinState(txn, 16)
+        for bin_ in (6, 7, 8):
+            state.create_entries(bin_, [(bytes([i]), bytes([bin_, i])) for i in range(5)])
+        state.write_sizes()
+    with Store.open(tmp_path / "other") as other, other.begin() as target:
+        with store.reading() as source:
+            assert copy_bin(source, target, 7) == 10
+            assert copy_bin(source, target, 7) == 10, "a repeated copy replaces the first"
+        assert BinState(target, 16).get(7, b"\x03") == bytes([7, 3])
+        assert BinState(target, 16).get(6, b"\x03") is None
+        assert drop_range(target, *bin_range(STATE, 7)) == 5
+
+
+def test_a_bin_with_fewer_entries_than_recorded_is_corrupt(store, tmp_path):
+    with store.begin() as txn:
+        state = BinState(txn, 16)
+        state.create_entries(7, [(b"a", b"1"), (b"b", b"2")])
+        state.write_sizes()
+        txn.delete(bin_range(STATE, 7)[0] + b"a")
+    with Store.open(tmp_path / "other") as other, other.begin() as target, store.reading() as source:
+        with pytest.raises(StateError, match="Bin 7 holds 1 entries where 2 are recorded"):
+            copy_bin(source, target, 7)
+
+
+def test_queues_keep_order_and_are_taken_once(store):
+    table = pa.table({"bin": pa.array([2, 9, 2], pa.int32()), "offset": [0, 1, 2]})
+    with store.begin() as txn:
+        add_to_queues(txn, 5, table)
+        add_to_queues(txn, 6, table)
+        lengths, size = queue_lengths(txn)
+        assert {b: n for b, (n, _) in lengths.items()} == {2: 4, 9: 2}
+        assert size == sum(s for _, s in lengths.values()) > 0
+        taken = pa.concat_tables(take_queues(txn, [2]))
+        assert taken.column("offset").to_pylist() == [0, 2, 0, 2]
+        assert list(queue_lengths(txn)[0]) == [9]
+
+
+def test_the_map_grows_after_it_was_full(tmp_path):
+    with Store.open(tmp_path / "w", map_bytes=1 << 20) as store:
+        for _ in range(4):
+            try:
+                with store.begin() as txn:
+                    BinState(txn, 2).create_dense(0, SLOTS * 500)
+                break
+            except lmdb.MapFullError:
+                store.grow()
+        else:
+            pytest.fail("the map did not grow enough in four doublings")
+
+
+def test_one_environment_per_path_and_process(tmp_path):
+    with Store.open(tmp_path / "w") as first, Store.open(tmp_path / "w") as second:
+        assert first is second
+    with Store.open(tmp_path / "w") as third:
+        assert third is not first
+
+
+def test_meta_is_read_back_and_another_format_is_refused(store):
+    meta = new_meta("q", 3, 7, 2)
+    with store.begin() as txn:
+        assert read_meta(txn) is None
+        write_meta(txn, meta)
+        assert read_meta(txn) == meta
+        txn.put(b"\x00", b'{"format": 99}')
+        with pytest.raises(StateError, match="format 99"):
+            read_meta(txn)
+
+
+def test_a_damaged_environment_is_refused_with_a_sentence(tmp_path):
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "data.mdb").write_bytes(b"not a database" * 1000)
+    with pytest.raises(StateError, match="cannot be opened"):
+        Store.open(tmp_path / "w")
+    wipe(tmp_path / "w")
+    assert not (tmp_path / "w").exists()
