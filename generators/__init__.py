@@ -1,0 +1,1 @@
+"""Seeded, replayable, open-loop load: keys, schedules, the record layout and the producer process."""

@@ -41,7 +41,7 @@ def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> l
     starts = np.arange(0, len(x), size)
     if size == 1:
         return [x, *ys]
-    return [x[starts], *(np.maximum.reduceat(y, starts) for y in ys)]
+    return [x[starts], *(np.fmax.reduceat(y, starts) for y in ys)]
 
 
 @dataclass(frozen=True)
@@ -178,15 +178,17 @@ class Experiment:
         return str((self.result.get("experiment") or {}).get("name") or self.folder.name)
 
     def comparable(self) -> list[Run]:
-        """Returns the runs that may be compared: verdict valid, load met; in order of mechanism, then round."""
-        return sorted((run for run in self.runs if not run.why_withheld()), key=self._order)
+        """Returns the runs that may be compared: verdict valid and load not late."""
+        return [run for run in self.ordered() if not run.why_withheld()]
 
     def withheld(self) -> list[Run]:
         """Returns the other runs."""
-        return sorted((run for run in self.runs if run.why_withheld()), key=self._order)
+        return [run for run in self.ordered() if run.why_withheld()]
 
-    def _order(self, run: Run) -> tuple[int, int]:
-        return self.mechanisms().index(run.mechanism), run.round
+    def ordered(self) -> list[Run]:
+        """Returns all runs, in order of mechanism, then round."""
+        place = {name: number for number, name in enumerate(self.mechanisms())}
+        return sorted(self.runs, key=lambda run: (place[run.mechanism], run.round))
 
     def mechanisms(self) -> list[str]:
         """Returns the names of all mechanisms, in the order of the experiment."""

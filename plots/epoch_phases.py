@@ -37,6 +37,27 @@ def _bars(runs: list[Run]) -> list[tuple[str, str, list[float]]]:
     return out
 
 
+def _label_totals(axes: Any, bars: list[tuple[str, str, list[float]]]) -> float:
+    """Writes each bar's total; returns where the axis ends: a bar of several times the usual length is cut off."""
+    totals = [sum(means) for _, _, means in bars]
+    widest = min(max(totals) * 1.12, float(np.median(totals)) * 4) or 1.0
+    for y, (total, (_, _, means)) in enumerate(zip(totals, bars, strict=True)):
+        inside = total * 1.08 > widest
+        label, most = list(PHASES.values())[int(np.argmax(means))][0], max(means)
+        axes.annotate(
+            f"{total:,.0f} ms" + (f", of which {label} {most:,.0f} ms  ▸" if inside else ""),
+            (widest if inside else total, y),
+            xytext=(-4 if inside else 4, 0),
+            textcoords="offset points",
+            ha="right" if inside else "left",
+            va="center",
+            fontsize=8,
+            fontweight="bold" if inside else "normal",
+            color=theme.LIGHT["paper" if inside else "ink"],
+        )
+    return widest
+
+
 def draw(experiment: Experiment) -> Any:
     """Draws one bar for steady and one for migrating epochs of each mechanism."""
     bars = _bars(experiment.comparable())
@@ -50,14 +71,11 @@ def draw(experiment: Experiment) -> Any:
         widths = np.array([means[number] for _, _, means in bars])
         handles.append(axes.barh(place, widths, left=left, height=0.72, color=theme.LIGHT[colour]))
         left += widths
-    for y, total in zip(place, left, strict=True):
-        axes.annotate(
-            f"{total:,.0f} ms", (total, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
+    widest = _label_totals(axes, bars)
     axes.set_yticks(place, [f"{name}  {when}" for name, when, _ in bars])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.set_xlim(0, float(left.max()) * 1.1)
+    axes.set_xlim(0, widest)
     axes.set_xlabel("mean milliseconds of an epoch")
     axes.xaxis.set_major_formatter(theme.thousands())
     theme.legend(figure, handles, [label for label, _ in PHASES.values()])
@@ -69,7 +87,7 @@ FIGURE = Figure(
     title="Phases of an epoch",
     caption=(
         "Mean time that an epoch spends in each phase, steady and while a migration was under way, over all "
-        "rounds after warm-up."
+        "rounds after warm-up; a bar far longer than most is cut off at the edge, and says so."
     ),
     order=40,
     draw=draw,

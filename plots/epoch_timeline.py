@@ -17,9 +17,9 @@ def _panel(axes: Any, run: Run) -> list[Any]:
     begins = run.seconds([row["begin_us"] for row in run.epochs])
     series = [np.array(phase_ms(run.epochs, phase)) for phase in PHASES]
     x, *ys = thin(begins, *series)
-    theme.panel_title(axes, run)
+    theme.panel_title(axes, run, coloured=False)
     colours = [theme.LIGHT[colour] for _, colour in PHASES.values()]
-    return list(axes.stackplot(x, ys, colors=colours, linewidth=0))
+    return list(axes.stackplot(x, ys, colors=colours, linewidth=0, step="post"))
 
 
 def draw(experiment: Experiment) -> Any:
@@ -33,10 +33,10 @@ def draw(experiment: Experiment) -> Any:
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_locator(theme.few_ticks())
         axes.yaxis.set_major_formatter(theme.thousands())
-    panels[0].set_xlim(left=0)
-    panels[-1].set_xlabel("seconds since the load began")
+    theme.time_axis(panels, runs)
     figure.supylabel("milliseconds of an epoch (own scale in each panel)", fontsize=9)
-    theme.legend(figure, handles[0], [label for label, _ in PHASES.values()])
+    marks, labels = theme.time_marks()
+    theme.legend(figure, [*handles[0], *marks], [*(label for label, _ in PHASES.values()), *labels])
     return figure
 
 

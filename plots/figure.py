@@ -19,6 +19,7 @@ class Figure:
         caption: one sentence that says what the figure shows.
         order: place in the report, lower first.
         draw: draws the comparable runs inside `theme.style()`; returns a matplotlib figure, None if nothing is to show.
+        in_report: shown in report.html, which has tables of its own.
     """
 
     name: str
@@ -26,3 +27,4 @@ class Figure:
     caption: str
     order: int
     draw: Callable[[Experiment], Any]
+    in_report: bool = True

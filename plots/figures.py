@@ -5,6 +5,7 @@ import io
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib.pyplot as plt
 
@@ -15,6 +16,7 @@ from plots.figure import Figure
 __all__ = ["all_figures", "svg_of", "write_all"]
 
 _PNG_DPI = 150
+_FONTS = b"'DejaVu Sans', Verdana, Helvetica, sans-serif"
 
 
 def all_figures() -> list[Figure]:
@@ -37,12 +39,13 @@ def _render(figure: Figure, experiment: Experiment, formats: tuple[str, ...]) ->
         return out
 
 
-def _bytes(drawn: object, kind: str) -> bytes:
+def _bytes(drawn: Any, kind: str) -> bytes:
     buffer = io.BytesIO()
     # Without a date, the same result gives the same file.
     metadata = {"Date": None} if kind == "svg" else {}
-    drawn.savefig(buffer, format=kind, dpi=_PNG_DPI, metadata=metadata)  # type: ignore[attr-defined]
-    return buffer.getvalue()
+    drawn.savefig(buffer, format=kind, dpi=_PNG_DPI, metadata=metadata)
+    content = buffer.getvalue()
+    return content.replace(b"'DejaVu Sans'", _FONTS) if kind == "svg" else content
 
 
 def svg_of(figure: Figure, experiment: Experiment) -> str | None:

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from plots import theme
 from plots.data import Experiment, Run, thin
@@ -22,7 +20,7 @@ def _panel(axes: Any, run: Run) -> list[float]:
     axes.plot(x, most, color=colour, linewidth=0.8)
     axes.plot(x, p99, color=colour, linewidth=1.1, linestyle=(0, (4, 1.5)))
     axes.plot(x, p50, color=colour, linewidth=1.9)
-    theme.panel_title(axes, run)
+    theme.panel_title(axes, run, coloured=True)
     return [float(v) for v in (*most, *p50)]
 
 
@@ -34,20 +32,15 @@ def draw(experiment: Experiment) -> Any:
     figure, panels = theme.grid_of(len(runs), height=1.55, sharex=True, sharey=True)
     values = [value for axes, run in zip(panels, runs, strict=True) for value in _panel(axes, run)]
     theme.log_ms(panels[0].yaxis, values)
-    panels[0].set_xlim(0, max(float(np.max(run.timeline["at_s"])) for run in runs) + 0.25)
-    panels[-1].set_xlabel("seconds since the load began")
+    theme.time_axis(panels, runs)
     figure.supylabel("latency from scheduled time", fontsize=9)
-    ink = theme.LIGHT["ink"]
-    theme.legend(
-        figure,
-        [
-            Line2D([], [], color=ink, linewidth=0.8),
-            Line2D([], [], color=ink, linewidth=1.1, linestyle=(0, (4, 1.5))),
-            Line2D([], [], color=ink, linewidth=1.9),
-            Patch(color=theme.LIGHT["shade"]),
-        ],
-        ["max", "p99", "p50", "migration under way"],
-    )
+    ink, (marks, labels) = theme.LIGHT["ink"], theme.time_marks()
+    lines = [
+        Line2D([], [], color=ink, linewidth=0.8),
+        Line2D([], [], color=ink, linewidth=1.1, linestyle=(0, (4, 1.5))),
+        Line2D([], [], color=ink, linewidth=1.9),
+    ]
+    theme.legend(figure, [*lines, *marks], ["max", "p99", "p50", *labels])
     return figure
 
 

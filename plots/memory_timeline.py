@@ -37,7 +37,7 @@ def _panel(axes: Any, run: Run) -> float:
                     *thin(x, y), color=theme.LIGHT[colour], linestyle=dash, linewidth=1.3 if kind == "rss" else 1.1
                 )
                 top = max(top, float(np.nanmax(y)))
-    theme.panel_title(axes, run)
+    theme.panel_title(axes, run, coloured=False)
     return top
 
 
@@ -51,8 +51,7 @@ def draw(experiment: Experiment) -> Any:
     panels[0].set_ylim(0, max(top, 1.0) * 1.08)
     panels[0].yaxis.set_major_locator(theme.few_ticks())
     panels[0].yaxis.set_major_formatter(theme.thousands())
-    panels[0].set_xlim(left=0)
-    panels[-1].set_xlabel("seconds since the load began")
+    theme.time_axis(panels, runs)
     figure.supylabel("memory, MiB", fontsize=9)
     present = {role for run in runs for row in run.memory for role in row.get("roles") or {}}
     roles = [value for role, value in _ROLES.items() if role in present]

@@ -7,7 +7,8 @@ from typing import Any, Literal
 __all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "show"]
 
 Unit = Literal["ms", "s", "B", "x", "count"]
-DASH = "–"  # noqa: RUF001 - the sign shown where a run has no value
+_TIMES = "\N{MULTIPLICATION SIGN}"
+DASH = "\N{EN DASH}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +20,18 @@ class Metric:
         label: heading of a column or axis.
         unit: ms, s, B (bytes), x (a ratio) or count.
         better: which direction is better; None where neither is.
+        meaning: what the number says, in one sentence.
         value: the number from a run's entry, None if the run has none.
+        in_table: a column of the report's table.
     """
 
     name: str
     label: str
     unit: Unit
     better: Literal["lower", "higher"] | None
+    meaning: str
     value: Callable[[dict[str, Any]], float | None]
+    in_table: bool = True
 
 
 def at(entry: dict[str, Any], *path: str) -> float | None:
@@ -56,27 +61,104 @@ def _peak_ratio(entry: dict[str, Any]) -> float | None:
     return whole if whole is not None else _over_migrations("peak_ratio", max)(entry)
 
 
+_WHEN = {"steady": "with no migration under way", "migrating": "whose way from schedule to result met a migration"}
+_SHARE = {"p50": "half of the records were done within this time", "p99": "99 % were", "max": "all were"}
+
+
 def _latency(phase: str) -> list[Metric]:
     return [
-        Metric(f"latency_{phase}_{p}_ms", f"{phase} {p}", "ms", "lower", _in("latency_ms", phase, p))
-        for p in ("p50", "p99", "max")
+        Metric(
+            f"latency_{phase}_{p}_ms",
+            f"{phase} {p}",
+            "ms",
+            "lower",
+            f"Latency of records {_WHEN[phase]}: {share}.",
+            _in("latency_ms", phase, p),
+        )
+        for p, share in _SHARE.items()
     ]
 
 
 METRICS: tuple[Metric, ...] = (
     *_latency("steady"),
     *_latency("migrating"),
-    Metric("peak_ratio", "peak ratio", "x", "lower", _peak_ratio),
-    Metric("migration_s", "longest migration", "s", "lower", _over_migrations("duration_s", max)),
-    Metric("moved_bins", "moved bins", "count", None, _over_migrations("bins", sum)),
-    Metric("moved_bytes", "moved bytes", "B", "lower", _over_migrations("bytes", sum)),
-    Metric("longest_pull_ms", "longest pull", "ms", "lower", _over_migrations("longest_pull_ms", max)),
-    Metric("migration_epochs", "epochs migrating", "count", None, _over_migrations("epochs", sum)),
-    Metric("epoch_steady_p50_ms", "steady epoch p50", "ms", "lower", _in("epoch_ms", "steady", "p50")),
-    Metric("epoch_migrating_p50_ms", "migrating epoch p50", "ms", "lower", _in("epoch_ms", "migrating", "p50")),
-    Metric("worker_bytes", "largest worker", "B", "lower", _in("memory_bytes", "worker_max")),
-    Metric("records", "records", "count", "higher", _in("generator", "records")),
-    Metric("generator_lag_ms", "generator lag", "ms", "lower", _in("generator", "max_lag_ms")),
+    Metric(
+        "peak_ratio",
+        "peak ratio",
+        "x",
+        "lower",
+        "Highest latency while migrating over the median of the maxima of equally long steady windows of the same run.",
+        _peak_ratio,
+    ),
+    Metric(
+        "migration_s",
+        "duration",
+        "s",
+        "lower",
+        "Time from the first to the last moved bin, of the longest migration.",
+        _over_migrations("duration_s", max),
+    ),
+    Metric("moved_bins", "moved bins", "count", None, "Bins moved by all migrations.", _over_migrations("bins", sum)),
+    Metric("moved_bytes", "moved bytes", "B", "lower", "Bytes of state pulled.", _over_migrations("bytes", sum)),
+    Metric(
+        "longest_pull_ms",
+        "longest pull",
+        "ms",
+        "lower",
+        "Longest time that a worker spent pulling bins in one epoch.",
+        _over_migrations("longest_pull_ms", max),
+    ),
+    Metric(
+        "migration_epochs",
+        "epochs",
+        "count",
+        None,
+        "Epochs that all migrations took.",
+        _over_migrations("epochs", sum),
+    ),
+    Metric(
+        "epoch_steady_p50_ms",
+        "epoch p50",
+        "ms",
+        "lower",
+        "Median time of an epoch with no migration under way.",
+        _in("epoch_ms", "steady", "p50"),
+    ),
+    Metric(
+        "epoch_migrating_p50_ms",
+        "migrating epoch p50",
+        "ms",
+        "lower",
+        "Median time of an epoch while migrating.",
+        _in("epoch_ms", "migrating", "p50"),
+        in_table=False,
+    ),
+    Metric(
+        "worker_bytes",
+        "memory",
+        "B",
+        "lower",
+        "Highest resident memory of any single worker process, mapped files included.",
+        _in("memory_bytes", "worker_max"),
+    ),
+    Metric(
+        "records",
+        "records",
+        "count",
+        "higher",
+        "Records that the generator sent.",
+        _in("generator", "records"),
+        in_table=False,
+    ),
+    Metric(
+        "generator_lag_ms",
+        "generator lag",
+        "ms",
+        "lower",
+        "How late the generator sent its latest record.",
+        _in("generator", "max_lag_ms"),
+        in_table=False,
+    ),
 )
 
 
@@ -107,6 +189,8 @@ def show(value: float | None, unit: Unit) -> str:
         return _bytes(value)
     if unit == "count":
         return f"{value:,.0f}"
+    if unit == "x":
+        return (f"{value:,.2f}" if value < 100 else f"{value:,.0f}") + _TIMES
     if unit == "ms" and abs(value) >= 10_000:
         return f"{_digits(value / 1000)} s"
-    return f"{_digits(value)}{'×' if unit == 'x' else f' {unit}'}"  # noqa: RUF001 - the multiplication sign is meant
+    return f"{_digits(value)} {unit}"

@@ -52,6 +52,7 @@ def draw(experiment: Experiment) -> Any:
     if not any(found.values()):
         return None
     figure, panels = theme.grid_of(2, height=3.4, columns=2, sharey=True)
+    figure.get_layout_engine().set(wspace=0.06)
     values: list[float] = []
     lines: dict[str, Any] = {}
     for axes, (phase, title) in zip(panels, _PHASES.items(), strict=True):

@@ -15,6 +15,7 @@ import matplotlib.pyplot as plt
 import seaborn as sns
 
 from plots.data import Experiment, Run
+from plots.metrics import at
 
 __all__ = [
     "DARK",
@@ -23,6 +24,7 @@ __all__ = [
     "few_ticks",
     "finish",
     "grid_of",
+    "hue",
     "legend",
     "log_ms",
     "mechanism_colour",
@@ -31,6 +33,8 @@ __all__ = [
     "shade_migrations",
     "style",
     "thousands",
+    "time_axis",
+    "time_marks",
     "with_variables",
 ]
 
@@ -59,7 +63,7 @@ DARK = {
     "ink": "#e8ebf0",
     "muted": "#a3acba",
     "grid": "#2c333e",
-    "shade": "#2e2a1c",
+    "shade": "#3b3521",
     "grey": "#9aa3b0",
     "blue": "#4aa8e0",
     "orange": "#f0b63a",
@@ -91,20 +95,21 @@ _BY_WORD = (
 )
 
 
-def _hue(name: str) -> str:
-    found = next((hue for word, hue in _BY_WORD if word in name), None)
+def hue(name: str) -> str:
+    """Returns the name of a mechanism's colour in LIGHT and DARK."""
+    found = next((colour for word, colour in _BY_WORD if word in name), None)
     return found or _HUES[zlib.crc32(name.encode()) % len(_HUES)]
 
 
 def mechanism_colour(name: str) -> str:
     """Returns the colour of a mechanism, derived from its name alone: the same in every figure and experiment."""
-    return LIGHT[_hue(name)]
+    return LIGHT[hue(name)]
 
 
 def mechanism_marker(name: str) -> str:
     """Returns the marker of a mechanism, so that it can be told apart without colour."""
     hues = ("grey", *_HUES)
-    return _MARKERS[hues.index(_hue(name)) % len(_MARKERS)]
+    return _MARKERS[hues.index(hue(name)) % len(_MARKERS)]
 
 
 @contextmanager
@@ -159,17 +164,31 @@ def grid_of(
     return figure, flat[:panels]
 
 
-def panel_title(axes: Any, run: Run, extra: str = "") -> None:
-    """Names the mechanism of a panel in its colour, and the round shown."""
-    rounds = f"round {run.round}" + (f", {extra}" if extra else "")
-    axes.set_title(f"{run.mechanism}", color=mechanism_colour(run.mechanism), fontweight="bold")
-    axes.set_title(rounds, loc="right", color=LIGHT["muted"], fontsize=8.5)
+def panel_title(axes: Any, run: Run, *, coloured: bool) -> None:
+    """Names the mechanism of a panel, in its colour where the panel's data has it, and the round shown."""
+    colour = mechanism_colour(run.mechanism) if coloured else LIGHT["ink"]
+    axes.set_title(f"{run.mechanism}", color=colour, fontweight="bold")
+    axes.set_title(f"round {run.round}", loc="right", color=LIGHT["muted"], fontsize=8.5)
+
+
+def time_axis(panels: list[Any], runs: list[Run]) -> None:
+    """Gives panels that share it a common axis of seconds since the load began."""
+    panels[0].set_xlim(0, max([run.end_s for run in runs] + [1.0]))
+    panels[-1].set_xlabel("seconds since the load began")
 
 
 def shade_migrations(axes: Any, run: Run) -> None:
-    """Shades the time from each migration's begin to its end."""
+    """Shades the time from each migration's begin to its end, and marks the end of the warm-up."""
     for begin, end in run.migrations():
         axes.axvspan(begin, end, color=LIGHT["shade"], linewidth=0, zorder=0)
+    if warm := at(run.entry, "warmup_s"):
+        axes.axvline(warm, color=LIGHT["muted"], linewidth=0.9, linestyle=(0, (1, 2)))
+
+
+def time_marks() -> tuple[list[Any], list[str]]:
+    """Returns legend handles and labels of what `shade_migrations` draws."""
+    warm = mpl.lines.Line2D([], [], color=LIGHT["muted"], linewidth=0.9, linestyle=(0, (1, 2)))
+    return [mpl.patches.Patch(color=LIGHT["shade"]), warm], ["migration under way", "warm-up ends"]
 
 
 def _ms_label(value: float, _place: int | None = None) -> str:
@@ -205,7 +224,7 @@ def thousands() -> Any:
 def legend(figure: Any, handles: list[Any], labels: list[str]) -> None:
     """Puts one legend above all panels, outside of the data."""
     if handles:
-        figure.legend(handles, labels, loc="outside upper left", ncols=min(len(labels), 6), handlelength=1.8)
+        figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), handlelength=1.6, columnspacing=1.3)
 
 
 def finish(figure: Any, experiment: Experiment) -> None:
@@ -213,8 +232,8 @@ def finish(figure: Any, experiment: Experiment) -> None:
     lines = [experiment.identity()]
     if experiment.withheld():
         lines.append("withheld: " + "; ".join(f"{run.label} ({run.why_withheld()})" for run in experiment.withheld()))
-    width = int(figure.get_size_inches()[0] * 14.5)
-    text = "\n".join(textwrap.fill(line, width) for line in lines)
+    width = int(figure.get_size_inches()[0] * 18.5)
+    text = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
     figure.supxlabel(text, x=0.01, ha="left", fontsize=6.8, color=LIGHT["muted"])
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from plots import theme
@@ -14,24 +13,36 @@ from plots.metrics import at
 
 __all__ = ["FIGURE"]
 
+_HIGHEST = 3.0  # times the rate of the load; the burst after a standstill would flatten everything else
+
 
 def _per_second(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Returns the begins of full seconds and the records done in each."""
+    """Returns the ends of full seconds and the records done in each; the last, broken second is left out."""
     times, records = run.done
     kept = times >= 0
     counts = np.bincount(times[kept].astype(np.int64), weights=records[kept]).astype(np.float64)
-    return np.arange(len(counts), dtype=np.float64), counts
+    whole = max(len(counts) - 1, 1)
+    return np.arange(1, whole + 1, dtype=np.float64), counts[:whole]
+
+
+def _cut(axes: Any, run: Run, top: float) -> None:
+    """Says how high a peak is that the panel does not show in full."""
+    x, y = _per_second(run)
+    if y.max() > top:
+        place = (float(x[int(y.argmax())]), top)
+        axes.annotate(f"▴ {y.max():,.0f}", place, xytext=(3, -3), textcoords="offset points", va="top", fontsize=8)
 
 
 def _panel(axes: Any, run: Run) -> float:
     x, y = thin(*_per_second(run))
+    x, y = np.append(0.0, x), np.append(y[0], y)
     colour = theme.mechanism_colour(run.mechanism)
     theme.shade_migrations(axes, run)
-    axes.fill_between(x, y, step="post", color=colour, alpha=0.2, linewidth=0)
-    axes.step(x, y, where="post", color=colour, linewidth=1.3)
+    axes.fill_between(x, y, step="pre", color=colour, alpha=0.2, linewidth=0)
+    axes.step(x, y, where="pre", color=colour, linewidth=1.3)
     if rate := at(run.load, "rate"):
         axes.axhline(rate, color=theme.LIGHT["ink"], linewidth=0.9, linestyle=(0, (2, 2)))
-    theme.panel_title(axes, run)
+    theme.panel_title(axes, run, coloured=True)
     return float(y.max())
 
 
@@ -42,22 +53,21 @@ def draw(experiment: Experiment) -> Any:
         return None
     figure, panels = theme.grid_of(len(runs), height=1.2, sharex=True, sharey=True)
     top = max(_panel(axes, run) for axes, run in zip(panels, runs, strict=True))
-    panels[0].set_ylim(0, top * 1.08)
+    rates = [rate for run in runs if (rate := at(run.load, "rate"))]
+    top = min(top * 1.08, _HIGHEST * max(rates, default=top))
+    for axes, run in zip(panels, runs, strict=True):
+        _cut(axes, run, top)
+    panels[0].set_ylim(0, top)
     panels[0].yaxis.set_major_locator(theme.few_ticks())
     panels[0].yaxis.set_major_formatter(theme.thousands())
-    panels[0].set_xlim(left=0)
-    panels[-1].set_xlabel("seconds since the load began")
+    theme.time_axis(panels, runs)
     figure.supylabel("records done per second", fontsize=9)
-    ink = theme.LIGHT["ink"]
-    theme.legend(
-        figure,
-        [
-            Line2D([], [], color=ink, linewidth=1.3),
-            Line2D([], [], color=ink, linewidth=0.9, linestyle=(0, (2, 2))),
-            Patch(color=theme.LIGHT["shade"]),
-        ],
-        ["done", "rate of the load", "migration under way"],
-    )
+    ink, (marks, labels) = theme.LIGHT["ink"], theme.time_marks()
+    lines = [
+        Line2D([], [], color=ink, linewidth=1.3),
+        Line2D([], [], color=ink, linewidth=0.9, linestyle=(0, (2, 2))),
+    ]
+    theme.legend(figure, [*lines, *marks], ["done", "rate of the load", *labels])
     return figure
 
 

@@ -11,7 +11,7 @@ __all__ = ["FIGURE"]
 
 _HEADINGS = ("mechanism", "round", "verdict", "load", "lost", "doubled", "wrong", "shown in figures")
 _WIDTHS = (0.28, 0.08, 0.12, 0.1, 0.08, 0.1, 0.08, 0.16)
-_COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "orange", "late": "orange"}
+_COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "vermilion", "late": "vermilion"}
 
 
 def _row(run: Run) -> list[str]:
@@ -22,12 +22,14 @@ def _row(run: Run) -> list[str]:
 
 def draw(experiment: Experiment) -> Any:
     """Draws the table; a word that withholds a run stands in its own colour."""
-    rows = [_row(run) for run in experiment.comparable() + experiment.withheld()]
+    rows = [_row(run) for run in experiment.ordered()]
     if not rows:
         return None
     figure, (axes,) = theme.grid_of(1, height=0.27 * (len(rows) + 1))
     axes.axis("off")
-    table = axes.table(cellText=rows, colLabels=_HEADINGS, colWidths=_WIDTHS, cellLoc="left", bbox=(0, 0, 1, 1))
+    table = axes.table(
+        cellText=rows, colLabels=_HEADINGS, colWidths=_WIDTHS, cellLoc="left", colLoc="left", bbox=(0, 0, 1, 1)
+    )
     table.auto_set_font_size(False)
     table.set_fontsize(9)
     for (line, _), cell in table.get_celld().items():
@@ -47,4 +49,5 @@ FIGURE = Figure(
     ),
     order=90,
     draw=draw,
+    in_report=False,
 )

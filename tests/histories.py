@@ -88,7 +88,7 @@ class Pipeline:
 
 
 def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: bool = True) -> History:
-    """A run over random keys in which at epoch 5 two bins of worker 0 go to worker 3, correct unless a fault is named."""
+    """A run over random keys in which two bins of worker 0 go to worker 3, correct unless a fault is named."""
     rng = random.Random(seed)
     assert fault is None or fault in FAULTS, fault
     routing = [b * WORKERS // BINS for b in range(BINS)]

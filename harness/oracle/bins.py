@@ -20,12 +20,15 @@ def dense_bins(keys: int, bins: int) -> BinOf:
 
 
 def hash_bins(bins: int) -> BinOf:
-    """Returns the bin function of hash-count: the top bits of xxhash64, seed 42, of the key's 8 big-endian bytes."""
+    """Returns the bin function of hash-count: the top bits of Spark's xxhash64 of a bigint.
+
+    That is xxhash64, seed 42, of its 8 little-endian bytes (the keys of result messages are big-endian).
+    """
     shift = 64 - (bins.bit_length() - 1)
 
     def bin_of(key: NDArray[np.int64]) -> NDArray[np.int64]:
         digest = xxhash.xxh64_intdigest
-        names = key.astype(">i8").view("V8").tolist()
+        names = key.astype("<i8").view("V8").tolist()
         return np.fromiter((digest(name, _SEED) >> shift for name in names), np.int64, len(key))
 
     return bin_of

@@ -66,7 +66,7 @@ class Ranges(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Moves(Columns):
-    """Bins that changed their owner at the start of an epoch, and the id of the migration they belong to (empty: of none)."""
+    """Bins that changed their owner at the start of an epoch, and the id of their migration (empty: none)."""
 
     epoch: NDArray[np.int64]
     bin: NDArray[np.int64]

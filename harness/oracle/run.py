@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves
 from harness.oracle.keycount import check
-from harness.oracle.offsets import read_offsets
+from harness.oracle.offsets import OffsetLog, read_offsets
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, judge, raised
 
@@ -35,11 +35,11 @@ def _produced(folder: Path) -> int | None:
     return None
 
 
-def read_facts(folder: Path, *, complaints: tuple[str, ...] = ()) -> Facts:
+def read_facts(folder: Path, *, expected: int = 0) -> Facts:
     """Returns what a run folder says of the run: records sent, migrations commanded and completed."""
     events = _lines(folder / "events.jsonl")
     ids = {kind: frozenset(str(e["id"]) for e in events if e["kind"] == kind) for kind in ("command", "migration_end")}
-    return Facts(_produced(folder), ids["command"], ids["migration_end"], complaints)
+    return Facts(_produced(folder), ids["command"], ids["migration_end"], expected)
 
 
 def _routing(line: dict[str, Any]) -> NDArray[np.int64]:
@@ -64,17 +64,23 @@ def read_moves(folder: Path) -> Moves:
 
 
 def _check(
-    bootstrap: str, folder: Path, checkpoint: Path, bin_of: BinOf, *, topics: tuple[str, str], deadline_s: float
+    bootstrap: str,
+    facts: Facts,
+    moves: Moves,
+    *,
+    log: OffsetLog,
+    bin_of: BinOf,
+    topics: tuple[str, str],
+    deadline_s: float,
 ) -> dict[str, Any]:
     begun = time.monotonic()
-    log = read_offsets(checkpoint, topics[0])
     records = read_records(bootstrap, topics[0], deadline_s=deadline_s)
     results = read_results(bootstrap, topics[1], deadline_s=deadline_s)
     partitions = result_partitions(bootstrap, topics[1])
     read = time.monotonic()
-    found = check(records, results, log.ranges(), bin_of=bin_of, partitions=partitions, moves=read_moves(folder))
+    found = check(records, results, log.ranges(), bin_of=bin_of, partitions=partitions, moves=moves)
     seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-    return {**judge(found, read_facts(folder)), "seconds": seconds}
+    return {**judge(found, facts), "seconds": seconds}
 
 
 def _write(file: Path, answer: dict[str, Any]) -> None:
@@ -89,6 +95,7 @@ def check_run(
     *,
     checkpoint: Path,
     bin_of: BinOf,
+    expected_migrations: int = 0,
     input_topic: str = "in",
     output_topic: str = "out",
     deadline_s: float = 60.0,
@@ -100,13 +107,20 @@ def check_run(
         folder: the run's folder: generator.json, events.jsonl and plan.jsonl are read.
         checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
         bin_of: bins of keys, see `harness.oracle.bins`.
+        expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
         input_topic: topic with the input.
         output_topic: topic with the results.
         deadline_s: longest time for each topic, in seconds.
     """
     try:
         answer = _check(
-            bootstrap, folder, checkpoint, bin_of, topics=(input_topic, output_topic), deadline_s=deadline_s
+            bootstrap,
+            read_facts(folder, expected=expected_migrations),
+            read_moves(folder),
+            log=read_offsets(checkpoint, input_topic),
+            bin_of=bin_of,
+            topics=(input_topic, output_topic),
+            deadline_s=deadline_s,
         )
     except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
         answer = raised(error)

@@ -21,13 +21,13 @@ class Facts:
         produced: records the generator says it sent; None when it says nothing.
         commanded: migrations asked for, by id.
         completed: migrations that reached their goal, by id.
-        complaints: other reasons why the run shows nothing.
+        expected: migrations the experiment was to command.
     """
 
     produced: int | None
     commanded: frozenset[str] = frozenset()
     completed: frozenset[str] = frozenset()
-    complaints: tuple[str, ...] = ()
+    expected: int = 0
 
 
 def merge(verdicts: Collection[Verdict]) -> Verdict:
@@ -37,21 +37,21 @@ def merge(verdicts: Collection[Verdict]) -> Verdict:
 
 def _vacuous(found: Findings, facts: Facts) -> list[str]:
     """Returns why a run without findings may still have shown nothing."""
-    reasons = list(facts.complaints)
+    reasons = []
     if not found.records or not found.results:
         reasons.append(f"Nothing to check: {found.records} input records and {found.results} results were read.")
     if facts.produced is None:
         reasons.append("The generator left no count of the records it sent.")
     elif facts.produced != found.records:
         reasons.append(f"The generator sent {facts.produced} records and the input topic holds {found.records}.")
+    if len(facts.commanded) < facts.expected:
+        reasons.append(f"Only {len(facts.commanded)} of {facts.expected} migrations were commanded.")
     if unfinished := sorted(facts.commanded - facts.completed):
         reasons.append(
             f"{len(unfinished)} of {len(facts.commanded)} migrations did not complete, first {unfinished[0]}."
         )
     if uncrossed := sorted(facts.commanded - {migration for migration, n in found.crossed.items() if n}):
-        reasons.append(
-            f"No record of a moved bin came after its move in {len(uncrossed)} migrations, first {uncrossed[0]}."
-        )
+        reasons.append(f"No record crossed {len(uncrossed)} of {len(facts.commanded)} migrations: {uncrossed}.")
     return reasons
 
 

@@ -1,6 +1,5 @@
 """Results on their way to Kafka: stored with the state, sent behind the commit, numbered so that a repeat is seen."""
 
-import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,14 +8,13 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from impls.errors import StateError
-from impls.runtime.records import Results
+from impls.runtime.records import Results, from_bytes, to_bytes
 from impls.runtime.results import NUMBER
 
 __all__ = ["Output", "pack", "send", "unpack"]
 
 _SEND_DEADLINE_S = 60.0
 _producers: dict[tuple[tuple[str, str], ...], Producer] = {}
-_LENGTHS = struct.Struct("<IQQ")
 
 
 @dataclass(frozen=True)
@@ -38,17 +36,13 @@ class Output:
 
 def pack(results: Results) -> bytes:
     """Returns results in their stored form."""
-    table = pa.table({"bin": results.bins, "key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())})
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
+    columns = {"key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())}
+    return to_bytes(pa.table({"bin": results.bins, **columns}))
 
 
 def unpack(raw: bytes) -> Results:
     """Reads what `pack` wrote."""
-    with pa.ipc.open_stream(pa.py_buffer(raw)) as reader:
-        table = reader.read_all()
+    table = from_bytes(raw)
     bins = table.column("bin").to_numpy().astype(np.int32)
     return Results(bins, table.column("key").to_pylist(), table.column("value").to_pylist())
 
@@ -58,6 +52,7 @@ def _producer(output: Output) -> Producer:
         "bootstrap.servers": output.bootstrap,
         "enable.idempotence": "true",
         "linger.ms": "0",
+        "delivery.report.only.error": "true",
         "batch.num.messages": "100000",
         "queue.buffering.max.messages": "1000000",
         **output.options,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.oracle.columns import Moves
+from harness.oracle.columns import Moves, Ranges, Records, Results
 from harness.oracle.verdict import Facts, judge, merge, raised
 from impls.runtime.results import Deduplicator
 
@@ -88,16 +88,47 @@ def test_result_in_the_partition_of_another_bin_is_wrong():
     partition[row] = (partition[row] + 1) % histories.OUTPUTS
     answer = history.with_results(partition=partition).judged()
     assert answer["verdict"] == "invalid"
-    assert answer["wrong"] > 0
+    assert answer["examples"]["wrong"]["first"]["why"] == "partition of another bin"
 
 
 def test_unknown_key_is_wrong():
     history = histories.make(4, retries=False)
     key, row = history.results.key.copy(), _row_of(history, key=1, epoch=8)
-    key[row] = 1_000_000
+    stranger = histories.KEYS * histories.OUTPUTS
+    assert histories.bin_of(stranger) % histories.OUTPUTS == histories.bin_of(1) % histories.OUTPUTS
+    key[row] = stranger
     answer = history.with_results(key=key).judged()
-    assert answer["verdict"] == "invalid"
-    assert (answer["lost"], answer["examples"]["wrong"]["first"]["key"]) == (1, 1_000_000)
+    assert (answer["verdict"], answer["lost"], answer["wrong"]) == ("invalid", 1, 1)
+    first = answer["examples"]["wrong"]["first"]
+    assert (first["why"], first["key"]) == ("unknown key", stranger)
+
+
+def _two_epochs_of_one_key(*answers):
+    """Key 0 in epochs 0 and 1; `answers` are (count, worker, epoch) in the order of the results partition."""
+    epoch, none = np.arange(2), np.zeros(len(answers), np.int64)
+    count, worker, of = np.array(answers, np.int64).T
+    return histories.History(
+        records=Records(np.zeros(2, np.int32), epoch, np.zeros(2, np.int64), epoch),
+        results=Results(
+            none.astype(np.int32), np.arange(len(of)), none, count, worker.astype(np.int32), none, of, none
+        ),
+        ranges=Ranges(epoch, np.zeros(2, np.int32), epoch, epoch + 1),
+        moves=Moves.of([(1, 0, "one")]),
+        facts=Facts(produced=2, commanded=frozenset({"one"}), completed=frozenset({"one"})),
+    )
+
+
+def test_answers_of_two_owners_are_out_of_order_when_the_later_one_comes_first():
+    assert _two_epochs_of_one_key((1, 0, 0), (2, 1, 1)).judged()["verdict"] == "valid"
+    answer = _two_epochs_of_one_key((2, 1, 1), (1, 0, 0)).judged()
+    assert (answer["verdict"], answer["out_of_order"]) == ("invalid", 1)
+    assert (answer["lost"], answer["doubled"], answer["wrong"]) == (0, 0, 0)
+
+
+def test_result_without_a_record_in_its_epoch_is_doubled():
+    answer = _two_epochs_of_one_key((1, 0, 0), (2, 1, 1), (3, 1, 2)).judged()
+    assert (answer["verdict"], answer["doubled"]) == ("invalid", 1)
+    assert answer["examples"]["doubled"]["first"]["why"] == "the epoch has no record of the key"
 
 
 def test_repeat_that_differs_is_wrong():
@@ -141,10 +172,10 @@ def test_whole_input_counted_twice_is_rejected():
     ("facts", "reason"),
     [
         ({"completed": frozenset()}, "did not complete"),
-        ({"commanded": frozenset({"one", "two"}), "completed": frozenset({"one", "two"})}, "No record of a moved bin"),
+        ({"commanded": frozenset({"one", "two"}), "completed": frozenset({"one", "two"})}, "No record crossed 1 of 2"),
         ({"produced": 1}, "generator sent 1 records"),
         ({"produced": None}, "no count"),
-        ({"complaints": ("The clock stepped.",)}, "clock stepped"),
+        ({"expected": 2}, "Only 1 of 2 migrations were commanded"),
     ],
 )
 def test_run_that_shows_nothing_is_unknown(facts, reason):
@@ -162,13 +193,8 @@ def test_migration_that_no_record_crossed_is_unknown():
 
 def test_nothing_read_is_unknown():
     history, none = histories.make(7), np.empty(0, np.int64)
-    empty = replace(
-        history,
-        records=history.records.take(none),
-        results=history.results.take(none),
-        ranges=history.ranges.take(none),
-    )
-    answer = replace(empty, facts=Facts(produced=0)).judged()
+    parts = {name: getattr(history, name).take(none) for name in ("records", "results", "ranges")}
+    answer = replace(history, **parts, facts=Facts(produced=0)).judged()
     assert answer["verdict"] == "unknown"
     assert "Nothing to check" in answer["reasons"][0]
 

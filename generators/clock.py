@@ -1,0 +1,16 @@
+"""The wall clock in microseconds, the only one whose readings two processes can compare."""
+
+import time
+
+__all__ = ["now_us"]
+
+
+def now_us() -> int:
+    """Returns the wall clock in microseconds since the Unix epoch.
+
+    A record's scheduled time is written by the generator and subtracted by a worker. All processes of one host read
+    the same kernel clock, so their readings differ by nothing but the time between them; a monotonic clock counts from
+    a point that Python leaves undefined. Durations inside one process belong to `time.monotonic` or
+    `time.perf_counter`, because the wall clock may be stepped.
+    """
+    return time.time_ns() // 1000

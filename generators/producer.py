@@ -1,0 +1,152 @@
+"""The producer process: `python -m generators.producer --help`.
+
+It ends with exit code 0 when all records are acknowledged, or when SIGTERM or SIGINT stopped it and everything queued
+is; 1 when a record could not be delivered; 2 for parameters or a topic that do not fit. It prints nothing but errors.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from generators.clock import now_us
+from generators.errors import GeneratorError
+from generators.keys import DISTRIBUTIONS, make_keys
+from generators.lag import LagHistogram
+from generators.openloop import OpenLoop
+from generators.rates import ConstantRate
+from generators.stream import Share, Stream
+from generators.topic import records_present
+
+__all__ = ["RATE_MAX", "check_rate", "main"]
+
+RATE_MAX = 1_000_000
+_BLOCK = 4096
+_FLUSH_S = 60.0
+_STOP_FLUSH_S = 10.0
+_ORPHAN_S = 5.0
+_HEAD_START_US = 1_000_000  # connecting to the broker
+
+
+def check_rate(rate: int) -> None:
+    """Raises GeneratorError unless one process can be asked for `rate` records per second."""
+    ConstantRate(rate)
+    if rate > RATE_MAX:
+        raise GeneratorError(f"One producer sends at most {RATE_MAX} records per second, not {rate}: lower the rate.")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the producer and returns its exit code; see the module."""
+    stop = threading.Event()
+    try:
+        options = _parser().parse_args(arguments)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        if options.watch_stdin:
+            threading.Thread(target=_watch_stdin, args=(stop,), daemon=True).start()
+        complaint = _produce(options, stop)
+    except GeneratorError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"The file {error.filename} cannot be written: {error.strerror}.\n")
+        return 2
+    if complaint:
+        sys.stderr.write(f"{complaint}\n")
+    return int(bool(complaint))
+
+
+def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
+    """Sends the share and writes its files; returns what went wrong in one sentence, "" for nothing."""
+    if not options.out.parent.is_dir():
+        raise GeneratorError(f"The folder {options.out.parent} does not exist: make it or give another --out.")
+    share = Share.parse(options.share, options.partitions)
+    check_rate(-(-options.rate // share.of))
+    if options.resume and not options.start_us:
+        raise GeneratorError("A stream is resumed on its first schedule: give the --start-us of the first start.")
+    stream = Stream(
+        make_keys(options.distribution, options.keys, options.exponent, options.seed),
+        ConstantRate(options.rate),
+        options.start_us or now_us() + _HEAD_START_US,
+        options.records,
+    )
+    done = records_present(options.bootstrap_servers, options.topic, stream, share, resume=options.resume)
+    lag = LagHistogram(keep=options.lag_log is not None)
+    loop = OpenLoop(options.bootstrap_servers, options.topic, stop, lag, options.progress)
+    backlog, begin_s = stream.due(share, done, now_us()), time.perf_counter()
+    loop.run(stream.blocks(share, done, _BLOCK))
+    elapsed_s, flush_s = time.perf_counter() - begin_s, _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
+    missing = loop.flush(flush_s)
+    if options.lag_log is not None:
+        lag.save(options.lag_log)
+    _write_json(
+        options.out,
+        {
+            "records": loop.produced,
+            "lag_ms": lag.summary_ms(),
+            "elapsed_s": elapsed_s,
+            "share": options.share,
+            "already_there": sum(done),
+            "backlog": backlog,
+            "early": lag.early,
+            "refused": lag.refused,
+            "undelivered": missing,
+        },
+    )
+    if loop.failed:
+        return f"{missing} records were not delivered ({loop.failure}): look at the broker's log, then resume."
+    if missing:
+        return f"The broker did not acknowledge {missing} records within {flush_s:g} s: look at its log, then resume."
+    return ""
+
+
+def _watch_stdin(stop: threading.Event) -> None:
+    """Ends the process when standard input closes, that is when its parent is gone, even if the broker is too."""
+    while os.read(0, 4096):
+        pass
+    stop.set()
+    time.sleep(_ORPHAN_S)
+    os._exit(1)
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(json.dumps(data, indent=1) + "\n")
+    temporary.replace(path)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise GeneratorError(f"The command line cannot be read: {message}.")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="python -m generators.producer", description="Sends a key-count stream at its schedule.")
+    parser.add_argument("--bootstrap-servers", required=True, help="HOST:PORT of the broker")
+    parser.add_argument("--topic", required=True)
+    parser.add_argument("--partitions", type=int, default=2, help="of the topic; record i goes to i modulo partitions")
+    parser.add_argument("--rate", type=int, required=True, help="records per second of the whole stream")
+    parser.add_argument("--records", type=int, required=True, help="of the whole stream")
+    parser.add_argument("--keys", type=int, required=True)
+    parser.add_argument("--distribution", default="uniform", help=" or ".join(DISTRIBUTIONS))
+    parser.add_argument("--exponent", type=float, default=1.0, help="of zipf")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--start-us", type=int, default=0, help="microseconds since the Unix epoch; 0 for a second from now"
+    )
+    parser.add_argument("--share", default="0/1", metavar="I/N", help="send the records i with i modulo N == I")
+    parser.add_argument("--resume", action="store_true", help="go on behind what the topic holds (needs --start-us)")
+    parser.add_argument("--out", type=Path, required=True, help="generator.json to write")
+    parser.add_argument("--lag-log", type=Path, help="also write every record's lag in microseconds (.npy)")
+    parser.add_argument("--progress", type=Path, help="append a JSON line once a second")
+    parser.add_argument("--watch-stdin", action="store_true", help="end when standard input closes")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

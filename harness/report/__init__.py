@@ -1,0 +1,1 @@
+"""The report of an experiment: one HTML file that needs nothing else."""

@@ -1,0 +1,71 @@
+"""One line for each mechanism: what its runs showed, or why they show nothing."""
+
+import statistics
+from dataclasses import dataclass
+
+from plots import metrics
+from plots.data import Experiment, Run
+
+__all__ = ["Conclusion", "conclusions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A mechanism, the worst verdict of its runs and one sentence."""
+
+    mechanism: str
+    verdict: str
+    text: str
+
+
+_WORST_FIRST = ("invalid", "unknown", "valid")
+
+
+def conclusions(experiment: Experiment) -> list[Conclusion]:
+    """Returns one line for each mechanism of the experiment, also for those without a run."""
+    return [
+        Conclusion(name, _verdict(runs), _text(runs, experiment.rounds_of(name)))
+        for name in experiment.mechanisms()
+        for runs in [[run for run in experiment.ordered() if run.mechanism == name]]
+    ]
+
+
+def _verdict(runs: list[Run]) -> str:
+    found = {str(run.entry.get("verdict", "unknown")) for run in runs}
+    return next((verdict for verdict in _WORST_FIRST if verdict in found), "unknown")
+
+
+def _text(runs: list[Run], comparable: list[Run]) -> str:
+    if not runs:
+        return "No run was completed."
+    withheld = len(runs) - len(comparable)
+    note = f" {withheld} of {len(runs)} runs withheld." if withheld else ""
+    if not comparable:
+        return f"Withheld: {', '.join(dict.fromkeys(run.why_withheld() for run in runs))}."
+    moved = any(run.entry.get("migrations") for run in comparable)
+    return (_moved(comparable) if moved else _control(comparable)) + note
+
+
+def _control(runs: list[Run]) -> str:
+    return (
+        f"No migration: half of the records were done within {_over(runs, 'latency_steady_p50_ms')}, "
+        f"99 % within {_over(runs, 'latency_steady_p99_ms')}, every one within {_over(runs, 'latency_steady_max_ms')}."
+    )
+
+
+def _moved(runs: list[Run]) -> str:
+    return (
+        f"While migrating, every record was done within {_over(runs, 'latency_migrating_max_ms')}: "
+        f"{_over(runs, 'peak_ratio')} the peak of a steady window; the longest migration took "
+        f"{_over(runs, 'migration_s')}, the longest pull {_over(runs, 'longest_pull_ms')}."
+    )
+
+
+def _over(runs: list[Run], name: str) -> str:
+    """Returns a metric's median over rounds, with the lowest and the highest where there are several."""
+    metric = metrics.by_name(name)
+    found = [value for run in runs if (value := metric.value(run.entry)) is not None]
+    if not found:
+        return metrics.DASH
+    low, middle, high = (metrics.show(f(found), metric.unit) for f in (min, statistics.median, max))
+    return middle if low == high else f"{middle} ({low} to {high})"

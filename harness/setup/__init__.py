@@ -1,0 +1,1 @@
+"""What a machine needs before anything runs: the environment, Java, the jars."""

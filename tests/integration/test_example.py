@@ -1,0 +1,55 @@
+"""The example in the README: a user's own operator, rescaled while it runs."""
+
+import json
+
+import pytest
+from confluent_kafka import Producer
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):
+    import impls
+    from impls.operators import StatefulMap
+    from impls.runtime.outbox import Output
+
+    class RunningAverage(StatefulMap):
+        columns = ("amount",)
+
+        def update(self, key, record, state):
+            count, total = state or (0, 0.0)
+            count, total = count + 1, total + record["amount"]
+            return (count, total), {"user": key.decode(), "average": total / count}
+
+    source, sink = topic_factory(2), topic_factory(4)
+    producer = Producer({"bootstrap.servers": kafka})
+
+    def send(amount: float) -> None:
+        for user in range(20):
+            producer.produce(source, json.dumps({"user": f"u{user}", "amount": amount}))
+        producer.flush(10)
+
+    raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
+    rows = raw.option("startingOffsets", "earliest").load()
+    payments = rows.selectExpr(
+        "from_json(string(value), 'user string, amount double').*", "partition", "offset"
+    )
+    send(10.0)
+    with impls.stream(
+        payments,
+        key="user",
+        operator=RunningAverage(),
+        results=Output(kafka, sink, 4),
+        state_dir=tmp_path / "state",
+        checkpoint=tmp_path / "checkpoint",
+        workers=2,
+        bins=16,
+    ) as query:
+        results_of(sink).wait_for(20, "the first averages")
+        query.rescale(workers=4)
+        send(20.0)
+        averages = results_of(sink).wait_for(40, "the averages after the rescale")
+        assert query.await_migration(60)
+        assert query.status()["workers"] == 4
+    last = {json.loads(value)["user"]: json.loads(value)["average"] for value in averages}
+    assert last == {f"u{user}": 15.0 for user in range(20)}

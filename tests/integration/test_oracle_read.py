@@ -1,0 +1,123 @@
+"""The oracle against a real broker: what was sent is what is read, and a run folder gets its verdict."""
+
+import json
+import struct
+
+import histories
+import numpy as np
+import pytest
+from confluent_kafka import Producer
+
+from harness.oracle import OracleError, check_run
+from harness.oracle.read import read_records, read_results, result_partitions
+from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
+from impls.runtime.results import NUMBER
+
+
+def _columns(columns):
+    return columns.table().to_pydict()
+
+
+def _send(bootstrap, rows):
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": "true"})
+    for topic, partition, key, value, headers in rows:
+        producer.produce(topic, value, key, partition, headers=headers)
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def sent(kafka, topic_factory):
+    """Sends a history to two new topics; returns their names."""
+
+    def send(history):
+        topics = topic_factory(histories.INPUTS), topic_factory(histories.OUTPUTS)
+        inputs = history.records.table().to_pylist()
+        results = history.results.table().to_pylist()
+        rows = [(topics[0], r["partition"], None, struct.pack("<qq", r["key"], r["scheduled_us"]), []) for r in inputs]
+        for r in results:
+            number = NUMBER.pack(r["worker"], r["generation"], r["epoch"], r["index"])
+            key, value = struct.pack(">q", r["key"]), struct.pack("<q", r["count"])
+            rows.append((topics[1], r["partition"], key, value, [("n", number)]))
+        _send(kafka, rows)
+        return topics
+
+    return send
+
+
+def _run_folder(folder, history, topic):
+    """Writes what the query and the harness leave of the history's run; returns (run folder, checkpoint)."""
+    checkpoint, run = folder / "checkpoint", folder / "run"
+    for name in (checkpoint / "offsets", checkpoint / "commits", run):
+        name.mkdir(parents=True)
+    at = dict.fromkeys(range(histories.INPUTS), 0)
+    for epoch in range(histories.EPOCHS):
+        now = history.ranges.take(history.ranges.epoch == epoch)
+        at |= dict(zip(now.partition.tolist(), now.end.tolist(), strict=True))
+        line = json.dumps({topic: {str(p): end for p, end in at.items()}})
+        (checkpoint / "offsets" / str(epoch)).write_text(f"v1\n{{}}\n{line}\n{epoch}")
+        (checkpoint / "commits" / str(epoch)).write_text("v1\n{}")
+    plans = [_plan(history, epoch) for epoch in range(histories.EPOCHS)]
+    kinds = ("command", "migration_begin", "migration_end")
+    events = [{"at_us": 0, "kind": kind, "id": "one", "epoch": histories.MOVED_AT} for kind in kinds]
+    for name, lines in {"plan": plans, "events": events}.items():
+        (run / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "generator.json").write_text(json.dumps({"records": len(history.records)}))
+    return run, checkpoint
+
+
+def _plan(history, epoch):
+    routing = np.arange(histories.BINS, dtype=np.int32) * histories.WORKERS // histories.BINS
+    moved = history.moves.bin.tolist()
+    if epoch >= histories.MOVED_AT:
+        routing[moved] = 3
+    pulls = tuple(Pull(b, 0, 3) for b in moved) if epoch == histories.MOVED_AT else ()
+    return WrittenPlan(epoch, 1, histories.WORKERS, EpochPlan(routing, pulls)).to_json()
+
+
+def test_topics_are_read_whole(kafka, sent):
+    history = histories.make(1)
+    topics = sent(history)
+    assert _columns(read_records(kafka, topics[0])) == _columns(history.records)
+    assert _columns(read_results(kafka, topics[1])) == _columns(history.results)
+    assert result_partitions(kafka, topics[1]) == histories.OUTPUTS
+
+
+def test_empty_topic_has_no_records(kafka, topic_factory):
+    assert len(read_records(kafka, topic_factory(2))) == 0
+
+
+def test_message_of_another_form_is_refused(kafka, topic_factory):
+    topic = topic_factory(1)
+    _send(kafka, [(topic, 0, b"8 bytes.", b"8 bytes.", [])])
+    with pytest.raises(OracleError, match="not 16 bytes long"):
+        read_records(kafka, topic)
+    with pytest.raises(OracleError, match=r":0 has no header 'n'"):
+        read_results(kafka, topic)
+
+
+@pytest.mark.parametrize(("fault", "verdict", "kind"), [(None, "valid", None), ("lost bin", "invalid", "lost")])
+def test_run_gets_its_verdict(kafka, sent, tmp_path, fault, verdict, kind):
+    history = histories.make(2, fault=fault)
+    topics = sent(history)
+    run, checkpoint = _run_folder(tmp_path, history, topics[0])
+    answer = check_run(
+        kafka,
+        run,
+        checkpoint=checkpoint,
+        bin_of=histories.bin_of,
+        input_topic=topics[0],
+        output_topic=topics[1],
+    )
+    assert answer["verdict"] == verdict, answer["reasons"]
+    assert (answer["records"], answer["crossed"] > 0) == (len(history.records), True)
+    assert kind is None or answer[kind] > 0
+    assert json.loads((run / "oracle.json").read_text()) == answer
+    assert [file.name for file in run.glob(".*")] == []
+
+
+def test_topic_that_does_not_exist_is_unknown(kafka, tmp_path):
+    run, checkpoint = _run_folder(tmp_path, histories.make(2), "nowhere")
+    answer = check_run(kafka, run, checkpoint=checkpoint, bin_of=histories.bin_of, input_topic="nowhere")
+    assert answer["verdict"] == "unknown"
+    assert "'nowhere' does not exist" in answer["reasons"][0]
+    assert json.loads((run / "oracle.json").read_text())["verdict"] == "unknown"

@@ -1,0 +1,158 @@
+"""The report opens offline, says the verdicts first, and shows every run."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from synthetic import write_experiment
+
+from harness.report.report import write_report
+from plots import theme
+from plots.data import load
+from plots.metrics import DASH, METRICS
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order; collects tags, text and addresses."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.addresses, self.words, self.rows, self.ids = [], [], [], 0, []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.addresses += [values[name] for name in ("href", "src") if values.get(name)]
+        self.ids += [values["id"]] if "id" in values else []
+        self.rows += tag == "tr" and "sortable" in str(self.open)
+        if tag not in VOID:
+            self.open.append((tag, values.get("class")))
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1][0] not in {"style", "script"}:
+            self.words.append(data.strip())
+
+    @property
+    def text(self):
+        return " ".join(word for word in self.words if word)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("results") / "20260101-000000-synthetic"
+    path.mkdir()
+    write_experiment(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def html(folder):
+    path = write_report(folder)
+    assert path == folder / "report.html"
+    assert not list(folder.glob(".report*")), "the temporary file is left"
+    return path.read_text()
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_page_is_well_formed(page):
+    assert page.open == []
+    assert len(page.ids) == len(set(page.ids)), "an id occurs twice"
+
+
+def test_page_makes_no_request(html, page, folder):
+    assert not re.findall(r"(?:https?:)?//[\w.]+\.\w+", re.sub(r'xmlns(:\w+)?="[^"]*"', "", html))
+    assert not re.search(r"@import|<img|<script src|<iframe", html)
+    for address in page.addresses:
+        assert address.startswith(("#", "data:,")) or address == "figures/" or (folder / address).is_file(), address
+
+
+def test_verdicts_and_conclusions_come_first(page, folder):
+    experiment = load(folder)
+    assert page.text.index("runs valid") < page.text.index("Figures")
+    first = page.text[: page.text.index("Figures")]
+    for name in experiment.mechanisms():
+        assert name in first
+    assert "every record was done within" in first
+
+
+def test_table_has_every_run_and_metric(page, html, folder):
+    assert page.rows == len(load(folder).runs) + 1
+    assert all(metric.label in page.text for metric in METRICS if metric.in_table)
+    assert 'data-value=""' in html
+    assert DASH in page.text
+
+
+def test_size_and_colours(html):
+    assert len(html.encode()) < 5_000_000
+    body = html[html.index("<body") :]
+    assert not [name for name, colour in theme.LIGHT.items() if colour in body], "a colour that dark mode cannot change"
+    assert "prefers-color-scheme: dark" in html
+
+
+def test_parameters_environment_and_files_are_listed(page, folder):
+    result = json.loads((folder / "result.json").read_text())
+    assert all(name in page.text for name in result["experiment"])
+    assert all(name in page.text for name in result["environment"])
+    assert any(address.endswith("intervals.hlog") for address in page.addresses)
+
+
+def rewrite(folder, target, change):
+    """Writes the folder's result, changed, into another folder without run files; returns its report."""
+    result = json.loads((folder / "result.json").read_text())
+    change(result)
+    (target / "result.json").write_text(json.dumps(result))
+    return Page(write_report(target).read_text())
+
+
+def test_withheld_run_is_named_with_its_reason_and_has_no_numbers(folder, tmp_path):
+    def spoil(result):
+        result["runs"] = [run for run in result["runs"] if run["mechanism"] == "megaphone-batched"][:1]
+        result["runs"][0].update(verdict="invalid", lost=3)
+        result["runs"][0]["latency_ms"]["steady"]["max"] = 4321.0
+
+    page = rewrite(folder, tmp_path, spoil)
+    assert "0 of 1 run valid" in page.text
+    assert "verdict invalid (3 lost)" in page.text
+    assert "4,321" not in page.text
+    assert "There is no run that may be shown." in page.text
+
+
+def test_missing_values_are_dashes(folder, tmp_path):
+    def empty(result):
+        result["runs"] = [{"mechanism": "none", "round": 0, "verdict": "valid", "load": "met"}]
+
+    page = rewrite(folder, tmp_path, empty)
+    assert "1 of 1 run valid" in page.text
+    assert page.text.count(DASH) >= len([m for m in METRICS if m.in_table])
+
+
+def test_experiment_cut_off_before_its_first_run_has_a_report(folder, tmp_path):
+    page = rewrite(folder, tmp_path, lambda result: result.update(runs=[]))
+    assert "0 of 0 runs valid" in page.text
+    assert "No run was completed." in page.text
+
+
+def test_names_are_escaped(folder, tmp_path):
+    def hostile(result):
+        result["runs"][0]["mechanism"] = "<script>alert(1)</script>"
+
+    assert (
+        "<script>alert(1)</script>"
+        not in (rewrite(folder, tmp_path, hostile), (tmp_path / "report.html").read_text())[1]
+    )
