@@ -17,7 +17,7 @@ from generators.stream import Block
 
 __all__ = ["OpenLoop"]
 
-_TICK_S = 0.01  # at 10,000 records/s: 8 us of processor time a record and p99.9 lag 10 ms; 5 ms costs 11 us
+_TICK_S = 0.01  # at 10,000 records/s: 7 us of processor time a record, p99.9 lag 11 ms; 5 ms costs 11 us
 _WAIT_S_MAX = 0.25
 _SLAB = 500  # records between two readings of the clock
 _QUEUE_RECORDS = 500_000
@@ -80,15 +80,15 @@ class OpenLoop:
             if self._stop.is_set() or self.failed:
                 return False
             due = int(np.searchsorted(block.scheduled_us, now_us(), side="right"))
-            if due <= at:
+            end = min(due, at + _SLAB)
+            if end > at:
+                sent = self._produce(block, at, end)
+                self._lag.record(now_us() - block.scheduled_us[at : at + sent])  # at the slab's end: never too small
+                self.produced += sent
+                at += sent
+            if at >= due and at < size:
                 ahead_s = (int(block.scheduled_us[at]) - now_us()) / 1e6
                 self._stop.wait(min(max(ahead_s, _TICK_S), _WAIT_S_MAX))
-                continue
-            end = min(due, at + _SLAB)
-            sent = self._produce(block, at, end)
-            self._lag.record(now_us() - block.scheduled_us[at : at + sent])  # at the slab's end: never too small
-            self.produced += sent
-            at += sent
         return True
 
     def _produce(self, block: Block, at: int, end: int) -> int:

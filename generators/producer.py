@@ -78,9 +78,11 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
     done = records_present(options.bootstrap_servers, options.topic, stream, share, resume=options.resume)
     lag = LagHistogram(keep=options.lag_log is not None)
     loop = OpenLoop(options.bootstrap_servers, options.topic, stop, lag, options.progress)
-    backlog, begin_s = stream.due(share, done, now_us()), time.perf_counter()
+    backlog = stream.due(share, done, now_us())
+    begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
     loop.run(stream.blocks(share, done, _BLOCK))
-    elapsed_s, flush_s = time.perf_counter() - begin_s, _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
+    elapsed_s = max(0.0, time.perf_counter() - begin_s)
+    flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)
     if options.lag_log is not None:
         lag.save(options.lag_log)

@@ -11,6 +11,7 @@ from generators.stream import Share, Stream
 __all__ = ["records_present"]
 
 _DEADLINE_S = 10.0
+_NEW_TOPIC_S = 5.0  # from a topic's creation until every broker knows it
 
 
 def records_present(bootstrap: str, topic: str, stream: Stream, share: Share, *, resume: bool) -> list[int]:
@@ -49,7 +50,11 @@ def records_present(bootstrap: str, topic: str, stream: Stream, share: Share, *,
 
 
 def _check_partitions(consumer: Any, bootstrap: str, topic: str, partitions: int) -> None:
-    found = len(consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions)
+    end = time.monotonic() + _NEW_TOPIC_S
+    while not (found := len(consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions)):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.05)
     if not found:
         raise GeneratorError(
             f"The topic {topic!r} does not exist at {bootstrap}: create it with {partitions} partitions."

@@ -1,6 +1,7 @@
 """The Kafka broker of a run: embedded, as a child process with its data in the run's folder, or an existing one."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import time
@@ -129,7 +130,8 @@ class EmbeddedBroker(Broker):
             heap_mb: the JVM's heap at most.
         """
         self._folder = data_dir.resolve()
-        self._java = [java, *_JVM, "-cp", ":".join(map(str, jars))]
+        self._java = java
+        self._classpath = os.pathsep.join(map(str, jars))
         self._heap = f"-Xmx{heap_mb}m"
         self._process: guard.GuardedProcess | None = None
 
@@ -143,6 +145,7 @@ class EmbeddedBroker(Broker):
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / "log4j2.properties").write_text(_LOGGING)
+            self.log.touch()
             self._format()
             for _ in range(_PORT_TRIES):
                 if self._try_ports():
@@ -223,7 +226,7 @@ class EmbeddedBroker(Broker):
 
     def _spawn(self, arguments: Sequence[str | Path], log: IO[bytes]) -> guard.GuardedProcess:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        command = [*self._java[:1], self._heap, logging, *self._java[1:], *arguments]
+        command: list[str | Path] = [self._java, self._heap, *_JVM, logging, "-cp", self._classpath, *arguments]
         return guard.spawn(command, stdout=log, stderr=log, grace_s=_STOP_GRACE_S)
 
     def _write_properties(self, port: int, controller: int, *, logs: Path) -> None:

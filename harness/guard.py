@@ -6,6 +6,7 @@ The kernel in turn ends the child should the guard itself be killed (on Linux).
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import select
@@ -182,10 +183,8 @@ def _end(child: int, wake: int, grace_s: float) -> int:
 
 
 def _kill_group(group: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: a group of zombies is "not permitted"
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS says "not permitted" of a group of zombies
-        pass
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ def _merged(runs: list[Run], phase: str) -> Any:
     total = HdrHistogram(1, 3_600_000_000, 3)
     for run in runs:
         for tag, histogram in run.histograms.items():
-            if tag.split("-")[0] == phase:
+            if tag.startswith(phase):
                 total.add(histogram)
     return total if total.get_total_count() else None
 

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,50 @@ def spark():
     session = spark_session(ensure_jars().spark, threads=4, name="tests")
     yield session
     session.stop()
+
+
+class TopicReader:
+    """Reads a results topic from its beginning, repeats removed."""
+
+    def __init__(self, bootstrap: str, topic: str):
+        from confluent_kafka import Consumer, TopicPartition
+
+        self._topic = topic
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "tests", "enable.auto.commit": False})
+        count = len(self._consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(count)])
+        self._values: list[bytes] = []
+
+        from impls.runtime.results import Deduplicator
+
+        self._seen = Deduplicator()
+
+    def wait_for(self, number: int, what: str, deadline_s: float = 60.0) -> list[bytes]:
+        """Returns all values read when there are `number`, in partition order; fails when the deadline passes."""
+        from impls.runtime.results import number_of
+
+        end = time.monotonic() + deadline_s
+        while len(self._values) < number:
+            assert time.monotonic() < end, f"waited {deadline_s} s for {what}: {len(self._values)} of {number} came"
+            for message in self._consumer.consume(1000, timeout=0.2):
+                assert message.error() is None, message.error()
+                n = number_of(message.headers())
+                if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
+                    self._values.append(message.value())
+        return self._values
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.fixture
+def results_of(kafka):
+    """results_of(topic) returns a reader of a results topic; the same one for the same topic."""
+    readers: dict[str, TopicReader] = {}
+
+    def reader(topic: str) -> TopicReader:
+        return readers.setdefault(topic, TopicReader(kafka, topic)) if topic not in readers else readers[topic]
+
+    yield reader
+    for opened in readers.values():
+        opened.close()

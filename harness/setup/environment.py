@@ -75,7 +75,7 @@ def _create(folder: Path) -> None:
 
 
 def _install(folder: Path, lock: Path) -> None:
-    command = [
+    command: list[str | Path] = [
         folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
         "--require-hashes", "-r", lock,
     ]  # fmt: skip

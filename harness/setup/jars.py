@@ -123,7 +123,7 @@ def _run_ivy(partial: Path, description: Path, log: Path) -> None:
     settings = os.environ.get("RESCALE_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise UsageError(f"RESCALE_IVY_SETTINGS names {settings}, which is not a file.")
-    command = [
+    command: list[str | Path] = [
         find_java(), "-jar", _ivy(), *(["-settings", settings] if settings else []), "-ivy", description,
         "-cache", partial / "ivy", "-confs", "spark", "broker",
         "-retrieve", f"{partial}/jars/[conf]/[artifact]-[revision].[ext]",

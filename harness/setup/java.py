@@ -53,7 +53,7 @@ def java_version(java: Path) -> int | None:
 
 def _ask(java: Path, *options: str) -> str:
     try:
-        command = [java, *options, "-version"]
+        command = [str(java), *options, "-version"]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False, errors="replace"
         )

@@ -1,16 +1,68 @@
-"""Latency cells: what a worker reports of its records' latencies, quantised and counted."""
+"""Latency cells: what a worker reports of its records' latencies, quantised as an HdrHistogram does and counted."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "make_cells"]
+__all__ = ["CELL", "INTERVAL_US", "make_cells", "quantise"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
+INTERVAL_US = 250_000
+_SUB_BITS = 11  # 2^11 sub-buckets are 3 significant digits
+_SUB_MASK = (1 << _SUB_BITS) - 1
+_LATENCY_MAX_US = (1 << 32) - 1  # what a cell can hold; above the range of the histograms, so that it is noticed there
+_INDEX_BITS = 16  # 22 octaves of 2^11 sub-buckets
 
 
-def make_cells(scheduled_us, done_us, moved):
-    lat = done_us - scheduled_us
-    neg = int((lat < 0).sum())
-    out = np.zeros(len(lat), CELL)
-    out["interval"], out["latency_us"], out["count"], out["moved"] = scheduled_us // 250000, np.maximum(lat, 0), 1, moved
-    return out, neg
+def _shift(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns how many low bits of each value its bucket ignores."""
+    exponent = np.frexp(values.astype(np.float64))[1]
+    return np.maximum(exponent.astype(np.int64) - _SUB_BITS, 0)
+
+
+def quantise(latency_us: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns the lowest value that an HdrHistogram of 3 digits from 1 us cannot tell from each latency.
+
+    Values are non-negative microseconds below 2^53.
+    """
+    values = np.asarray(latency_us).astype(np.int64)
+    shift = _shift(values)
+    return (values >> shift) << shift
+
+
+def make_cells(
+    scheduled_us: NDArray[np.int64], done_us: int, moved: NDArray[Any]
+) -> tuple[NDArray[np.void], int]:
+    """Counts records with the same interval, quantised latency and `moved`; returns (cells, negative latencies).
+
+    A negative latency is counted as 0 as well, so that the cells hold every record; one beyond 2^32 us saturates.
+
+    Args:
+        scheduled_us: scheduled time of each record, wall clock microseconds.
+        done_us: when the results of all of them were acknowledged, on the same clock.
+        moved: whether a record's bin is part of the migration under way.
+    """
+    if not len(scheduled_us):
+        return np.empty(0, CELL), 0
+    latency = done_us - np.asarray(scheduled_us, np.int64)
+    negative = int(np.count_nonzero(latency < 0))
+    np.clip(latency, 0, _LATENCY_MAX_US, out=latency)
+    interval = np.asarray(scheduled_us, np.int64) // INTERVAL_US
+    first = int(interval.min())
+    shift = _shift(latency)
+    index = (shift << _SUB_BITS) | (latency >> shift)
+    keys = ((interval - first) << _INDEX_BITS | index) << 1 | np.asarray(moved, bool)
+    keys.sort()
+    starts = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    return _cells(keys[starts], np.diff(starts, append=len(keys)), first), negative
+
+
+def _cells(keys: NDArray[np.int64], counts: NDArray[np.int64], first: int) -> NDArray[np.void]:
+    out = np.empty(len(keys), CELL)
+    index = (keys >> 1) & ((1 << _INDEX_BITS) - 1)
+    out["interval"] = (keys >> (_INDEX_BITS + 1)) + first
+    out["latency_us"] = (index & _SUB_MASK) << (index >> _SUB_BITS)
+    out["count"] = counts
+    out["moved"] = keys & 1
+    return out

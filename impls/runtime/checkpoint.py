@@ -79,11 +79,11 @@ class Checkpoint:
             return str(data["query"])
         try:
             data = json.loads(path.read_text())
-            stored, query = data["settings"], str(data["query"])
-        except (ValueError, KeyError) as error:
+            stored, query, version = data["settings"], str(data["query"]), data["format"]
+        except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The checkpoint {self.folder} is corrupt ({path.name}): restore it or use another.") from error
-        if data["format"] != FORMAT:
-            raise UsageError(f"The checkpoint {self.folder} has format {data['format']}; this version reads {FORMAT}.")
+        if version != FORMAT:
+            raise UsageError(f"The checkpoint {self.folder} has format {version}; this version reads {FORMAT}.")
         for name, value in settings.items():
             if stored.get(name) != value:
                 raise UsageError(

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -16,7 +16,7 @@ from impls.operators.base import Operator
 from impls.runtime.cells import CELL
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.commands import Command
-from impls.runtime.controller import Controller, MigrationBegun, MigrationDone
+from impls.runtime.controller import Controller, Event
 from impls.runtime.hashing import worker_column
 from impls.runtime.observation import Observation
 from impls.runtime.order import Report, StepOrder
@@ -34,9 +34,9 @@ class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a f
 class RelocationNeeded(Exception):  # noqa: N818
     """The plan asks for a stop; the state is moved to the goal while the query is down."""
 
-    def __init__(self, written: WrittenPlan):
+    def __init__(self, written: WrittenPlan, events: Sequence[Event]):
         super().__init__(f"stop before epoch {written.epoch}")
-        self.written = written
+        self.written, self.events = written, events
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class EpochRecord:
     cells: dict[int, NDArray[np.void]]
     ms: dict[str, float]
     misplaced: int
-    events: tuple[MigrationBegun | MigrationDone, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 class Driver:
@@ -90,8 +90,7 @@ class Driver:
         commands = [Command.from_json(entry) for entry in self._checkpoint.read("commands")]
         self.controller.replay(plans, observed, commands)
         self._written = {plan.epoch: plan for plan in plans[-2:]}
-        if observed:
-            self.last_epoch = observed[-1].epoch
+        self.last_epoch = self._planned = max((seen.epoch for seen in observed if not seen.relocated), default=-1)
 
     def command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> Command:
         """Makes a command durable, hands it to the controller and returns it; it holds from the next epoch planned."""
@@ -106,7 +105,7 @@ class Driver:
         order = self._order(written)
         goal = self.controller.goal.copy()
         moves, size = move(order, self.controller.location, goal)
-        self._checkpoint.observed.append({"relocated": written.epoch})
+        self._checkpoint.observed.append(Observation(written.epoch, relocated=True).to_json())
         self.controller.relocated(written.epoch)
         return moves, size
 
@@ -140,14 +139,19 @@ class Driver:
 
     def _plan(self, epoch: int) -> WrittenPlan:
         written = self._written.get(epoch)
-        if written is None or written.plan.stop is not None:
+        if written is not None and written.plan.stop is None:
+            with self._planning:
+                if self._planned < epoch:
+                    self.controller.adopt(written)
+                self._planned = epoch
+        else:
             with self._planning:
                 written = self.controller.plan(epoch, self._checkpoint.generation)
                 self._checkpoint.plans.append(written.to_json())
                 self._planned = epoch
             self._written = {epoch: written}
         if written.plan.stop is not None:
-            raise RelocationNeeded(written)
+            raise RelocationNeeded(written, self.controller.take_events())
         return written
 
     def _order(self, written: WrittenPlan) -> StepOrder:
@@ -160,7 +164,7 @@ class Driver:
             output=self._output,
             state_dir=self._state_dir,
             first=self.last_epoch < 0,
-            fresh=controller.fresh_workers(written.workers),
+            fresh=controller.fresh_workers(written),
             awaiting=tuple(np.flatnonzero(plan.routing != controller.location).tolist()),
             moving=tuple(controller.moving.tolist()),
         )
@@ -172,7 +176,7 @@ class Driver:
 
     def _observe(
         self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float
-    ) -> list[MigrationBegun | MigrationDone]:
+    ) -> list[Event]:
         observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
         return self.controller.observe(observation)

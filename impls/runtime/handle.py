@@ -107,6 +107,19 @@ class StreamHandle:
         return ended
 
     @property
+    def goal(self) -> NDArray[np.int32]:
+        """The assignment last commanded, shape (bins,)."""
+        return self._driver.controller.commanded.copy()
+
+    def await_migration(self, timeout_s: float) -> bool:
+        """Waits until no migration is under way and returns whether that came about in time."""
+        end = time.monotonic() + timeout_s
+        while self._driver.controller.migrating and not self._ended.wait(0.05):
+            if time.monotonic() > end:
+                return False
+        return not self._driver.controller.migrating
+
+    @property
     def failed(self) -> Exception | None:
         """What the query failed with, None while it runs or when it ended as asked."""
         return self._failure
@@ -122,6 +135,8 @@ class StreamHandle:
                 self.stop()
 
     def _command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> str:
+        if self._ended.is_set() or self._driver.ending:
+            raise UsageError("The query has ended: start it again before giving it a command.")
         command = self._driver.command(kind, goal, label)
         self._on_event("command", {"id": command.id, "label": label})
         return command.id
@@ -178,6 +193,9 @@ class StreamHandle:
             raise
 
     def _relocate(self, needed: RelocationNeeded) -> None:
+        for event in needed.events:
+            fields = event.to_json()
+            self._on_event(fields.pop("kind"), fields)
         start = time.perf_counter()
         moves, size = self._driver.relocate(needed.written, relocate)
         ms = (time.perf_counter() - start) * 1e3

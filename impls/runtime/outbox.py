@@ -14,7 +14,7 @@ from impls.runtime.results import NUMBER
 __all__ = ["Output", "pack", "send", "unpack"]
 
 _SEND_DEADLINE_S = 60.0
-_producers: dict[tuple[tuple[str, str], ...], Producer] = {}
+_producers: dict[tuple[tuple[str, Any], ...], Producer] = {}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _producer(output: Output) -> Producer:
         "bootstrap.servers": output.bootstrap,
         "enable.idempotence": "true",
         "linger.ms": "0",
-        "delivery.report.only.error": "true",
+        "delivery.report.only.error": True,
         "batch.num.messages": "100000",
         "queue.buffering.max.messages": "1000000",
         **output.options,

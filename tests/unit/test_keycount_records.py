@@ -61,7 +61,8 @@ def test_scheduled_times_start_at_the_start():
 
 
 @pytest.mark.parametrize(
-    ("text", "partitions"), [("1/1", 2), ("0/3", 2), ("0/4", 2), ("a/2", 2), ("1", 2), ("-1/2", 2), ("0/0", 2), ("0/1", 0)]
+    ("text", "partitions"),
+    [("1/1", 2), ("0/3", 2), ("0/4", 2), ("a/2", 2), ("1", 2), ("-1/2", 2), ("0/0", 2), ("0/1", 0)],
 )
 def test_shares_that_would_mix_partitions_are_refused(text, partitions):
     with pytest.raises(GeneratorError):

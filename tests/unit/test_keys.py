@@ -46,8 +46,8 @@ def test_zipf_ranks_follow_the_law(keys, exponent):
 
 
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.2])
-def test_a_hundred_million_keys_follow_the_law_too(exponent):
-    keys = 100_000_000
+def test_many_keys_follow_the_law_too(exponent):
+    keys = 10_000_000
     ranks = ZipfKeys(keys, exponent, 9).ranks(np.arange(DRAWS))
     law = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
     cumulative = np.cumsum(law) / law.sum()

@@ -1,0 +1,96 @@
+"""Reads a run's latency cells and epoch log into arrays."""
+
+import base64
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.files import read_lines
+from harness.measure.hdr import highest_equivalent
+from impls.runtime.cells import CELL, INTERVAL_US
+
+__all__ = ["Cells", "encode_cells", "read_cells", "read_epochs"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Columns of equal length: each row is `count` records that cannot be told apart.
+
+    Attributes:
+        epoch: the epoch that did them.
+        done_us: when their results were acknowledged, wall clock.
+        interval: their scheduled time // 250 ms.
+        latency_us: quantised latency.
+        count: number of records.
+        moved: 1 if their bin belongs to the migration under way.
+    """
+
+    epoch: NDArray[np.int64]
+    done_us: NDArray[np.int64]
+    interval: NDArray[np.int64]
+    latency_us: NDArray[np.int64]
+    count: NDArray[np.int64]
+    moved: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    @property
+    def scheduled_us(self) -> NDArray[np.int64]:
+        """The earliest time at which they can have been scheduled, exact to 0.1 % of their latency."""
+        earliest = self.done_us - highest_equivalent(self.latency_us)
+        begin = self.interval * INTERVAL_US
+        return np.clip(earliest, begin, begin + INTERVAL_US - 1)
+
+    @property
+    def records(self) -> int:
+        """Number of records."""
+        return int(self.count.sum())
+
+    def take(self, rows: NDArray[Any]) -> "Cells":
+        """Returns the rows that a mask or an index selects."""
+        columns = (self.epoch, self.done_us, self.interval, self.latency_us, self.count, self.moved)
+        return Cells(*(column[rows] for column in columns))  # type: ignore[arg-type]
+
+
+def encode_cells(cells: NDArray[np.void]) -> str:
+    """Returns cells as the text that cells.jsonl holds."""
+    return base64.b64encode(zlib.compress(cells.tobytes(), 1)).decode()
+
+
+def _decode(text: str) -> NDArray[np.void]:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), CELL)
+
+
+def read_cells(path: Path) -> Cells:
+    """Reads cells.jsonl; of several lines of an epoch's worker the last counts.
+
+    Raises:
+        ValueError: a line other than a torn last one cannot be read.
+    """
+    last = {(line["epoch"], line["worker"]): line for line in read_lines(path)}
+    lines = [last[key] for key in sorted(last)]
+    try:
+        parts = [_decode(line["cells"]) for line in lines]
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"{path} holds cells that cannot be decoded: {error}.") from error
+    every = np.concatenate(parts) if parts else np.empty(0, CELL)
+    sizes = [len(part) for part in parts]
+    return Cells(
+        epoch=np.repeat(np.array([line["epoch"] for line in lines], np.int64), sizes),
+        done_us=np.repeat(np.array([line["done_us"] for line in lines], np.int64), sizes),
+        interval=every["interval"].astype(np.int64),
+        latency_us=every["latency_us"].astype(np.int64),
+        count=every["count"].astype(np.int64),
+        moved=every["moved"].astype(bool),
+    )
+
+
+def read_epochs(path: Path) -> list[dict[str, Any]]:
+    """Reads epochs.jsonl in order of epoch; of several lines of an epoch the last counts."""
+    last = {line["epoch"]: line for line in read_lines(path)}
+    return [last[epoch] for epoch in sorted(last)]

@@ -1,0 +1,58 @@
+"""What the reports of an epoch say about locations, rates, queues and sizes."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Observation", "Sparse"]
+
+Sparse = tuple[NDArray[np.int32], NDArray[np.int64]]
+
+
+def _empty() -> Sparse:
+    return np.empty(0, np.int32), np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One epoch as observed; sparse fields are (bins, values) of equal shape (n,).
+
+    Attributes:
+        epoch: the epoch.
+        pulled: bins that are now at the worker the plan routes them to.
+        records: records that arrived per bin.
+        queued: records in queue after the epoch; bins not listed have none.
+        sizes: bytes of state, for bins whose size changed.
+        epoch_ms, job_ms, pull_ms: times of the epoch, its Spark job and the longest pull of a worker.
+        relocated: all state was moved to the goal while the query was down, before this epoch.
+    """
+
+    epoch: int
+    pulled: tuple[int, ...] = ()
+    records: Sparse = field(default_factory=_empty)
+    queued: Sparse = field(default_factory=_empty)
+    sizes: Sparse = field(default_factory=_empty)
+    epoch_ms: float = 0.0
+    job_ms: float = 0.0
+    pull_ms: float = 0.0
+    relocated: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dictionary."""
+        sparse = {name: [part.tolist() for part in getattr(self, name)] for name in ("records", "queued", "sizes")}
+        times = {name: round(getattr(self, name), 3) for name in ("epoch_ms", "job_ms", "pull_ms")}
+        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, "relocated": self.relocated}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Observation":
+        """Reads what `to_json` wrote."""
+        sparse = {
+            name: (np.array(data[name][0], np.int32), np.array(data[name][1], np.int64))
+            for name in ("records", "queued", "sizes")
+        }
+        return cls(
+            epoch=data["epoch"], pulled=tuple(data["pulled"]), **sparse, epoch_ms=data["epoch_ms"],
+            job_ms=data["job_ms"], pull_ms=data["pull_ms"], relocated=data["relocated"],
+        )  # fmt: skip

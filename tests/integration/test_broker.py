@@ -1,0 +1,109 @@
+"""The embedded broker: real records, real restarts, real kills."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from harness import broker as module
+from harness.broker import EmbeddedBroker, ExternalBroker, create_topics, open_broker
+from harness.setup.jars import ensure_jars
+from harness.setup.java import find_java
+from impls.errors import UsageError
+
+DEADLINE_S = 20.0
+PARENT = """
+import sys, time
+from pathlib import Path
+from harness.broker import EmbeddedBroker
+from harness.setup.jars import ensure_jars
+from harness.setup.java import find_java
+broker = EmbeddedBroker(Path(sys.argv[1]), ensure_jars().broker, find_java())
+broker.start()
+print(broker.pid, broker.bootstrap, flush=True)
+time.sleep(100)
+"""
+
+
+def embedded(folder) -> EmbeddedBroker:
+    return EmbeddedBroker(folder, ensure_jars().broker, find_java())
+
+
+def produce(bootstrap: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("in", value, partition=0)
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def consume(bootstrap: str, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    with contextlib.closing(consumer):
+        consumer.assign([TopicPartition("in", 0, 0)])
+        return [message.value() for message in consumer.consume(count, timeout=DEADLINE_S)]
+
+
+def await_end(pid: int, port: int) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end, f"the broker still runs after {DEADLINE_S} s"
+        time.sleep(0.02)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+def test_records_survive_a_stop_and_a_kill(tmp_path):
+    with embedded(tmp_path / "broker") as broker:
+        create_topics(broker.bootstrap, {"in": 2, "out": 4})
+        create_topics(broker.bootstrap, {"in": 2})
+        with pytest.raises(UsageError, match="The topic out exists with 4 partitions, not 3"):
+            create_topics(broker.bootstrap, {"out": 3})
+        produce(broker.bootstrap, b"first")
+    with embedded(tmp_path / "broker") as broker:
+        produce(broker.bootstrap, b"second")
+        os.kill(broker.pid, signal.SIGKILL)
+    with embedded(tmp_path / "broker") as broker:
+        assert consume(broker.bootstrap, 2) == [b"first", b"second"]
+        port = int(broker.bootstrap.split(":")[1])
+        pid = broker.pid
+    await_end(pid, port)
+
+
+def test_a_killed_parent_takes_its_broker_along_and_a_taken_port_is_no_obstacle(tmp_path, monkeypatch):
+    with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path / "broker"], stdout=subprocess.PIPE) as parent:
+        pid, bootstrap = parent.stdout.readline().split()
+        parent.kill()
+    port = int(bootstrap.decode().split(":")[1])
+    await_end(int(pid), port)
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free, offers = module._free_ports(), []
+
+        def offer() -> tuple[int, int]:
+            offers.append(free if offers else (free[0], taken.getsockname()[1]))
+            return offers[-1]
+
+        monkeypatch.setattr(module, "_free_ports", offer)
+        with embedded(tmp_path / "broker") as broker:
+            assert broker.bootstrap == f"127.0.0.1:{free[0]}"
+            assert len(offers) == 2
+
+
+def test_a_broker_that_cannot_start_says_why(tmp_path):
+    (tmp_path / "broker" / "data").mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"The broker did not start: .*broker\.log"):
+        embedded(tmp_path / "broker").start()
+    with pytest.raises(UsageError, match="The broker cannot be started in"):
+        open_broker(None, tmp_path, [], tmp_path / "no-java")
+
+
+def test_a_broker_elsewhere_that_does_not_answer_is_named(monkeypatch):
+    monkeypatch.setattr(module, "_REACH_DEADLINE_S", 0.5)
+    with pytest.raises(UsageError, match=r"The broker at 127\.0\.0\.1:1 does not answer within .*--bootstrap-servers"):
+        ExternalBroker("127.0.0.1:1").start()
