@@ -42,7 +42,8 @@ def spark():
     from harness.setup.jars import ensure_jars
     from impls.runtime.session import spark_session
 
-    session = spark_session(ensure_jars().spark, threads=4, name="tests")
+    keep = {"spark.sql.streaming.minBatchesToRetain": "100000"}  # the oracle reads all of Spark's offset log
+    session = spark_session(ensure_jars().spark, threads=4, name="tests", settings=keep)
     yield session
     session.stop()
 

@@ -8,6 +8,7 @@ import json
 import shutil
 import socket
 import socketserver
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 from impls.errors import UsageError
 from impls.runtime.checkpoint import replace_text
 
-__all__ = ["ControlServer", "ask"]
+__all__ = ["ControlServer", "ask", "main"]
 
 _DEADLINE_S = 10.0
 _LINE_BYTES = 1 << 20
@@ -88,3 +89,24 @@ def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:
     if "error" in answer:
         raise UsageError(answer["error"])
     return answer
+
+
+def main(arguments: list[str]) -> int:
+    """Asks from the command line: CHECKPOINT status | stop | rescale N; returns the exit code, 2 for bad input."""
+    try:
+        match arguments:
+            case [checkpoint, ("status" | "stop") as verb]:
+                answer = ask(checkpoint, {"do": verb})
+            case [checkpoint, "rescale", workers] if workers.isdigit():
+                answer = ask(checkpoint, {"do": "rescale", "workers": int(workers)})
+            case _:
+                raise UsageError("Usage: python -m impls.runtime.control CHECKPOINT status | stop | rescale N")
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

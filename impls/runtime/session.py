@@ -1,5 +1,6 @@
 """The Spark session with the settings that a short epoch needs."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -59,6 +60,7 @@ def spark_session(
 
 def quiet_expected_ends(spark: SparkSession) -> None:
     """Keeps Spark from printing a stack trace when a query is ended between two epochs on purpose."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would print the same from Python's side
     log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     for logger in ("runtime.MicroBatchExecution", "MicroBatchExecution"):
         full = f"org.apache.spark.sql.execution.streaming.{logger}"

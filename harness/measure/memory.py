@@ -1,0 +1,150 @@
+"""Samples the memory of a run's processes by role, five times a second, into memory.jsonl."""
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from generators.clock import now_us
+from harness.files import JsonLines
+from harness.measure.hlog import Entry
+from harness.measure.processes import Memory, children, command_line, memory_of
+
+__all__ = ["MemorySampler", "PythonWorkers", "find_jvm", "memory_entries", "peaks"]
+
+PERIOD_S = 0.2
+_LOOK_AGAIN = 5  # samples between two looks at who there is; a look reads a file per thread of the JVM
+_STOP_DEADLINE_S = 5.0
+_KIB = 1024
+
+Provider = Callable[[], int | None]
+
+
+def find_jvm(driver_pid: int) -> int | None:
+    """Returns the Spark JVM among a process's children, None if there is none."""
+    return next((pid for pid in children(driver_pid) if "org.apache.spark" in command_line(pid)), None)
+
+
+class PythonWorkers:
+    """The Python workers of a Spark JVM: its children `pyspark.daemon` and their forks, and workers without a daemon."""
+
+    def __init__(self) -> None:
+        self._parents: list[int] = []
+
+    def look(self, jvm: int | None) -> None:
+        """Looks for the JVM's Python children anew."""
+        found = children(jvm) if jvm is not None else []
+        self._parents = [pid for pid in found if "pyspark" in command_line(pid)]
+
+    def memory(self) -> list[Memory]:
+        """Returns the memory of each, those that have vanished left out."""
+        pids = [*self._parents, *(fork for parent in self._parents for fork in children(parent))]
+        return [found for pid in pids if (found := memory_of(pid)) is not None]
+
+
+class MemorySampler:
+    """Writes a line per sample while it is entered; `with MemorySampler(...)` stops it whatever happens.
+
+    Roles are broker, driver, jvm, generator, worker (the sum of the Spark JVM's Python processes) and worker_max (the
+    largest of them); a role without a living process is left out of the line. It never raises for one that vanishes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        broker_pid: int | None = None,
+        generator_pid: int | None = None,
+        driver_pid: int | None = None,
+        roles: Mapping[str, Provider] | None = None,
+        period_s: float = PERIOD_S,
+    ):
+        """Prepares a sampler.
+
+        Args:
+            path: file to append to.
+            broker_pid: process of the broker, None for one that somebody else runs.
+            generator_pid: process of the generator.
+            driver_pid: process of the driver, this one by default; its child that runs Spark is the JVM.
+            roles: further roles, or others in place of the above: functions that return a process id or None.
+            period_s: seconds between samples.
+        """
+        driver = os.getpid() if driver_pid is None else driver_pid
+        self._providers: dict[str, Provider] = {
+            "broker": lambda: broker_pid,
+            "driver": lambda: driver,
+            "generator": lambda: generator_pid,
+            "jvm": lambda: find_jvm(driver),
+            **(roles or {}),
+        }
+        self._path, self._period_s = path, period_s
+        self._pids: dict[str, int | None] = {}
+        self._workers = PythonWorkers()
+        self._taken = 0
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-sampler", daemon=True)
+
+    def __enter__(self) -> "MemorySampler":
+        self._file = JsonLines(self._path)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join(_STOP_DEADLINE_S)
+        self._file.close()
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._file.write({"at_us": now_us(), "roles": self.sample()})
+            self._ending.wait(self._period_s)
+
+    def sample(self) -> dict[str, dict[str, int]]:
+        """Returns {role: {"rss": bytes, "anon": bytes}} of now."""
+        if self._taken % _LOOK_AGAIN == 0:
+            self._look()
+        self._taken += 1
+        out: dict[str, dict[str, int]] = {}
+        for role, pid in self._pids.items():
+            found = None if pid is None else memory_of(pid)
+            if found is not None:
+                out[role] = _named(found)
+        workers = self._workers.memory()
+        if workers:
+            columns = list(zip(*workers, strict=True))
+            out["worker"] = _named((sum(columns[0]), sum(columns[1])))
+            out["worker_max"] = _named((max(columns[0]), max(columns[1])))
+        return out
+
+    def _look(self) -> None:
+        self._pids = {role: provider() for role, provider in self._providers.items()}
+        self._workers.look(self._pids["jvm"])
+
+
+def _named(memory: Memory) -> dict[str, int]:
+    return {"rss": memory[0], "anon": memory[1]}
+
+
+def peaks(lines: Iterable[dict[str, Any]], kind: str = "rss") -> dict[str, int]:
+    """Returns the highest bytes of each role over the samples of memory.jsonl; `kind` is rss or anon."""
+    out: dict[str, int] = {}
+    for line in lines:
+        for role, found in line["roles"].items():
+            out[role] = max(out.get(role, 0), int(found[kind]))
+    return out
+
+
+def memory_entries(lines: Sequence[dict[str, Any]], epochs: Iterable[dict[str, Any]]) -> Iterator[Entry]:
+    """Yields a histogram entry per epoch and role of resident memory in KiB; epochs between two samples have none."""
+    times = np.array([line["at_us"] for line in lines], dtype=np.int64)
+    order = np.argsort(times, kind="stable")
+    for epoch in epochs:
+        begin, end = epoch["begin_us"], epoch["end_us"]
+        inside = order[np.searchsorted(times[order], begin) : np.searchsorted(times[order], end)]
+        samples = [lines[i]["roles"] for i in inside.tolist()]
+        for role in sorted({role for sample in samples for role in sample}):
+            values = np.array([sample[role]["rss"] // _KIB for sample in samples if role in sample], np.int64)
+            yield Entry(role, begin, end, values, np.ones(len(values), np.int64))

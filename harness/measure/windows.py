@@ -1,0 +1,171 @@
+"""What latencies say over time: tags, timeline, durations and the peak ratio; pure functions on arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.measure.cells import Cells
+from harness.measure.hdr import highest_equivalent, percentiles
+from harness.measure.migrations import Migration
+from impls.runtime.cells import INTERVAL_US
+
+__all__ = [
+    "TAGS",
+    "Peak",
+    "Timeline",
+    "overlaps",
+    "peak_of",
+    "recovered_s",
+    "slow_s",
+    "steady_span_us",
+    "tag_records",
+    "timeline",
+]
+
+TAGS = ("warmup", "steady", "migrating", "after")
+_WARMUP, _STEADY, _MIGRATING, _AFTER = range(4)
+_FOREVER = np.iinfo(np.int64).max
+_WINDOWS_MIN = 3
+_SLOW_FACTOR = 2.0
+_CALM_S, _CALM_FACTOR = 100.0, 1.1
+
+
+def overlaps(cells: Cells, migration: Migration) -> NDArray[np.bool_]:
+    """Returns which records were on their way, from schedule to result, during a migration."""
+    end = _FOREVER if migration.end_us is None else migration.end_us
+    return (cells.scheduled_us <= end) & (cells.done_us >= migration.begin_us)
+
+
+def tag_records(cells: Cells, migrations: Sequence[Migration], warm_us: int | None) -> NDArray[np.int8]:
+    """Returns each record's tag as an index of `TAGS`, exactly one.
+
+    migrating: its way overlaps a migration; else, before the first migration: warmup if scheduled before `warm_us`
+    (or if that is None: it never warmed up), steady from then on; after: everything else.
+    """
+    scheduled = cells.scheduled_us
+    tags = np.full(len(cells), _STEADY, np.int8)
+    tags[scheduled < (_FOREVER if warm_us is None else warm_us)] = _WARMUP
+    if migrations:
+        tags[scheduled > min(m.begin_us for m in migrations)] = _AFTER
+    for migration in migrations:
+        tags[overlaps(cells, migration)] = _MIGRATING
+    return tags
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One row per 250 ms of scheduled time that has records: begin, records, latency in us, index of `TAGS`."""
+
+    begin_us: NDArray[np.int64]
+    records: NDArray[np.int64]
+    p50: NDArray[np.int64]
+    p99: NDArray[np.int64]
+    max: NDArray[np.int64]
+    tag: NDArray[np.int8]
+
+    def rows(self, start_us: int) -> list[dict[str, Any]]:
+        """Returns the rows as result.json holds them: at_s since the load's begin, latency in milliseconds."""
+        at = (self.begin_us - start_us) / 1e6
+        columns = (at, self.records, self.p50 / 1e3, self.p99 / 1e3, self.max / 1e3)
+        names = ("at_s", "records", "p50", "p99", "max")
+        return [
+            {**dict(zip(names, row, strict=True)), "tag": TAGS[tag]}
+            for *row, tag in zip(*(column.tolist() for column in columns), self.tag.tolist(), strict=True)
+        ]
+
+
+def timeline(cells: Cells, tags: NDArray[np.int8]) -> Timeline:
+    """Returns the timeline; an interval with a migrating record is migrating, any other has its most frequent tag."""
+    order = np.argsort(cells.interval, kind="stable")
+    intervals, starts = np.unique(cells.interval[order], return_index=True)
+    values = [_row(cells, tags, rows) for rows in np.split(order, starts[1:])] if len(intervals) else []
+    columns = np.array(values, np.int64).reshape(-1, 5).T
+    records, p50, p99, most, tag = columns
+    return Timeline(intervals * INTERVAL_US, records, p50, p99, most, tag.astype(np.int8))
+
+
+def _row(cells: Cells, tags: NDArray[np.int8], rows: NDArray[np.int64]) -> list[int]:
+    counts = cells.count[rows]
+    by_tag = np.bincount(tags[rows], weights=counts, minlength=len(TAGS))
+    tag = _MIGRATING if by_tag[_MIGRATING] else int(by_tag.argmax())
+    p50, p99, most = percentiles(cells.latency_us[rows], counts, (50.0, 99.0, 100.0)).tolist()
+    return [int(counts.sum()), p50, p99, most, tag]
+
+
+def steady_span_us(cells: Cells, tags: NDArray[np.int8]) -> tuple[int, int] | None:
+    """Returns (first, last) scheduled time of the steady records, None if there are none."""
+    scheduled = cells.scheduled_us[tags == _STEADY]
+    return (int(scheduled.min()), int(scheduled.max())) if len(scheduled) else None
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A migration's highest latency beside that of steady windows of the same run.
+
+    Attributes:
+        peak_ms: highest latency of the records that overlap the migration.
+        ratio: that over the median of the windows' maxima.
+        window_s: length of the windows; the migration's own, or a third of the steady part where that is shorter.
+        windows: how many there are.
+    """
+
+    peak_ms: float | None = None
+    ratio: float | None = None
+    window_s: float | None = None
+    windows: int = 0
+
+
+def peak_of(cells: Cells, tags: NDArray[np.int8], migration: Migration) -> Peak:
+    """Compares a migration's highest latency with disjoint, equally long windows of the steady part."""
+    own = cells.latency_us[overlaps(cells, migration)]
+    if not len(own):
+        return Peak()
+    peak = int(highest_equivalent(own.max(keepdims=True))[0])
+    span = steady_span_us(cells, tags)
+    if span is None or migration.end_us is None:
+        return Peak(peak / 1e3)
+    first, length = span[0], span[1] - span[0] + 1
+    window = max(migration.end_us - migration.begin_us, 1)
+    if length // window < _WINDOWS_MIN:
+        window = max(length // _WINDOWS_MIN, 1)
+    steady = cells.take(tags == _STEADY)
+    place = (steady.scheduled_us - first) // window
+    most = np.zeros(length // window, np.int64)
+    whole = place < len(most)
+    np.maximum.at(most, place[whole], highest_equivalent(steady.latency_us[whole]))
+    filled = most[most > 0]
+    if not len(filled):
+        return Peak(peak / 1e3)
+    return Peak(peak / 1e3, peak / float(np.median(filled)), window / 1e6, len(filled))
+
+
+def slow_s(line: Timeline, steady_p50_us: float | None, begin_us: int, until_us: int | None) -> float | None:
+    """Returns for how long the median latency was over twice the steady one (Megaphone, section 5).
+
+    It is the sum of the 250 ms intervals from a migration's begin to `until_us` (the next one's begin, None for the
+    end of the run) whose p50 exceeds 2x the steady p50; None without steady records.
+    """
+    if not steady_p50_us:
+        return None
+    until = _FOREVER if until_us is None else until_us
+    inside = (line.begin_us + INTERVAL_US > begin_us) & (line.begin_us < until)
+    return float(np.count_nonzero(inside & (line.p50 > _SLOW_FACTOR * steady_p50_us)) * INTERVAL_US / 1e6)
+
+
+def recovered_s(line: Timeline, former_peak_us: float | None, begin_us: int, until_us: int | None) -> float | None:
+    """Returns the time from a migration's begin until 100 s stay within 1.1x the former peak (DRRS).
+
+    None where there is no steady peak, or the run (or the time up to the next migration) is too short to tell.
+    """
+    inside = (line.begin_us + INTERVAL_US > begin_us) & (line.begin_us < (_FOREVER if until_us is None else until_us))
+    if not former_peak_us or not inside.any():
+        return None
+    ends = line.begin_us[inside] + INTERVAL_US
+    high = ends[line.max[inside] > _CALM_FACTOR * former_peak_us]
+    candidates = np.concatenate(([begin_us], high))
+    following = np.concatenate((high - INTERVAL_US, [ends[-1]]))
+    calm = np.flatnonzero(following - candidates >= _CALM_S * 1e6)
+    return float(candidates[calm[0]] - begin_us) / 1e6 if len(calm) else None

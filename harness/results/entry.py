@@ -1,0 +1,252 @@
+"""What one run comes to: its entry of result.json, and its histogram logs, from the files of its folder."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.files import read_json, read_lines, write_json
+from harness.measure.cells import Cells, read_cells, read_epochs
+from harness.measure.hdr import percentiles, refused, summary_ms
+from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
+from harness.measure.memory import memory_entries, peaks
+from harness.measure.migrations import Migration, migrations_of, moved
+from harness.measure.warmup import RULE, WarmUp, warm_up
+from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, slow_s, tag_records, timeline
+
+__all__ = ["ENTRY_FILE", "RunFiles", "run_entry", "summarise_run"]
+
+ENTRY_FILE = "run-result.json"
+LATE_MS = 50.0
+PHASES = ("between", "plan", "build", "job", "observe", "open", "drop", "pull", "apply", "commit", "send")
+_TAGGED = ("steady", "migrating", "after")
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run's folder, read when asked for; a file that is missing reads as empty."""
+
+    folder: Path
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """Parameters of the run."""
+        return read_json(self.folder / "run.json")
+
+    @cached_property
+    def load(self) -> dict[str, Any]:
+        """The schedule."""
+        return read_json(self.folder / "load.json")
+
+    @cached_property
+    def epochs(self) -> list[dict[str, Any]]:
+        """The epoch log."""
+        return read_epochs(self.folder / "epochs.jsonl")
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """The events."""
+        return read_lines(self.folder / "events.jsonl")
+
+    @cached_property
+    def memory(self) -> list[dict[str, Any]]:
+        """The memory samples."""
+        return read_lines(self.folder / "memory.jsonl")
+
+    @cached_property
+    def cells(self) -> Cells:
+        """The latency cells."""
+        return read_cells(self.folder / "cells.jsonl")
+
+    @cached_property
+    def start_us(self) -> int:
+        """Begin of the load, wall clock; that of the first epoch for a run that came to no load."""
+        return int(self.load.get("start_us", self.epochs[0]["begin_us"] if self.epochs else 0))
+
+    @cached_property
+    def migrations(self) -> list[Migration]:
+        """The migrations, in order."""
+        return migrations_of(self.events, self.epochs)
+
+    @cached_property
+    def warm_up(self) -> WarmUp:
+        """When the run had warmed up."""
+        first = self.migrations[0].begin_us if self.migrations else None
+        return warm_up(self.epochs, self.start_us, first, int(self.load.get("lead_in_s", 0) * 1e6))
+
+    @cached_property
+    def tags(self) -> NDArray[np.int8]:
+        """The tag of each row of `cells`."""
+        return tag_records(self.cells, self.migrations, self.warm_up.end_us)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """The 250 ms timeline."""
+        return timeline(self.cells, self.tags)
+
+
+def summarise_run(folder: Path) -> dict[str, Any]:
+    """Writes intervals.hlog, epochs.hlog, memory.hlog and run-result.json of a run's folder; returns the entry.
+
+    Raises:
+        ValueError: a file of the run is broken; the message names it.
+    """
+    files = RunFiles(folder)
+    entry = run_entry(files)
+    if not _beyond_range(files):
+        start = files.start_us
+        write_hlog(folder / "intervals.hlog", interval_entries(files.cells, files.tags), start_us=start)
+        write_hlog(folder / "epochs.hlog", epoch_entries(files.cells, files.tags, files.epochs), start_us=start)
+    memory = memory_entries(files.memory, files.epochs)
+    write_hlog(folder / "memory.hlog", memory, start_us=files.start_us, unit="KiB", of="resident memory by role")
+    write_json(folder / ENTRY_FILE, entry)
+    return entry
+
+
+def run_entry(files: RunFiles) -> dict[str, Any]:
+    """Returns a run's entry of result.json; a run that is not valid keeps its figures, marked as withheld."""
+    oracle, generator = read_json(files.folder / "oracle.json"), _generator(files)
+    verdict, reasons = _verdict(files, oracle, generator)
+    warm = files.warm_up.end_us
+    return {
+        "mechanism": files.run.get("mechanism", "unknown"),
+        "round": files.run.get("round", 0),
+        "folder": f"runs/{files.folder.name}",
+        "verdict": verdict,
+        "withheld": verdict != "valid",
+        "reasons": reasons,
+        "load": "met" if (generator["lag_ms"].get("p999") or 0.0) <= LATE_MS and generator["lag_ms"] else "late",
+        **{name: oracle.get(name) for name in ("lost", "doubled", "wrong", "out_of_order")},
+        "negative": _negative(files),
+        "warmup_s": None if warm is None else (warm - files.start_us) / 1e6,
+        "warmup": {"rule": RULE, "reason": files.warm_up.reason},
+        "latency_ms": _latency(files),
+        "epoch_ms": _epochs(files),
+        "migrations": [_migration(files, number) for number in range(len(files.migrations))],
+        "memory_bytes": peaks(files.memory),
+        "memory_anon_bytes": peaks(files.memory, "anon"),
+        "lmdb_bytes": max((int(line["lmdb_bytes"]) for line in files.epochs), default=0),
+        "generator": generator,
+        "throughput": _throughput(files),
+        "timeline": files.timeline.rows(files.start_us),
+    }
+
+
+def _generator(files: RunFiles) -> dict[str, Any]:
+    data = read_json(files.folder / "generator.json")
+    lag = data.get("lag_ms") or {}
+    return {"records": data.get("records"), "max_lag_ms": lag.get("max"), "lag_ms": lag}
+
+
+def _negative(files: RunFiles) -> int:
+    return sum(int(line["negative"]) for line in files.epochs)
+
+
+def _beyond_range(files: RunFiles) -> int:
+    return refused(files.cells.latency_us, files.cells.count)
+
+
+def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any]) -> tuple[str, list[str]]:
+    """Returns the verdict and its reasons: the oracle's, made unknown by what spoils the measurement itself."""
+    found = []
+    failure = read_json(files.folder / "error.json").get("error")
+    if failure:
+        found.append(str(failure))
+    if not oracle:
+        found.append("The output was not checked.")
+    if negative := _negative(files):
+        found.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")
+    if beyond := _beyond_range(files):
+        found.append(f"{beyond} latencies are above 1 h and fit into no histogram.")
+    sent, measured = generator["records"], files.cells.records
+    if sent is not None and sent != measured:
+        found.append(f"{measured} latencies were measured of {sent} records sent.")
+    verdict = str(oracle.get("verdict", "unknown"))
+    return ("unknown" if found and verdict == "valid" else verdict), [*(oracle.get("reasons") or []), *found]
+
+
+def _latency(files: RunFiles) -> dict[str, Any]:
+    cells, tags = files.cells, files.tags
+
+    def of(rows: NDArray[np.bool_]) -> dict[str, Any]:
+        return summary_ms(cells.latency_us[rows], cells.count[rows])
+
+    by_tag = {name: of(tags == TAGS.index(name)) for name in (*_TAGGED, "warmup")}
+    return {**by_tag, "migrating_moved": of((tags == TAGS.index("migrating")) & cells.moved)}
+
+
+def _epochs(files: RunFiles) -> dict[str, Any]:
+    """Returns p50, p99 and max of epochs in ms, whole and by phase; an epoch has the tag of its middle."""
+    warm, moving = files.warm_up.end_us, {n for migration in files.migrations for n in migration.epochs}
+    first = files.migrations[0].begin_us if files.migrations else None
+    groups: dict[str, list[dict[str, Any]]] = {name: [] for name in _TAGGED}
+    for line in files.epochs:
+        if line["migrating"] or line["epoch"] in moving:
+            groups["migrating"].append(line)
+        elif first is not None and line["end_us"] > first:
+            groups["after"].append(line)
+        elif warm is not None and line["begin_us"] >= warm:
+            groups["steady"].append(line)
+    return {name: {**_times(lines, "total"), "phases": _phases(lines)} for name, lines in groups.items()}
+
+
+def _phases(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {name: _times(lines, name) for name in PHASES}
+
+
+def _times(lines: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
+    if not lines:
+        return {"count": 0, **dict.fromkeys(("p50", "p99", "max"))}
+    values = np.array([round(line["ms"].get(name, 0.0) * 1e3) for line in lines], np.int64)
+    found = percentiles(values, np.ones(len(values), np.int64), (50.0, 99.0, 100.0)) / 1e3
+    return {"count": len(lines), **dict(zip(("p50", "p99", "max"), found.tolist(), strict=True))}
+
+
+def _migration(files: RunFiles, number: int) -> dict[str, Any]:
+    migration = files.migrations[number]
+    until = files.migrations[number + 1].begin_us if number + 1 < len(files.migrations) else None
+    steady = files.cells.take(files.tags == TAGS.index("steady"))
+    p50, most = percentiles(steady.latency_us, steady.count, (50.0, 100.0)).tolist()
+    peak = peak_of(files.cells, files.tags, migration)
+    what = moved(migration, files.events, files.epochs)
+    seconds = _since(files.start_us)
+    return {
+        "id": migration.id,
+        "label": migration.label,
+        "begin_s": seconds(migration.begin_us),
+        "end_s": None if migration.end_us is None else seconds(migration.end_us),
+        "bins": what.bins,
+        "bytes": what.size,
+        "epochs": len(migration.epochs),
+        "duration_s": what.duration_s,
+        "slow_s": slow_s(files.timeline, p50, migration.begin_us, until),
+        "recovered_s": recovered_s(files.timeline, most, migration.begin_us, until),
+        "longest_pull_ms": what.longest_pull_ms,
+        "relocated_ms": what.relocated_ms,
+        "peak_ms": peak.peak_ms,
+        "peak_ratio": peak.ratio,
+        "peak_window_s": peak.window_s,
+        "peak_windows": peak.windows,
+    }
+
+
+def _since(start_us: int) -> Callable[[int], float]:
+    return lambda at_us: (at_us - start_us) / 1e6
+
+
+def _throughput(files: RunFiles) -> dict[str, Any]:
+    """Returns records done per second: over the whole load, and the median and extremes of whole seconds."""
+    done = (files.cells.done_us - files.start_us) / 1e6
+    seconds = float(done.max(initial=0.0))
+    if seconds <= 0:
+        return {"records_per_s": None, "per_s": {"min": None, "p50": None, "max": None}}
+    counts = np.bincount(np.maximum(done, 0).astype(np.int64), weights=files.cells.count)[: max(int(seconds), 1)]
+    found = {"min": counts.min(), "p50": np.median(counts), "max": counts.max()}
+    return {
+        "records_per_s": files.cells.records / seconds,
+        "per_s": {name: float(value) for name, value in found.items()},
+    }

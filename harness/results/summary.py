@@ -1,0 +1,35 @@
+"""Writes result.json of an experiment from the folders of its runs."""
+
+from pathlib import Path
+from typing import Any
+
+from harness.files import read_json, write_json
+from harness.results.entry import ENTRY_FILE, RunFiles, run_entry, summarise_run
+from harness.results.environment import environment
+from harness.results.validate import SCHEMA
+
+__all__ = ["summarise_run", "write_result"]
+
+
+def write_result(folder: Path) -> dict[str, Any]:
+    """Writes and returns result.json: experiment.json and the entries of all runs that began, in order.
+
+    A run that was cut off or failed is in it with verdict unknown and the reason; one that never began is not.
+
+    Raises:
+        ValueError: a file is broken; the message names it.
+    """
+    described = read_json(folder / "experiment.json")
+    here = described.pop("environment", None) or environment(int(described.get("seed", 0)))
+    runs = [_entry(run) for run in sorted((folder / "runs").iterdir()) if _began(run)]
+    result = {"schema": SCHEMA, "experiment": described, "environment": here, "runs": runs}
+    write_json(folder / "result.json", result)
+    return result
+
+
+def _began(run: Path) -> bool:
+    return any((run / name).exists() for name in ("load.json", "error.json", ENTRY_FILE))
+
+
+def _entry(run: Path) -> dict[str, Any]:
+    return read_json(run / ENTRY_FILE) or run_entry(RunFiles(run))

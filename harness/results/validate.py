@@ -1,0 +1,46 @@
+"""Checks a result.json against the schema of this version."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from impls.errors import UsageError
+
+__all__ = ["SCHEMA", "read_schema", "validate"]
+
+SCHEMA = 1
+_SCHEMA_FILE = Path(__file__).with_name("schema.json")
+
+
+def read_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of result.json."""
+    schema: dict[str, Any] = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
+    return schema
+
+
+def validate(path: Path) -> dict[str, Any]:
+    """Returns the result in a file, or in a result folder.
+
+    Raises:
+        UsageError: it cannot be read, is of another schema version, or does not obey the schema.
+    """
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"The result {file} cannot be read ({error.strerror}): name a result folder.") from error
+    except ValueError as error:
+        raise UsageError(f"The result {file} is not JSON ({error}): make it anew.") from error
+    version = result.get("schema") if isinstance(result, dict) else None
+    if version != SCHEMA:
+        said = "names no schema version" if version is None else f"has schema version {version!r}"
+        raise UsageError(
+            f"The result {file} {said}, and this program reads version {SCHEMA}: use the version that wrote it."
+        )
+    errors = jsonschema.Draft202012Validator(read_schema()).iter_errors(result)
+    error = jsonschema.exceptions.best_match(errors)
+    if error is not None:
+        raise UsageError(f"The result {file} breaks the schema at {error.json_path}: {error.message}.")
+    return result

@@ -1,0 +1,161 @@
+"""The runtime on real Spark and Kafka: every mechanism, faults, idle input, restarts; judged by the oracle."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from pipeline import Pipeline, await_true
+
+from impls import catalog
+from impls.errors import UsageError
+from impls.placement import goal
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+MECHANISMS = [name for name in catalog.names() if name != "none"]
+SCENARIOS = ("grow", "shrink", "there-and-back")
+CASES = [
+    (mechanism, ("dense", "hash")[i % 2], SCENARIOS[i % 3], ("uniform", "zipf")[i // 2 % 2])
+    for i, (mechanism, _) in enumerate(itertools.product(MECHANISMS, range(2)))
+]
+
+
+@pytest.fixture
+def pipeline(spark, kafka, topic_factory, tmp_path):
+    """pipeline(mechanism, ...) makes a pipeline; whatever still runs at the end of the test is stopped."""
+    made: list[Pipeline] = []
+
+    def make(mechanism: str, **more) -> Pipeline:
+        made.append(Pipeline(spark, kafka, (topic_factory(2), topic_factory(4)), tmp_path / "run", mechanism, **more))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.handle is not None and not one.handle.await_end(0):
+            one.stop()
+
+
+def python_workers() -> list[int]:
+    """Process ids of Spark's Python workers: the living forks of its daemon."""
+    daemons, forks = set(), []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "pyspark.daemon" in " ".join(process.cmdline()):
+                daemons.add(process.pid)
+                forks.append((process.ppid(), process.pid))
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return [pid for parent, pid in forks if parent in daemons]
+
+
+@pytest.mark.parametrize(("mechanism", "workload", "scenario", "distribution"), CASES)
+def test_output_is_right_across_migrations(pipeline, mechanism, workload, scenario, distribution):
+    run = pipeline(mechanism, workload=workload, distribution=distribution, workers=4 if scenario == "shrink" else 2)
+    run.send(2000)
+    query = run.start()
+    run.await_applied()
+    start = query.goal
+    goals = {
+        "grow": [goal("minimal_move", start, 4)],
+        "shrink": [goal("minimal_move", start, 2)],
+        "there-and-back": [goal("contiguous", start, 3), start],
+    }[scenario]
+    for wanted in goals:
+        query.rebalance(wanted)
+        run.send(1000)
+        assert query.await_migration(60), query.status()
+        assert (np.array(query.goal) == wanted).all()
+        run.send(1000)
+        run.await_applied()
+    moved = sum(line["moved_bins"] for line in run.epochs())
+    run.stop()
+    answer = run.check(len(goals))
+    assert answer["verdict"] == "valid", answer
+    if mechanism != "runtime-restart":
+        assert moved == int((start != goals[0]).sum()) * len(goals)
+
+
+def test_a_killed_python_worker_is_replaced_and_nothing_is_lost(pipeline):
+    run = pipeline("megaphone-fluid", bins=64)
+    run.send(500)
+    query = run.start()
+    run.await_applied()
+    query.rescale(4)
+    killed = 0
+    while not query.await_migration(0.0):
+        run.send(200)
+        forks = python_workers()
+        if forks and killed < 2:
+            os.kill(forks[0], signal.SIGKILL)
+            killed += 1
+        run.await_applied()
+    assert killed == 2
+    run.stop()
+    assert any(line["retries"] for line in run.epochs()), "no task was retried: nothing was killed while it worked"
+    answer = run.check(1)
+    assert answer["verdict"] == "valid", answer
+
+
+def test_a_migration_completes_while_the_input_is_idle(pipeline):
+    run = pipeline("megaphone-batched", options={"bins_per_pair": 2})
+    run.send(500)
+    query = run.start()
+    run.await_applied()
+    query.rescale(4)
+    assert query.await_migration(60), query.status()
+    assert query.status()["bins"] == [4, 4, 4, 4]
+    assert len([line for line in run.epochs() if line["migrating"]]) > 1
+
+
+def test_a_stopped_query_goes_on_where_it_was_also_in_the_middle_of_a_migration(pipeline):
+    run = pipeline("megaphone-fluid")
+    run.send(1000)
+    query = run.start()
+    run.await_applied()
+    query.rescale(4)
+    await_true(lambda: 0 < query.status()["misplaced"] < 8, "the migration to be half done")
+    run.stop()
+    with pytest.raises(UsageError, match="ended"):
+        query.rescale(2)
+    run.send(1000)
+    query = run.start()
+    assert query.await_migration(60), query.status()
+    run.await_applied()
+    run.stop()
+    answer = run.check(1)
+    assert answer["verdict"] == "valid", answer
+
+
+def test_a_second_process_asks_and_commands(pipeline):
+    run = pipeline("megaphone-all-at-once")
+    run.send(100)
+    query = run.start()
+    run.await_applied()
+    command = [sys.executable, "-m", "impls.runtime.control", str(run.folder / "checkpoint")]
+    told = subprocess.run([*command, "rescale", "4"], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert told.returncode == 0, told.stderr
+    assert query.await_migration(60)
+    asked = subprocess.run([*command, "status"], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert '"workers": 4' in asked.stdout
+    bad = subprocess.run([*command, "rescale", "99"], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)
+    assert "too few for 99 workers" in bad.stderr
+
+
+def test_another_querys_state_is_refused(pipeline, tmp_path):
+    run = pipeline("megaphone-all-at-once")
+    run.send(100)
+    run.start()
+    run.await_applied()
+    run.stop()
+    (tmp_path / "run" / "checkpoint").rename(tmp_path / "elsewhere")
+    query = run.start()
+    await_true(lambda: query.failed is not None, "the query to fail")
+    assert "belongs to another query" in str(query.failed)
+    run.handle = None
