@@ -18,7 +18,7 @@ from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.run import check_run
 from harness.run.pipeline import read_records
 from harness.run.recorder import Recorder
-from impls.operators import DenseCount, HashCount
+from impls.operators import DenseCount, HashCount, Operator
 from impls.runtime.handle import StreamHandle
 from impls.runtime.outbox import Output
 
@@ -49,6 +49,7 @@ class Pipeline:
     bins: int = 16
     workers: int = 2
     sent: int = 0
+    operator: Operator | None = None
     handle: StreamHandle | None = None
     recorder: Recorder | None = None
 
@@ -68,10 +69,10 @@ class Pipeline:
         """Starts the query, or continues it on the same checkpoint."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.recorder = Recorder(self.folder)
-        operator = DenseCount(self.keys) if self.workload == "dense" else HashCount(self.keys // 2)
+        usual = DenseCount(self.keys) if self.workload == "dense" else HashCount(self.keys // 2)
         self.handle = impls.stream(
             read_records(self.spark, self.kafka, self.topics[0]),
-            key="key", time="scheduled_us", operator=operator, results=Output(self.kafka, self.topics[1], 4),
+            key="key", time="scheduled_us", operator=self.operator or usual, results=Output(self.kafka, self.topics[1], 4),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.workers,
             bins=self.bins, mechanism=self.mechanism, options=self.options,
             on_epoch=self.recorder.on_epoch, on_event=self.recorder.event,

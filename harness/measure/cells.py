@@ -44,7 +44,8 @@ class Cells:
         """The earliest time at which they can have been scheduled, exact to 0.1 % of their latency."""
         earliest = self.done_us - highest_equivalent(self.latency_us)
         begin = self.interval * INTERVAL_US
-        return np.clip(earliest, begin, begin + INTERVAL_US - 1)
+        clipped: NDArray[np.int64] = np.clip(earliest, begin, begin + INTERVAL_US - 1)
+        return clipped
 
     @property
     def records(self) -> int:
@@ -53,8 +54,14 @@ class Cells:
 
     def take(self, rows: NDArray[Any]) -> "Cells":
         """Returns the rows that a mask or an index selects."""
-        columns = (self.epoch, self.done_us, self.interval, self.latency_us, self.count, self.moved)
-        return Cells(*(column[rows] for column in columns))  # type: ignore[arg-type]
+        return Cells(
+            self.epoch[rows],
+            self.done_us[rows],
+            self.interval[rows],
+            self.latency_us[rows],
+            self.count[rows],
+            self.moved[rows],
+        )
 
 
 def encode_cells(cells: NDArray[np.void]) -> str:

@@ -32,7 +32,9 @@ class Entry:
     counts: NDArray[Any]
 
 
-def _groups(cells: Cells, tags: NDArray[np.int8], by: NDArray[np.int64]) -> Iterator[tuple[int, str, NDArray[np.int64]]]:
+def _groups(
+    cells: Cells, tags: NDArray[np.int8], by: NDArray[np.int64]
+) -> Iterator[tuple[int, str, NDArray[np.int64]]]:
     """Yields (value of `by`, tag, rows), ascending; the records of moved bins have a tag of their own."""
     if not len(cells):
         return

@@ -29,7 +29,7 @@ def find_jvm(driver_pid: int) -> int | None:
 
 
 class PythonWorkers:
-    """The Python workers of a Spark JVM: its children `pyspark.daemon` and their forks, and workers without a daemon."""
+    """The Python workers of a Spark JVM: its Python children (a daemon, or workers without one) and their forks."""
 
     def __init__(self) -> None:
         self._parents: list[int] = []

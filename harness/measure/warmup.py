@@ -33,7 +33,9 @@ def warm_up(epochs: Sequence[dict[str, Any]], start_us: int, first_begin_us: int
         first_begin_us: begin of the first migration, None without one.
         lead_in_us: load that counts as warm-up in any case.
     """
-    chosen = [e for e in epochs if e["begin_us"] >= start_us and (first_begin_us is None or e["end_us"] <= first_begin_us)]
+    chosen = [
+        e for e in epochs if e["begin_us"] >= start_us and (first_begin_us is None or e["end_us"] <= first_begin_us)
+    ]
     if len(chosen) < _EPOCHS_MIN:
         return WarmUp(None, f"only {len(chosen)} epochs before the first command, {_EPOCHS_MIN} are needed to judge")
     times = np.array([e["ms"]["total"] for e in chosen], dtype=np.float64)

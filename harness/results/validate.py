@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from jsonschema.exceptions import best_match
 
 from impls.errors import UsageError
 
@@ -28,7 +29,7 @@ def validate(path: Path) -> dict[str, Any]:
     """
     file = path / "result.json" if path.is_dir() else path
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"The result {file} cannot be read ({error.strerror}): name a result folder.") from error
     except ValueError as error:
@@ -39,8 +40,7 @@ def validate(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"The result {file} {said}, and this program reads version {SCHEMA}: use the version that wrote it."
         )
-    errors = jsonschema.Draft202012Validator(read_schema()).iter_errors(result)
-    error = jsonschema.exceptions.best_match(errors)
-    if error is not None:
-        raise UsageError(f"The result {file} breaks the schema at {error.json_path}: {error.message}.")
+    worst = best_match(jsonschema.Draft202012Validator(read_schema()).iter_errors(result))
+    if worst is not None:
+        raise UsageError(f"The result {file} breaks the schema at {worst.json_path}: {worst.message}.")
     return result

@@ -15,7 +15,7 @@ from impls.errors import StateError, UsageError
 
 __all__ = ["Load", "schedule"]
 
-_HEAD_START_US = 500_000  # the generator's own start-up
+_HEAD_START_US = 1_500_000  # the generator's own start-up
 
 
 def schedule(folder: Path, experiment: Experiment, topic: str) -> dict[str, Any]:

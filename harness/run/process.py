@@ -26,12 +26,13 @@ from harness.broker import Broker, create_topics, open_broker
 from harness.experiment import Run
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
-from harness.run.finish import check, finish
+from harness.results.summary import summarise_run
+from harness.run.check import check, expected_migrations
 from harness.run.load import Load, schedule
 from harness.run.pipeline import start_query, state_dir
 from harness.run.recorder import Recorder
 from harness.setup.jars import ensure_jars
-from harness.setup.java import find_java
+from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
 from impls.runtime.handle import StreamHandle
 from impls.runtime.session import spark_session
@@ -41,6 +42,7 @@ __all__ = ["Cancelled", "execute", "main"]
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0
 _POLL_S = 0.05
+_SPARK = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 
 
 class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
@@ -127,7 +129,7 @@ def execute(folder: Path, cancelled: threading.Event) -> None:
         progress.say("checking")
         spark.stop()
         check(run, folder, broker.bootstrap, topics)
-    finish(run, folder)
+    summarise_run(folder)
     for heavy in (folder / "state", folder / "checkpoint", folder / "broker", state_dir(run, folder)):
         shutil.rmtree(heavy, ignore_errors=True)
     (folder / "done").touch()
@@ -136,9 +138,11 @@ def execute(folder: Path, cancelled: threading.Event) -> None:
 def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSession]:
     jars = ensure_jars()
     with ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(open_broker, run.experiment.bootstrap, folder / "broker", jars.broker, find_java())
+        starting = pool.submit(open_broker, run.experiment.bootstrap, folder / "broker", jars.broker, use_java())
         workers = max(run.experiment.workers, run.experiment.workers_goal)
-        spark = spark_session(jars.spark, threads=workers, master=run.experiment.master, name=run.folder)
+        spark = spark_session(
+            jars.spark, threads=workers, master=run.experiment.master, name=run.folder, settings=_SPARK
+        )
         stack.callback(spark.stop)
         broker = starting.result()
     stack.callback(broker.stop)
@@ -175,7 +179,7 @@ def _command(
 ) -> None:
     """Gives each command at its time, and returns when the generator has finished and all are given."""
     given = sum(line["kind"] == "command" for line in _events(folder))
-    left = migrations.plan_for(run.experiment)[given:] if run.mechanism != "none" else []
+    left = migrations.plan_for(run.experiment)[given : expected_migrations(run)]
 
     def finished() -> bool:
         _raise_if_ended(query)

@@ -31,9 +31,7 @@ def quantise(latency_us: NDArray[Any]) -> NDArray[np.int64]:
     return (values >> shift) << shift
 
 
-def make_cells(
-    scheduled_us: NDArray[np.int64], done_us: int, moved: NDArray[Any]
-) -> tuple[NDArray[np.void], int]:
+def make_cells(scheduled_us: NDArray[np.int64], done_us: int, moved: NDArray[Any]) -> tuple[NDArray[np.void], int]:
     """Counts records with the same interval, quantised latency and `moved`; returns (cells, negative latencies).
 
     A negative latency is counted as 0 as well, so that the cells hold every record; one beyond 2^32 us saturates.

@@ -49,9 +49,16 @@ def consume(bootstrap: str, count: int) -> list[bytes]:
         return [message.value() for message in consumer.consume(count, timeout=DEADLINE_S)]
 
 
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def await_end(pid: int, port: int) -> None:
     end = time.monotonic() + DEADLINE_S
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    while runs(pid):
         assert time.monotonic() < end, f"the broker still runs after {DEADLINE_S} s"
         time.sleep(0.02)
     with pytest.raises(ConnectionRefusedError):

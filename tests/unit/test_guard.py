@@ -15,9 +15,16 @@ DEADLINE_S = 10.0
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 1 & wait $!; done"
 
 
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def assert_gone(pid: int) -> None:
     end = time.monotonic() + DEADLINE_S
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    while runs(pid):
         assert time.monotonic() < end, f"process {pid} still runs after {DEADLINE_S} s"
         time.sleep(0.01)
 

@@ -1,0 +1,91 @@
+"""The edge of the command line: options in, sentences and exit codes out."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from generators.errors import GeneratorError
+from harness.bench import bench
+from harness.experiment import QUICK, Experiment, make_experiment
+from harness.report.report import write_report
+from harness.results.summary import write_result
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from impls import catalog
+from impls.errors import UsageError
+from plots.figures import write_all
+
+__all__ = ["experiment_from", "list_mechanisms", "redraw", "run_bench"]
+
+_ROOT = Path(__file__).resolve().parents[1]
+_RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
+_OPTIONS = ("bins_per_pair", "gap_epochs")
+_NUMBERS: dict[str, Callable[[str], Any]] = {
+    "duration_s": float, "exponent": float, "seed": int, "max_offsets_per_trigger": int, **dict.fromkeys(_OPTIONS, int)
+}  # fmt: skip
+
+
+def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(values)
+    for name, kind in _NUMBERS.items():
+        if out.get(name) is not None:
+            try:
+                out[name] = kind(out[name])
+            except ValueError:
+                option = name.removesuffix("_s").replace("_", "-")
+                raise UsageError(f"--{option} takes a number, not {out[name]!r}.") from None
+    return out
+
+
+def experiment_from(options: Mapping[str, Any]) -> Experiment:
+    """Returns the experiment that the options of `./inv bench` describe; raises UsageError for bad ones."""
+    named = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
+    values = _typed({k: v for k, v in named.items() if k not in {"quick", "output", "force", "resume"}})
+    taken = {name: values.pop(name) for name in _OPTIONS if name in values}
+    defaults = QUICK if options.get("quick") else {}
+    return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
+
+
+def run_bench(options: Mapping[str, Any]) -> int:
+    """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
+    try:
+        experiment = experiment_from(options)
+        use_java()
+        ensure_jars()
+        output = Path(options.get("output") or _ROOT / "results")
+        folder, code = bench(experiment, output, force=bool(options.get("force")), resume=bool(options.get("resume")))
+    except (UsageError, GeneratorError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    sys.stdout.write(f"{folder}\n")
+    return code
+
+
+def redraw(folder: str) -> int:
+    """Writes result.json, figures and report of a result folder anew; returns the exit code."""
+    path = Path(folder)
+    if not (path / "experiment.json").exists():
+        sys.stderr.write(f"{folder} is not a result folder: it has no experiment.json.\n")
+        return 2
+    write_result(path)
+    write_all(path)
+    sys.stdout.write(f"{write_report(path)}\n")
+    return 0
+
+
+def list_mechanisms() -> None:
+    """Prints the mechanisms with their options and first words."""
+    table = Table(box=None)
+    for title in ("mechanism", "options", "what it does"):
+        table.add_column(title)
+    for name in catalog.names():
+        kind = type(catalog.make(name))
+        options = ", ".join(f"{option}={value}" for option, value in catalog.options(name).items())
+        table.add_row(name, options or "–", (kind.__doc__ or "").strip().splitlines()[0])
+    Console().print(table)

@@ -1,0 +1,33 @@
+"""The oracle on a finished run, while its broker and checkpoint still stand."""
+
+from pathlib import Path
+from typing import Any
+
+from harness.experiment import Run
+from harness.migrations import plan_for
+from harness.oracle.bins import BinOf, dense_bins, hash_bins
+from harness.oracle.run import check_run
+
+__all__ = ["check", "expected_migrations"]
+
+
+def expected_migrations(run: Run) -> int:
+    """Returns how many commands the run's schedule gives; the mechanism `none` gets none."""
+    return 0 if run.mechanism == "none" else len(plan_for(run.experiment))
+
+
+def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> dict[str, Any]:
+    """Writes oracle.json for a run and returns it."""
+    experiment = run.experiment
+    bin_of: BinOf = (
+        dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
+    )
+    return check_run(
+        bootstrap,
+        folder,
+        checkpoint=folder / "checkpoint" / "spark",
+        bin_of=bin_of,
+        expected_migrations=expected_migrations(run),
+        input_topic=topics[0],
+        output_topic=topics[1],
+    )
