@@ -5,6 +5,7 @@ run is cut off cleanly, so that nothing outlives the one who started it.
 """
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -213,7 +214,8 @@ def _raise_if_ended(query: StreamHandle) -> None:
 
 
 def _watch_stdin(cancelled: threading.Event) -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, 4096):  # unbuffered: a thread inside sys.stdin would crash the interpreter's shutdown
+        pass
     cancelled.set()
 
 
