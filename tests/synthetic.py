@@ -201,7 +201,8 @@ def write_run(
 def experiment_parameters(*, seconds: float, seed: int, rate: int, rounds: int = 1) -> dict[str, Any]:
     return {
         "name": "synthetic", "mechanisms": list(MECHANISMS), "options": {"bins_per_pair": 4}, "workload": "dense",
-        "keys": 100_000, "distribution": "uniform", "exponent": 1.0, "rate": rate, "duration_s": seconds - 2, "lead_in_s": 2.0,
+        "keys": 100_000, "distribution": "uniform", "exponent": 1.0, "rate": rate,
+        "duration_s": seconds - 2, "lead_in_s": 2.0,
         "workers": WORKERS, "workers_goal": WORKERS, "bins": BINS, "policy": "minimal_move", "migration": "pattern",
         "seed": seed, "rounds": rounds, "max_offsets_per_trigger": None, "bootstrap": None, "state_dir": None,
         "master": None, "input_partitions": 2, "result_partitions": 4,

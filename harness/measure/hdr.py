@@ -28,7 +28,9 @@ __all__ = [
     "summary_ms",
 ]
 
-LOWEST_US, HIGHEST_US, DIGITS = 1, 3_600_000_000, 3
+LOWEST_US = 1
+HIGHEST_US = 3_600_000_000
+DIGITS = 3
 _POINTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 Values = NDArray[Any]
 

@@ -140,7 +140,8 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
 def _generator(files: RunFiles) -> dict[str, Any]:
     data = read_json(files.folder / "generator.json")
     lag = data.get("lag_ms") or {}
-    return {"records": data.get("records"), "max_lag_ms": lag.get("max"), "lag_ms": lag}
+    records = data["records"] + data.get("already_there", 0) if "records" in data else None  # a resumed one adds to it
+    return {"records": records, "max_lag_ms": lag.get("max"), "lag_ms": lag}
 
 
 def _load(lag_ms: dict[str, float]) -> str:

@@ -10,7 +10,7 @@ from synthetic import BIN_BYTES, MECHANISMS, MOVED_BINS, write_experiment, write
 
 from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.measure.cells import encode_cells, read_cells
-from harness.results.entry import RunFiles, summarise_run
+from harness.results.entry import summarise_run
 from harness.results.environment import environment
 from harness.results.summary import write_result
 from harness.results.validate import SCHEMA, read_schema, validate
@@ -160,6 +160,12 @@ def test_a_record_without_a_latency_fails_a_valid_run(run_folder):
     edit(run_folder / "generator.json", records=2_401)
     entry = summarise_run(run_folder)
     assert (entry["verdict"], entry["reasons"]) == ("unknown", ["2400 latencies were measured of 2401 records sent."])
+
+
+def test_records_sent_before_a_resume_count(run_folder):
+    edit(run_folder / "generator.json", records=400, already_there=2_000)
+    entry = summarise_run(run_folder)
+    assert (entry["verdict"], entry["generator"]["records"]) == ("valid", 2_400)
 
 
 @pytest.mark.parametrize(("lag_ms", "load"), [(49.0, "met"), (51.0, "late")])
