@@ -1,0 +1,1 @@
+"""The benchmark: experiments, runs, measuring, the oracle, results and the report."""

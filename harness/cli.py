@@ -87,5 +87,5 @@ def list_mechanisms() -> None:
     for name in catalog.names():
         kind = type(catalog.make(name))
         options = ", ".join(f"{option}={value}" for option, value in catalog.options(name).items())
-        table.add_row(name, options or "–", (kind.__doc__ or "").strip().splitlines()[0])
+        table.add_row(name, options or "-", (kind.__doc__ or "").strip().splitlines()[0])
     Console().print(table)

@@ -16,7 +16,16 @@ from impls.errors import UsageError
 from impls.placement import goal, initial
 from impls.runtime.hashing import check_bins
 
-__all__ = ["DEFAULT_MECHANISMS", "QUICK", "WORKLOADS", "Experiment", "Run", "make_experiment", "parse_number", "parse_workers"]
+__all__ = [
+    "DEFAULT_MECHANISMS",
+    "QUICK",
+    "WORKLOADS",
+    "Experiment",
+    "Run",
+    "make_experiment",
+    "parse_number",
+    "parse_workers",
+]
 
 WORKLOADS = ("dense", "hash")
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
@@ -167,7 +176,12 @@ def make_experiment(**given: Any) -> Experiment:
     values = {name: value for name, value in given.items() if value is not None}
     names = [n.strip() for n in str(values.pop("mechanism", ",".join(DEFAULT_MECHANISMS))).split(",") if n.strip()]
     values["mechanisms"] = tuple(names)
-    for name, what in (("keys", "The number of keys"), ("rate", "The rate"), ("bins", "The number of bins"), ("rounds", "The number of rounds")):
+    for name, what in (
+        ("keys", "The number of keys"),
+        ("rate", "The rate"),
+        ("bins", "The number of bins"),
+        ("rounds", "The number of rounds"),
+    ):
         if name in values:
             values[name] = parse_number(values[name], what)
     if "workers" in values:
@@ -190,7 +204,9 @@ def check(experiment: Experiment) -> None:
         raise UsageError(f"The workload {experiment.workload!r} is unknown: use {' or '.join(WORKLOADS)}.")
     check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
     if experiment.keys < experiment.bins:
-        raise UsageError(f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin.")
+        raise UsageError(
+            f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
+        )
     check_rate(experiment.rate)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)

@@ -20,7 +20,7 @@ _MIB = 1 << 20
 
 
 def _number(value: float | None, digits: int = 0) -> str:
-    return "–" if value is None else f"{value:,.{digits}f}"
+    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def spark_line(values: list[float]) -> str:
@@ -62,12 +62,12 @@ class LiveView:
     def begin(self, run: Run) -> None:
         """Shows that a run begins."""
         self._peaks, self._phase = [], ""
-        self._rows[run.folder] = [run.folder, "running", *["–"] * 7]
+        self._rows[run.folder] = [run.folder, "running", *["-"] * 7]
         self._show(f"{run.folder}: begins", always=True)
 
     def skipped(self, run: Run) -> None:
         """Shows that a run was done before."""
-        self._rows[run.folder] = [run.folder, "done before", *["–"] * 7]
+        self._rows[run.folder] = [run.folder, "done before", *["-"] * 7]
         self._show(f"{run.folder}: done before", always=True)
 
     def note(self, text: str) -> None:
@@ -81,7 +81,8 @@ class LiveView:
             self._peaks = [*self._peaks[-39:], latency["max"]]
         text = (
             f"{run.folder}: {line.get('phase', ''):<14} {line.get('records', 0):>9,} records  "
-            f"p50 {_number(latency.get('p50'))}  p99 {_number(latency.get('p99'))}  max {_number(latency.get('max'))} ms  "
+            f"p50 {_number(latency.get('p50'))}  p99 {_number(latency.get('p99'))}  "
+            f"max {_number(latency.get('max'))} ms  "
             f"epoch {_number(line.get('epoch_ms'))} ms  moved {line.get('moved_bins', 0)} bins, "
             f"{line.get('moved_bytes', 0) / _MIB:.1f} MiB  left {line.get('misplaced') or 0}"
         )

@@ -73,7 +73,7 @@ def stream(
         home = Path(state_dir).absolute()
         home.mkdir(parents=True, exist_ok=True)
         controller = Controller(initial(bins, workers), how)
-        driver = Driver(controller, opened, operator, results, str(home), on_epoch)
+        driver = Driver(controller, opened, operator=operator, output=results, state_dir=str(home), on_epoch=on_epoch)
         writer = (
             frame.writeStream.queryName(f"rescale-{opened.query[:8]}")
             .option("checkpointLocation", opened.spark)
@@ -115,5 +115,3 @@ def with_heartbeat(df: DataFrame) -> DataFrame:
         (F.lit(-1) if f.name == "partition" else F.lit(None)).cast(f.dataType).alias(f.name) for f in df.schema.fields
     ]
     return df.unionByName(ticks.select(*empty)).where("partition >= 0")
-
-

@@ -9,7 +9,7 @@ __all__ = ["Mechanism"]
 
 
 class Mechanism(ABC):
-    """plan(view) is called once an epoch while a migration is under way; between migrations the last routing is repeated.
+    """plan(view) is called once an epoch while a migration is under way; otherwise the last routing is repeated.
 
     The same View gives the same plan: no Spark, clock, randomness, files, logging or state of its own, so that a
     mechanism survives a driver crash and runs unchanged in the simulator. Options are constructor arguments.

@@ -35,7 +35,7 @@ def await_true(done: Callable[[], bool], what: str, deadline_s: float = DEADLINE
 
 @dataclass
 class Pipeline:
-    """Key-count over the shared broker and session; `send` produces, `start` runs the query, `check` asks the oracle."""
+    """Key-count over the shared broker and session: `send` produces, `start` runs the query, `check` is the oracle."""
 
     spark: Any
     kafka: str
@@ -72,7 +72,8 @@ class Pipeline:
         usual = DenseCount(self.keys) if self.workload == "dense" else HashCount(self.keys // 2)
         self.handle = impls.stream(
             read_records(self.spark, self.kafka, self.topics[0]),
-            key="key", time="scheduled_us", operator=self.operator or usual, results=Output(self.kafka, self.topics[1], 4),
+            key="key", time="scheduled_us", operator=self.operator or usual,
+            results=Output(self.kafka, self.topics[1], 4),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.workers,
             bins=self.bins, mechanism=self.mechanism, options=self.options,
             on_epoch=self.recorder.on_epoch, on_event=self.recorder.event,

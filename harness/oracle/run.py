@@ -30,8 +30,8 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 def _produced(folder: Path) -> int | None:
     for name in ("generator.json", "load.json"):
         if (folder / name).exists():
-            records = json.loads((folder / name).read_text()).get("records")
-            return None if records is None else int(records)
+            data = json.loads((folder / name).read_text())
+            return int(data["records"]) + int(data.get("already_there", 0)) if "records" in data else None
     return None
 
 

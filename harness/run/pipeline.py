@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-import impls
 from harness.experiment import Experiment, Run
+from impls.api import stream
 from impls.operators import DenseCount, HashCount, Operator
 from impls.runtime.driver import EpochRecord
 from impls.runtime.handle import StreamHandle
@@ -59,7 +59,7 @@ def start_query(
 ) -> StreamHandle:
     """Starts the run's query on its checkpoint, or continues it."""
     experiment = run.experiment
-    return impls.stream(
+    return stream(
         read_records(spark, bootstrap, topics[0], experiment.max_offsets_per_trigger),
         key="key",
         time="scheduled_us",

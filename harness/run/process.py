@@ -150,9 +150,7 @@ def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSessi
     return broker, spark
 
 
-def _drive(
-    run: Run, folder: Path, broker: Broker, query: StreamHandle, progress: Progress, *, resumed: bool
-) -> None:
+def _drive(run: Run, folder: Path, broker: Broker, query: StreamHandle, progress: Progress, *, resumed: bool) -> None:
     recorder = progress.recorder
 
     def first_epoch() -> bool:
@@ -169,14 +167,14 @@ def _drive(
         if not resumed:
             recorder.event("load_begin", {"planned_us": load["start_us"]})
         progress.say("load")
-        _command(run, folder, load["start_us"], query, generator, progress)
+        _command(run, folder, load["start_us"], query=query, generator=generator, progress=progress)
         recorder.event("load_end")
         progress.say("draining")
         _drain(load["records"], query, progress)
 
 
 def _command(
-    run: Run, folder: Path, start_us: int, query: StreamHandle, generator: Load, progress: Progress
+    run: Run, folder: Path, start_us: int, *, query: StreamHandle, generator: Load, progress: Progress
 ) -> None:
     """Gives each command at its time, and returns when the generator has finished and all are given."""
     given = sum(line["kind"] == "command" for line in _events(folder))

@@ -12,6 +12,7 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import JsonLines
+from impls.runtime.controller import MigrationBegun
 from impls.runtime.driver import EpochRecord
 from impls.runtime.order import PHASES
 
@@ -73,7 +74,8 @@ class Recorder:
                     {"epoch": line["epoch"], "worker": report.worker, "done_us": report.done_us, "cells": raw}
                 )
             for event in record.events:
-                self._events.write({"at_us": record.end_us, **event.to_json()})
+                at_us = record.begin_us if isinstance(event, MigrationBegun) else record.end_us
+                self._events.write({"at_us": at_us, **event.to_json()})
             self._remember(record, line)
 
     def event(self, kind: str, fields: dict[str, Any] | None = None) -> None:

@@ -1,0 +1,1 @@
+"""Megaphone: planned moves at epoch boundaries."""

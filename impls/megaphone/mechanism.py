@@ -56,7 +56,7 @@ class Batched(Mechanism):
             raise UsageError(f"gap_epochs cannot be negative, not {self.gap_epochs}.")
 
     def plan(self, view: View) -> EpochPlan:
-        """Returns a plan that moves `bins_per_pair` bins per matched pair, or waits a gap epoch; see `Mechanism.plan`."""
+        """Returns a plan that moves `bins_per_pair` bins per matched pair, or waits; see `Mechanism.plan`."""
         if (view.epoch - view.started) % (self.gap_epochs + 1):
             return EpochPlan(view.routing)
         pairs: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -1,0 +1,1 @@
+"""The control: no migration."""

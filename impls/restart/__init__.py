@@ -1,0 +1,1 @@
+"""Restart: stop the query, move its state, start it again."""

@@ -8,7 +8,7 @@ __all__ = ["MECHANISMS", "QueryRestart"]
 
 
 class QueryRestart(Mechanism):
-    """The query is stopped at an epoch's boundary, all misplaced bins are copied to their goal, the query is started."""
+    """The query is stopped between two epochs, all misplaced bins are copied to their goal, the query is started."""
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that stops while anything is misplaced; see `Mechanism.plan`."""

@@ -81,7 +81,9 @@ class Checkpoint:
             data = json.loads(path.read_text())
             stored, query, version = data["settings"], str(data["query"]), data["format"]
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"The checkpoint {self.folder} is corrupt ({path.name}): restore it or use another.") from error
+            raise UsageError(
+                f"The checkpoint {self.folder} is corrupt ({path.name}): restore it or use another."
+            ) from error
         if version != FORMAT:
             raise UsageError(f"The checkpoint {self.folder} has format {version}; this version reads {FORMAT}.")
         for name, value in settings.items():

@@ -32,7 +32,9 @@ class ControlServer:
 
     def __init__(self, folder: Path, handle: Callable[[dict[str, Any]], dict[str, Any]]):
         self._address = folder / "control.json"
-        self._home = Path(tempfile.mkdtemp(prefix="rescale-"))  # socket paths end at 107 bytes, checkpoints may be longer
+        self._home = Path(
+            tempfile.mkdtemp(prefix="rescale-")
+        )  # socket paths end at 107 bytes, checkpoints may be longer
         self._server = _Server(str(self._home / "control"), _Handler)
         self._server.handle = handle
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="control", daemon=True)
@@ -100,7 +102,8 @@ def main(arguments: list[str]) -> int:
             case [checkpoint, "rescale", workers] if workers.isdigit():
                 answer = ask(checkpoint, {"do": "rescale", "workers": int(workers)})
             case _:
-                raise UsageError("Usage: python -m impls.runtime.control CHECKPOINT status | stop | rescale N")
+                sys.stderr.write("Usage: python -m impls.runtime.control CHECKPOINT status | stop | rescale N\n")
+                return 2
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -70,6 +70,7 @@ class Driver:
         self,
         controller: Controller,
         checkpoint: Checkpoint,
+        *,
         operator: Operator,
         output: Output,
         state_dir: str,
@@ -174,9 +175,7 @@ class Driver:
         routed = frame.repartitionById(order.written.workers, worker)
         return routed.mapInArrow(partial(run_step, order), REPORT_SCHEMA)
 
-    def _observe(
-        self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float
-    ) -> list[Event]:
+    def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
         observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
         return self.controller.observe(observation)

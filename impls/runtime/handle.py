@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from impls.errors import StateError, UsageError
+from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.control import ControlServer
@@ -40,7 +41,6 @@ class StreamHandle:
     ):
         self._writer, self._driver, self._checkpoint, self._policy = writer, driver, checkpoint, policy
         self._on_event = on_event
-        self._query: StreamingQuery | None = None
         self._signal: Exception | None = None
         self._failure: Exception | None = None
         self._ended = threading.Event()
@@ -74,7 +74,7 @@ class StreamHandle:
             return self._command("rebalance", goal.astype(np.int32), label)
 
     def status(self) -> dict[str, Any]:
-        """Returns epoch, workers, bins by worker, misplaced bins, queued records and whether a migration is under way."""
+        """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs."""
         controller = self._driver.controller
         return {
             "epoch": self._driver.last_epoch,
@@ -158,7 +158,7 @@ class StreamHandle:
         try:
             while self._run_once():
                 pass
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits for the query
+        except Exception as error:
             self._failure = error
         finally:
             self._control.close()
@@ -167,28 +167,30 @@ class StreamHandle:
 
     def _run_once(self) -> bool:
         """Runs the Spark query until it ends and returns whether to start it again."""
+        signal = self._await_signal(self._writer.foreachBatch(self._epoch).start())
+        self._on_event("query_stop", {})
+        if isinstance(signal, RelocationNeeded):
+            self._relocate(signal)
+            return True
+        if signal is not None and not isinstance(signal, QueryEnded):
+            raise signal
+        return False
+
+    def _await_signal(self, query: StreamingQuery) -> Exception | None:
+        """Waits for the query's end and returns what ended it; raises StateError when it was nothing of ours."""
         self._signal = None
-        self._query = self._writer.foreachBatch(self._epoch).start()
         self._on_event("query_start", {"generation": self._checkpoint.generation})
         try:
-            self._query.awaitTermination()
+            query.awaitTermination()
         except StreamingQueryException as error:
             if self._signal is None:
                 raise StateError(_cause(error)) from error
-        self._on_event("query_stop", {})
-        match self._signal:
-            case RelocationNeeded() as needed:
-                self._relocate(needed)
-                return True
-            case QueryEnded() | None:
-                return False
-            case failure:
-                raise failure
+        return self._signal
 
     def _epoch(self, frame: Any, epoch: int) -> None:
         try:
             self._driver.run_epoch(frame, epoch)
-        except (QueryEnded, RelocationNeeded, UsageError, StateError) as signal:
+        except (QueryEnded, RelocationNeeded, InvalidPlanError, UsageError, StateError) as signal:
             self._signal = signal
             raise
 

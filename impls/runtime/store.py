@@ -37,7 +37,11 @@ __all__ = [
 ]
 
 FORMAT = 1
-META, STATE, QUEUE, OUTBOX, SIZE = b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"
+META = b"\x00"
+STATE = b"\x01"
+QUEUE = b"\x02"
+OUTBOX = b"\x03"
+SIZE = b"\x04"
 MAP_BYTES = 1 << 30
 
 _open: dict[tuple[int, int], "Store"] = {}

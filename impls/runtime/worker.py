@@ -24,7 +24,6 @@ from impls.runtime.records import Results, concat, from_bytes, to_bytes
 from impls.runtime.state import BinState, drop_range
 from impls.runtime.store import (
     OUTBOX,
-    QUEUE,
     SIZE,
     STATE,
     Meta,
@@ -207,10 +206,10 @@ class WorkerCore:
 
     def _after(self) -> tuple[Report, NDArray[np.void]]:
         with self._environment.reading() as txn:
-            results = outbox.unpack(bytes(txn.get(OUTBOX + b"results")))
-            times = bytes(txn.get(OUTBOX + b"times"))
+            results = outbox.unpack(bytes(txn.get(OUTBOX + b"results", b"")))
+            times = bytes(txn.get(OUTBOX + b"times", b""))
             if self.report.repeated:
-                self._recall(Report.from_json(bytes(txn.get(OUTBOX + b"report"))))
+                self._recall(Report.from_json(bytes(txn.get(OUTBOX + b"report", b""))))
         with self._phase("send"):
             outbox.send(
                 self.order.output, results, worker=self.worker, generation=self.plan.generation, epoch=self.plan.epoch

@@ -1,4 +1,4 @@
-"""Every mechanism found in impls/, on random views: valid plans, progress, nothing moved in vain, same view same plan."""
+"""Every mechanism there is, on random views: valid plans, progress, nothing moved in vain, same view same plan."""
 
 import numpy as np
 import pytest

@@ -73,9 +73,9 @@ def test_a_bin_with_fewer_entries_than_recorded_is_corrupt(store, tmp_path):
         state.create_entries(7, [(b"a", b"1"), (b"b", b"2")])
         state.write_sizes()
         txn.delete(bin_range(STATE, 7)[0] + b"a")
-    with Store.open(tmp_path / "other") as other, other.begin() as target, store.reading() as source:
-        with pytest.raises(StateError, match="Bin 7 holds 1 entries where 2 are recorded"):
-            copy_bin(source, target, 7)
+    corrupt = pytest.raises(StateError, match="Bin 7 holds 1 entries where 2 are recorded")
+    with Store.open(tmp_path / "other") as other, other.begin() as target, store.reading() as source, corrupt:
+        copy_bin(source, target, 7)
 
 
 def test_queues_keep_order_and_are_taken_once(store):
