@@ -86,7 +86,7 @@ def bench(
         view.note("drawing")
         write_all(folder)
         write_report(folder)
-    if not cut_off:
+    if all((folder / "runs" / run.folder / "done").exists() for run in experiment.runs()):
         (folder / "done").touch()
     bad = [run for run in result["runs"] if run["verdict"] != "valid"]
     return folder, 130 if cut_off else int(bool(bad))
@@ -97,6 +97,7 @@ def _carry_out(run: Run, folder: Path, view: LiveView) -> None:
         view.skipped(run)
         return
     view.begin(run)
+    (folder / "error.json").unlink(missing_ok=True)
     with (folder / "run.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "harness.run.process", str(folder)],

@@ -10,16 +10,18 @@ from rich.table import Table
 
 from generators.errors import GeneratorError
 from harness.bench import bench
+from harness.broker import open_broker
 from harness.experiment import QUICK, Experiment, make_experiment
 from harness.report.report import write_report
 from harness.results.summary import write_result
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.setup.space import check_space
 from impls import catalog
 from impls.errors import UsageError
 from plots.figures import write_all
 
-__all__ = ["experiment_from", "list_mechanisms", "redraw", "run_bench"]
+__all__ = ["check_machine", "experiment_from", "list_mechanisms", "redraw", "run_bench"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
@@ -50,13 +52,22 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
     return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
 
 
+def check_machine(experiment: Experiment, output: Path) -> None:
+    """Raises UsageError when Java, disk space, a folder or the broker named is not there."""
+    use_java()
+    for folder in filter(None, (output, experiment.state_dir and Path(experiment.state_dir))):
+        check_space(folder, experiment)
+    if experiment.bootstrap is not None:
+        open_broker(experiment.bootstrap, output, (), Path()).stop()
+
+
 def run_bench(options: Mapping[str, Any]) -> int:
     """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
     try:
         experiment = experiment_from(options)
-        use_java()
-        ensure_jars()
         output = Path(options.get("output") or _ROOT / "results")
+        check_machine(experiment, output)
+        ensure_jars()
         folder, code = bench(experiment, output, force=bool(options.get("force")), resume=bool(options.get("resume")))
     except (UsageError, GeneratorError) as error:
         sys.stderr.write(f"{error}\n")

@@ -1,7 +1,7 @@
 """What one epoch asks of every worker, and what a worker answers."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,10 @@ class Report:
     repeated: bool = False
     records: int = 0
     results: int = 0
-    rates: tuple[list[int], list[int]] = ((), ())  # type: ignore[assignment]
-    queued: tuple[list[int], list[int]] = ((), ())  # type: ignore[assignment]
+    rates: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    queued: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     queue_bytes: int = 0
-    sizes: tuple[list[int], list[int]] = ((), ())  # type: ignore[assignment]
+    sizes: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     pulled: list[int] = field(default_factory=list)
     pulled_bytes: int = 0
     lmdb_bytes: int = 0
@@ -82,7 +82,7 @@ class Report:
 
     def to_json(self) -> str:
         """Returns the report as one line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps({f.name: getattr(self, f.name) for f in fields(self)}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":

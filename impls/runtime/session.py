@@ -19,6 +19,10 @@ FAST = {
     "spark.sql.streaming.checkpointFileManagerClass":  # -50 ms an epoch: no process per file
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # -40 ms: no chmod process per file
+    "spark.sql.ui.explainMode": "simple",  # -15 ms, with the next: no formatted plan that nobody reads
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # -50 ms on 2 cores
     "spark.sql.streaming.numRecentProgressUpdates": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",

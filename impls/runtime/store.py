@@ -19,6 +19,7 @@ from impls.errors import StateError
 
 __all__ = [
     "FORMAT",
+    "MAP_BYTES",
     "META",
     "OUTBOX",
     "QUEUE",
@@ -78,7 +79,7 @@ def bin_range(table: bytes, bin_: int) -> tuple[bytes, bytes]:
 class Store:
     """A worker's open environment; `with Store.open(path)` closes it, one open per path and process.
 
-    No `writemap`: a full disk is then an exception and not a SIGBUS. The map grows by doubling.
+    No `writemap`: a full disk is then an exception and not a SIGBUS. A full map is opened again at twice its size.
     """
 
     def __init__(self, path: Path, env: lmdb.Environment, inode: tuple[int, int]):
@@ -117,9 +118,10 @@ class Store:
                 del _open[self._inode]
                 self.env.close()
 
-    def grow(self) -> None:
-        """Doubles the map; no transaction may be open."""
-        self.env.set_mapsize(self.env.info()["map_size"] * 2)
+    @property
+    def map_bytes(self) -> int:
+        """Size of the map: the most that the environment can hold until it is opened with a larger one."""
+        return int(self.env.info()["map_size"])
 
     def adopt_size(self) -> None:
         """Takes over the map size that another process has set."""

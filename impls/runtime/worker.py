@@ -23,6 +23,7 @@ from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
 from impls.runtime.records import Results, concat, from_bytes, to_bytes
 from impls.runtime.state import BinState, drop_range
 from impls.runtime.store import (
+    MAP_BYTES,
     OUTBOX,
     SIZE,
     STATE,
@@ -47,10 +48,11 @@ class WorkerCore:
     Raises StateError from begin() when the stored state does not fit the epoch: it is then left untouched.
     """
 
-    def __init__(self, order: StepOrder, worker: int, attempt: int = 0):
+    def __init__(self, order: StepOrder, worker: int, attempt: int = 0, *, map_bytes: int = MAP_BYTES):
         self.order, self.worker, self.plan = order, worker, order.written
         self.report = Report(worker, attempt, pid=os.getpid())
         self._received: list[pa.Table] = []
+        self._map_bytes = map_bytes
         self._store: Store | None = None
         self._txn: lmdb.Transaction | None = None
 
@@ -87,9 +89,10 @@ class WorkerCore:
             self._txn.abort()
             self._txn = None
 
-    def grow(self) -> None:
-        """Doubles the store's map; nothing may be under way."""
-        self._environment.grow()
+    @property
+    def map_bytes(self) -> int:
+        """Size of the store's map."""
+        return self._environment.map_bytes
 
     def close(self) -> None:
         """Aborts what is not committed and closes the store."""
@@ -116,7 +119,7 @@ class WorkerCore:
 
     def _open(self) -> None:
         path, epoch = store_path(self.order.state_dir, self.worker), self.plan.epoch
-        self._store = Store.open(path)
+        self._store = Store.open(path, map_bytes=self._map_bytes)
         self._txn = self._store.begin()
         meta = read_meta(self._txn)
         if meta is not None:
@@ -137,7 +140,7 @@ class WorkerCore:
         if had_state:
             self.close()
             wipe(path)
-            self._store = Store.open(path)
+            self._store = Store.open(path, map_bytes=self._map_bytes)
             self._txn = self._store.begin()
         self._meta = new_meta(self.order.query, self.worker, self.plan.epoch - 1, self.plan.generation)
         if self.order.first:
@@ -239,17 +242,16 @@ def run_epoch(
 
     Raises StateError when the stored state does not fit the epoch.
     """
-    received = list(tables)
+    received, map_bytes = list(tables), MAP_BYTES
     while True:
-        core = WorkerCore(order, worker, attempt)
+        core = WorkerCore(order, worker, attempt, map_bytes=map_bytes)
         try:
             core.begin()
             for table in received:
                 core.receive(table)
             return core.end()
         except lmdb.MapFullError:
-            core.abort()
-            core.grow()
+            map_bytes = core.map_bytes * 2
         except lmdb.Error as error:
             raise StateError(f"Worker {worker} cannot write its state in {order.state_dir}: {error}.") from error
         finally:

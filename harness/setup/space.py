@@ -1,0 +1,32 @@
+"""Whether a folder can take what an experiment writes."""
+
+import shutil
+from pathlib import Path
+
+from harness.experiment import Experiment
+from impls.errors import UsageError
+
+__all__ = ["check_space", "needed_bytes"]
+
+_RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
+_FIXED_BYTES = 256 << 20  # broker, logs, figures
+_KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
+
+
+def needed_bytes(experiment: Experiment) -> int:
+    """Returns an upper estimate of the bytes that one run of an experiment has on disk at a time."""
+    return experiment.keys * _KEY_BYTES[experiment.workload] + experiment.records * _RECORD_BYTES + _FIXED_BYTES
+
+
+def check_space(folder: Path, experiment: Experiment) -> None:
+    """Makes the folder; raises UsageError when that fails or when its disk has too little room."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+    free, needed = shutil.disk_usage(folder).free, needed_bytes(experiment)
+    if free < needed:
+        raise UsageError(
+            f"A run needs about {needed / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free: "
+            "make room, take fewer keys, or name another folder."
+        )

@@ -1,0 +1,82 @@
+"""`./inv bench` whose driver is killed in the middle of a migration, and Ctrl-C: nothing left over, `--resume` goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from pipeline import await_true
+
+pytestmark = pytest.mark.timeout(600)
+ROOT = Path(__file__).parents[2]
+OPTIONS = "--mechanism megaphone-fluid --keys 200k --rate 4000 --duration 15 --bins 64".split()
+
+
+def bench(output: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(output), *OPTIONS, *more]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def lines(path: Path) -> list[dict]:
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def half_migrated(output: Path) -> bool:
+    files = list(output.glob("*/runs/*/epochs.jsonl"))
+    return bool(files) and any(line["migrating"] and 0 < line["misplaced"] < 12 for line in lines(files[0]))
+
+
+def working_on(folder: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(str(folder) in word for word in process.cmdline()):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def test_a_driver_killed_during_a_migration_is_resumed(tmp_path):
+    first = bench(tmp_path)
+    await_true(lambda: half_migrated(tmp_path), "the migration to be half done", 120)
+    driver = next(p for p in working_on(tmp_path) if "harness.run.process" in p.cmdline())
+    os.kill(driver.pid, signal.SIGKILL)
+    first.communicate(timeout=120)
+    assert first.returncode == 1
+    await_true(lambda: not working_on(tmp_path), "the processes of the killed run to end", 30)
+    run = next(tmp_path.glob("*/runs/*"))
+    epochs_before = lines(run / "epochs.jsonl")[-1]["epoch"]
+    schedule = (run / "load.json").read_text()
+    assert json.loads((run.parents[1] / "result.json").read_text())["runs"][0]["verdict"] == "unknown"
+
+    second = bench(tmp_path, "--resume")
+    out, _ = second.communicate(timeout=300)
+    result = json.loads((run.parents[1] / "result.json").read_text())
+    entry = result["runs"][0]
+    assert (entry["verdict"], entry["reasons"]) == ("valid", []), entry["reasons"]
+    assert second.returncode == 0
+    assert out.decode().splitlines()[-1] == str(run.parents[1])
+    assert (run / "load.json").read_text() == schedule, "the schedule must stay"
+    plans = [line for line in lines(run / "plan.jsonl") if line["epoch"] == epochs_before + 1]
+    assert plans, "the epoch after the last one observed must have been run"
+    assert {line["generation"] for line in lines(run / "plan.jsonl")} == {1, 2}
+    assert json.loads((run / "generator.json").read_text())["already_there"] > 0
+    assert not working_on(tmp_path)
+
+
+def test_ctrl_c_ends_cleanly_with_what_was_measured(tmp_path):
+    process = bench(tmp_path)
+    await_true(lambda: half_migrated(tmp_path), "the migration to be half done", 120)
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    folder = Path(out.decode().splitlines()[-1])
+    assert (folder / "report.html").exists()
+    assert json.loads((folder / "result.json").read_text())["runs"][0]["latency_ms"]["steady"]["count"] > 0
+    await_true(lambda: not working_on(tmp_path), "all processes to end", 30)
