@@ -55,7 +55,7 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
 def check_machine(experiment: Experiment, output: Path) -> None:
     """Raises UsageError when Java, disk space, a folder or the broker named is not there."""
     use_java()
-    for folder in filter(None, (output, experiment.state_dir and Path(experiment.state_dir))):
+    for folder in (output, *([Path(experiment.state_dir)] if experiment.state_dir else [])):
         check_space(folder, experiment)
     if experiment.bootstrap is not None:
         open_broker(experiment.bootstrap, output, (), Path()).stop()

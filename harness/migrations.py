@@ -73,8 +73,8 @@ def read_plan_file(path: Path, bins: int, workers: int) -> list[Step]:
     """
     try:
         lines = path.read_text().splitlines()
-    except OSError as error:
-        raise UsageError(f"The plan file {path} cannot be read: {error.strerror}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The plan file {path} cannot be read: {error}.") from error
     entries: list[tuple[float, int, list[str]]] = []
     for number, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
@@ -96,7 +96,7 @@ def _entry(path: Path, number: int, words: list[str], bins: int, workers: int) -
         at, verb, numbers = float(words[0]), words[1], [int(word) for word in words[2:]]
     except (ValueError, IndexError):
         raise UsageError(f"{where}: expected `SECONDS map W0 W1 …` or `SECONDS move BIN WORKER`.") from None
-    if at < 0 or (verb, len(numbers)) not in {("map", bins), ("move", 2)}:
+    if not 0 <= at < float("inf") or (verb, len(numbers)) not in {("map", bins), ("move", 2)}:
         raise UsageError(f"{where}: expected `SECONDS map` and {bins} workers, or `SECONDS move BIN WORKER`.")
     if verb == "move" and not 0 <= numbers[0] < bins:
         raise UsageError(f"{where}: bin {numbers[0]} does not exist, bins are 0 to {bins - 1}.")

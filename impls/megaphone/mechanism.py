@@ -1,24 +1,19 @@
 """Megaphone (Hoffmann et al., PVLDB 12(9), 2019): planned moves at epoch boundaries, in one of three granularities."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from impls.errors import UsageError
 from impls.mechanism import Mechanism
-from impls.runtime.plan import EpochPlan, Pull
+from impls.runtime.moves import Moves, movable, pull_plan
+from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
 
 __all__ = ["MECHANISMS", "AllAtOnce", "Batched", "Fluid"]
-
-
-def _move(view: View, bins: list[int]) -> EpochPlan:
-    routing = view.routing.copy()
-    routing[bins] = view.goal[bins]
-    return EpochPlan(routing, tuple(Pull(b, int(view.location[b]), int(view.goal[b])) for b in bins))
 
 
 class AllAtOnce(Mechanism):
@@ -26,7 +21,7 @@ class AllAtOnce(Mechanism):
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves everything; see `Mechanism.plan`."""
-        return _move(view, view.misplaced.tolist())
+        return pull_plan(view, movable(view).bins)
 
 
 class Fluid(Mechanism):
@@ -34,7 +29,7 @@ class Fluid(Mechanism):
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves the first misplaced bin; see `Mechanism.plan`."""
-        return _move(view, view.misplaced[:1].tolist())
+        return pull_plan(view, movable(view).bins[:1])
 
 
 @dataclass(frozen=True)
@@ -57,23 +52,25 @@ class Batched(Mechanism):
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves `bins_per_pair` bins per matched pair, or waits; see `Mechanism.plan`."""
-        if (view.epoch - view.started) % (self.gap_epochs + 1):
-            return EpochPlan(view.routing)
-        pairs: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for bin_ in view.misplaced.tolist():
-            pairs[int(view.location[bin_]), int(view.goal[bin_])].append(bin_)
-        chosen = _matching(list(pairs), view.workers)
-        return _move(view, [bin_ for pair in chosen for bin_ in pairs[pair][: self.bins_per_pair]])
+        moves = movable(view)
+        gap = (view.epoch - view.started) % (self.gap_epochs + 1) != 0
+        return pull_plan(view, moves.bins[:0] if gap else self._step(moves, view.workers))
+
+    def _step(self, moves: Moves, workers: int) -> NDArray[np.intp]:
+        partner = _matching(moves, workers)
+        matched = np.flatnonzero(partner[moves.sources] == moves.targets)
+        by_source = matched[np.argsort(moves.sources[matched], kind="stable")]
+        first = np.searchsorted(moves.sources[by_source], moves.sources[by_source])
+        chosen = by_source[np.arange(len(by_source)) - first < self.bins_per_pair]
+        return moves.bins[np.sort(chosen)]
 
 
-def _matching(pairs: list[tuple[int, int]], workers: int) -> list[tuple[int, int]]:
-    """Returns a maximum set of pairs in which no worker is source twice or target twice."""
-    if not pairs:
-        return []
-    sources, targets = np.array(pairs).T
-    graph = csr_array((np.ones(len(pairs), np.int8), (sources, targets)), shape=(workers, workers))
-    matched = maximum_bipartite_matching(graph, perm_type="column")
-    return [(source, int(target)) for source, target in enumerate(matched) if target >= 0]
+def _matching(moves: Moves, workers: int) -> NDArray[np.int32]:
+    """Returns for each old owner the new owner it is matched with, -1 for none; shape (workers,)."""
+    sources, targets = np.unique(np.stack([moves.sources, moves.targets]), axis=1)
+    graph = csr_array((np.ones(len(sources), np.int8), (sources, targets)), shape=(workers, workers))
+    partner: NDArray[np.int32] = maximum_bipartite_matching(graph, perm_type="column")
+    return partner
 
 
 MECHANISMS = {"megaphone-all-at-once": AllAtOnce, "megaphone-fluid": Fluid, "megaphone-batched": Batched}

@@ -1,6 +1,7 @@
 """No migration: the control in every figure."""
 
 from impls.mechanism import Mechanism
+from impls.runtime.moves import continued, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
 
@@ -8,11 +9,11 @@ __all__ = ["MECHANISMS", "NoMigration"]
 
 
 class NoMigration(Mechanism):
-    """Nothing ever moves; a command given to it is never fulfilled."""
+    """Begins no move, so that a command is never fulfilled; one that another mechanism left half done is completed."""
 
     def plan(self, view: View) -> EpochPlan:
         """Returns the last routing; see `Mechanism.plan`."""
-        return EpochPlan(view.routing)
+        return pull_plan(view, continued(view))
 
 
 MECHANISMS = {"none": NoMigration}

@@ -1,12 +1,13 @@
 """The controller: commands and observations in, epoch plans out. Pure: no Spark, clock, randomness or files."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.errors import StateError
 from impls.mechanism import Mechanism
 from impls.runtime.commands import Command
 from impls.runtime.observation import Observation
@@ -73,6 +74,8 @@ class Controller:
         self._drops: list[tuple[int, int]] = []
         self._pulls: dict[int, Pull] = {}
         self._events: list[Event] = []
+        self._told: list[Event] = []
+        self._observed = -1
 
     @property
     def commanded(self) -> NDArray[np.int32]:
@@ -131,11 +134,19 @@ class Controller:
         self._hold(written)
 
     def observe(self, seen: Observation) -> list[Event]:
-        """Takes in what an epoch did and returns the migrations that began or ended with it."""
+        """Takes in what an epoch did and returns the migrations that began or ended with it.
+
+        An epoch is run again when the driver dies after it was observed and before Spark has committed it: that changes
+        nothing and returns the same. Raises StateError for a pull that the plan does not have.
+        """
         if seen.relocated:
             self.relocated(seen.epoch)
             return []
+        if seen.epoch == self._observed:
+            return list(self._told)
         for bin_ in seen.pulled:
+            if bin_ not in self._pulls:
+                raise StateError(f"Epoch {seen.epoch} reports a pull of bin {bin_}, which its plan does not have.")
             pull = self._pulls.pop(bin_)
             self.location[bin_] = pull.target
             self._moved[bin_] = seen.epoch
@@ -147,7 +158,8 @@ class Controller:
         self.size[seen.sizes[0]] = seen.sizes[1]
         self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
         self._check_done(seen.epoch)
-        return self.take_events()
+        self._observed, self._told = seen.epoch, self.take_events()
+        return list(self._told)
 
     def relocated(self, epoch: int) -> None:
         """Takes in that all state was moved to the goal while the query was down before an epoch."""
@@ -156,6 +168,8 @@ class Controller:
         self._drops += [(int(b), int(self.location[b])) for b in moved]
         self._moved[moved] = epoch
         self.location, self.routing = self.goal.copy(), self.goal.copy()
+        # a copy that was waiting for its drop may now be the bin's state again
+        self._drops = [(bin_, worker) for bin_, worker in self._drops if self.location[bin_] != worker]
         self._pulls.clear()
         self._check_done(epoch)
 
@@ -165,16 +179,21 @@ class Controller:
         return events
 
     def replay(
-        self, plans: Iterable[WrittenPlan], observations: Iterable[Observation], commands: Iterable[Command]
+        self, plans: Sequence[WrittenPlan], observations: Iterable[Observation], commands: Iterable[Command]
     ) -> None:
-        """Rebuilds, from what is durable, the state after the last observation."""
+        """Rebuilds, from what is durable, the state after the last observation.
+
+        The first plan's routing is the assignment the query began with, whatever this controller was made with. Events
+        after the last observation are returned with the next one: a relocation's end may not have been recorded.
+        """
+        if plans:
+            self.routing, self.location, self.goal = (plans[0].plan.routing.copy() for _ in range(3))
         self._pending = list(commands)
         written = {plan.epoch: plan for plan in plans if plan.plan.stop is None}
         for seen in observations:
-            if not seen.relocated:
+            if not seen.relocated and seen.epoch != self._observed:
                 self.adopt(written[seen.epoch])
             self.observe(seen)
-        self._events.clear()
 
     def fresh_workers(self, written: WrittenPlan) -> tuple[int, ...]:
         """Returns the workers of a plan that own, queue and drop nothing at its beginning: they may start empty."""
@@ -183,7 +202,9 @@ class Controller:
         return tuple(worker for worker in range(written.workers) if worker not in busy)
 
     def _activate(self, epoch: int) -> None:
-        """Lets commands hold whose time has come; the last one wins."""
+        """Lets commands hold whose time has come, the last one wins; before the first epoch nothing can move."""
+        if self._observed < 0:
+            return
         while self._pending and self._pending[0].from_epoch <= epoch:
             if self._current is not None:
                 self._events.append(MigrationDone(self._current.id, epoch, superseded=True))

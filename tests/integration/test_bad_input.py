@@ -33,7 +33,10 @@ CASES = {
     "seed that is no number": ({"seed": "lucky"}, "--seed takes a number, not 'lucky'"),
     "unknown policy": ({"policy": "random"}, "policy 'random' is unknown: use one of contiguous, minimal_move"),
     "too short": ({"duration": "1"}, "at least 3 seconds"),
-    "option nobody knows": ({"mechanism": "none", "bins_per_pair": "4"}, "None of the mechanisms chosen has the option"),
+    "option nobody knows": (
+        {"mechanism": "none", "bins_per_pair": "4"},
+        "None of the mechanisms chosen has the option",
+    ),
     "impossible option": ({"bins_per_pair": "0"}, "bins_per_pair must be at least 1"),
     "plan file that is not there": ({"migration": "no-such.plan"}, "no-such.plan cannot be read"),
     "silent broker": ({"bootstrap_servers": "127.0.0.1:1"}, "The broker at 127.0.0.1:1 does not answer"),

@@ -1,4 +1,4 @@
-"""`./inv bench` whose driver is killed in the middle of a migration, and Ctrl-C: nothing left over, `--resume` goes on."""
+"""`./inv bench` whose driver is killed during a migration, and Ctrl-C: nothing left over, `--resume` goes on."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pipeline import await_true
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
-OPTIONS = "--mechanism megaphone-fluid --keys 200k --rate 4000 --duration 15 --bins 64".split()
+OPTIONS = ["--mechanism=megaphone-fluid", "--keys=200k", "--rate=4000", "--duration=15", "--bins=64"]
 
 
 def bench(output: Path, *more: str) -> subprocess.Popen[bytes]:

@@ -102,9 +102,9 @@ def test_a_pulled_bin_goes_on_counting_at_its_new_owner_and_is_dropped_at_the_ol
 
 
 def test_a_source_that_is_not_at_the_epoch_is_refused(workers):
+    for epoch in (1, 2):
+        workers.run(1, workers.order(epoch, [0, 0, 1, 1]))
     with pytest.raises(StateError, match="Worker 0 is to hand over bins in epoch 3"):
-        for epoch in (1, 2):
-            workers.run(1, workers.order(epoch, [0, 0, 1, 1]))
         workers.run(1, workers.order(3, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), awaiting=(1,)))
 
 

@@ -85,7 +85,7 @@ class Cluster:
 
 @dataclass
 class Simulation:
-    """Epochs of a seeded load under a mechanism; `crash_at` epochs lose the driver and are replayed from the journals."""
+    """Epochs of a seeded load under a mechanism; in `crash_at` the driver is lost and rebuilt from the journals."""
 
     initial: NDArray[np.int32]
     mechanism: Mechanism

@@ -1,0 +1,262 @@
+"""A query without Spark: workers are dictionaries, an epoch is a function call, everything follows from one seed.
+
+Semantics are those of the worker core: drop, pull, apply queued and new records of bins that are here, queue the rest.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from impls.mechanism import Mechanism
+from impls.runtime.commands import Command
+from impls.runtime.controller import Controller
+from impls.runtime.observation import Observation
+from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
+from impls.runtime.view import View
+
+KEYS_PER_BIN = 3
+Record = tuple[int, int]  # key, position in the stream
+
+
+class OnDemand(Mechanism):
+    """Routes everything to its goal at once and pulls what records need, `budget` bytes per worker and epoch."""
+
+    def __init__(self, budget: int = 100):
+        self.budget = budget
+
+    def plan(self, view: View) -> EpochPlan:
+        free = (view.location == view.routing) & (view.queued == 0)
+        routing = np.where(free, view.goal, view.routing).astype(np.int32)
+        away = np.flatnonzero(routing != view.location).tolist()
+        pulls = tuple(Pull(b, int(view.location[b]), int(routing[b])) for b in away)
+        return EpochPlan(routing, pulls, self.budget, on_demand=True)
+
+
+@dataclass
+class Worker:
+    """State of bins, key -> (count, position of the last record applied), and the queues of bins."""
+
+    bins: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    queues: dict[int, list[Record]] = field(default_factory=lambda: defaultdict(list))
+
+    def apply(self, bin_: int, records: Iterable[Record]) -> None:
+        state = self.bins[bin_]
+        for key, at in records:
+            count, last = state.get(key, (0, -1))
+            assert at > last, f"key {key}: record {at} applied after record {last}"
+            state[key] = count + 1, at
+
+
+class Cluster:
+    """All workers; `epoch` carries out a plan and returns what was observed. A seed orders the workers of an epoch."""
+
+    def __init__(self, random: np.random.Generator):
+        self.workers: dict[int, Worker] = defaultdict(Worker)
+        self.done = -1
+        self.last: Observation | None = None
+        self._random = random
+
+    def create(self, routing: Any) -> None:
+        for bin_, worker in enumerate(routing.tolist()):
+            self.workers[worker].bins[bin_] = {}
+
+    def epoch(self, written: WrittenPlan, records: list[Record]) -> Observation:
+        """Runs an epoch; run again it changes nothing and observes the same, as workers have committed it."""
+        if self.done == written.epoch:
+            assert self.last is not None
+            return self.last
+        assert self.done == written.epoch - 1
+        for number in [n for n in self.workers if n >= written.workers]:
+            gone = self.workers.pop(number)
+            assert not gone.bins, f"worker {number} left with bins"
+            assert not any(gone.queues.values()), f"worker {number} left with queued records"
+        arrived: dict[int, list[Record]] = defaultdict(list)
+        for key, at in records:
+            arrived[key // KEYS_PER_BIN].append((key, at))
+        pulled: list[int] = []
+        for number in self._random.permutation(written.workers).tolist():
+            mine = {b: r for b, r in arrived.items() if written.plan.routing[b] == number}
+            pulled += self._step(number, written, mine)
+        self.done, self.last = written.epoch, self._observation(written.epoch, arrived, pulled)
+        return self.last
+
+    def _step(self, number: int, written: WrittenPlan, arrived: dict[int, list[Record]]) -> list[int]:
+        me, plan = self.workers[number], written.plan
+        for bin_, worker in written.drops:
+            if worker == number:
+                me.bins.pop(bin_, None)
+        pulls = [p for p in plan.pulls if p.target == number]
+        if plan.on_demand:
+            pulls.sort(key=lambda p: -(len(arrived.get(p.bin, ())) + len(me.queues.get(p.bin, ()))))
+        pulled = self._pull(me, pulls, plan.budget_bytes)
+        ready = {b for b in me.bins if plan.routing[b] == number} - set(plan.hold)
+        missing = {p.bin for p in pulls} - set(pulled)
+        for bin_, records in arrived.items():
+            me.queues[bin_] += records
+        for bin_ in sorted(me.queues):
+            if bin_ in ready and bin_ not in missing:
+                me.apply(bin_, me.queues.pop(bin_))
+        return pulled
+
+    def _pull(self, me: Worker, pulls: list[Pull], budget: int | None) -> list[int]:
+        left, pulled = budget, []
+        for pull in pulls:
+            state = self.workers[pull.source].bins[pull.bin]
+            if left is not None and pulled and size_of(state) > left:
+                break
+            me.bins[pull.bin] = dict(state)
+            pulled.append(pull.bin)
+            left = None if left is None else max(0, left - size_of(state))
+        return pulled
+
+    def _observation(self, epoch: int, arrived: dict[int, list[Record]], pulled: list[int]) -> Observation:
+        queued = {b: len(q) for w in self.workers.values() for b, q in w.queues.items() if q}
+        sizes = {b: size_of(s) for w in self.workers.values() for b, s in w.bins.items()}
+        return Observation(
+            epoch, tuple(pulled), sparse({b: len(r) for b, r in arrived.items()}), sparse(queued), sparse(sizes),
+            epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)),
+        )  # fmt: skip
+
+    def relocate(self, location: Any, goal: Any) -> None:
+        for bin_ in np.flatnonzero(location != goal).tolist():
+            state = self.workers[int(location[bin_])].bins[bin_]
+            self.workers[int(goal[bin_])].bins[bin_] = dict(state)
+
+
+def size_of(state: dict[int, tuple[int, int]]) -> int:
+    return 16 + 24 * len(state)
+
+
+def sparse(values: dict[int, int]) -> Any:
+    return np.array(list(values), np.int32), np.array(list(values.values()), np.int64)
+
+
+@dataclass
+class Simulation:
+    """One query: commands at epochs, records from the seed, and, if asked for, driver crashes.
+
+    `given[epoch]` makes the goals of the commands that are accepted before that epoch is planned.
+    """
+
+    assignment: Any
+    mechanism: Mechanism
+    given: dict[int, list[Callable[[Any], Any]]]
+    seed: int = 1
+    crash: float = 0.0
+    restart_assignment: Any = None
+
+    def __post_init__(self) -> None:
+        self.random, self.faults = np.random.default_rng(self.seed), np.random.default_rng(self.seed + 1)
+        self.cluster = Cluster(np.random.default_rng(self.seed + 2))
+        self.controller = Controller(self.assignment, self.mechanism)
+        self.logs: dict[str, list[str]] = {"plans": [], "observed": [], "commands": []}
+        self.truth: dict[int, int] = defaultdict(int)
+        self.events: list[Any] = []
+        self.sent = self.epoch = self.crashes = 0
+        self.generation = 1
+        self._written: WrittenPlan | None = None
+
+    def run(self, epochs: int) -> "Simulation":
+        for _ in range(epochs):
+            for make in self.given.get(self.epoch, []):
+                self._accept(make(self.controller.commanded))
+            self._one_epoch(self._records())
+            self._one_owner()
+            self.epoch += 1
+        return self
+
+    def _records(self) -> list[Record]:
+        if self.random.random() < 0.2:
+            return []  # idle input
+        keys = self.random.integers(0, len(self.assignment) * KEYS_PER_BIN, self.random.integers(1, 60)).tolist()
+        for key in keys:
+            self.truth[key] += 1
+        self.sent += len(keys)
+        return list(zip(keys, range(self.sent - len(keys), self.sent), strict=True))
+
+    def _accept(self, goal: Any) -> None:
+        number = len(self.logs["commands"])
+        command = Command(f"c{number}", "rebalance", goal.astype(np.int32), f"command {number}", self.epoch)
+        self.logs["commands"].append(json.dumps(command.to_json()))
+        self.controller.accept(command)
+
+    def _one_epoch(self, records: list[Record]) -> None:
+        while True:
+            written = self._plan()
+            if written.plan.stop is not None:
+                self.events += [event.to_json() for event in self.controller.take_events()]
+                self.cluster.relocate(self.controller.location, self.controller.goal)
+                self._maybe_crash()
+                if self._written is None:
+                    continue  # crashed before the relocation was noted: it is done again
+                self._log("observed", Observation(self.epoch, relocated=True))
+                self.controller.relocated(self.epoch)
+                self._written = None
+                continue
+            if self.epoch == 0 and self.cluster.done < 0:
+                self.cluster.create(written.plan.routing)
+            self._maybe_crash()
+            written = self._plan()
+            seen = self.cluster.epoch(written, records)
+            self._log("observed", seen)
+            events = self.controller.observe(Observation.from_json(json.loads(json.dumps(seen.to_json()))))
+            if self._maybe_crash():
+                continue  # observed, but Spark has not committed the epoch: it is run again
+            self.events += [event.to_json() for event in events]
+            self._written = None
+            return
+
+    def _plan(self) -> WrittenPlan:
+        if self._written is None:
+            written = self.controller.plan(self.epoch, self.generation)
+            self._log("plans", written)
+            self._written = WrittenPlan.from_json(json.loads(json.dumps(written.to_json())))
+        return self._written
+
+    def _log(self, name: str, entry: Any) -> None:
+        self.logs[name].append(json.dumps(entry.to_json()))
+
+    def _maybe_crash(self) -> bool:
+        """Replaces the controller by one that knows only the logs, as a new driver does."""
+        if self.faults.random() >= self.crash:
+            return False
+        self.crashes += 1
+        self.generation += 1
+        plans = [WrittenPlan.from_json(json.loads(line)) for line in self.logs["plans"]]
+        observed = [Observation.from_json(json.loads(line)) for line in self.logs["observed"]]
+        commands = [Command.from_json(json.loads(line)) for line in self.logs["commands"]]
+        begin = self.assignment if self.restart_assignment is None else self.restart_assignment
+        self.controller = Controller(begin, self.mechanism)
+        self.controller.replay(plans, observed, commands)
+        last = plans[-1] if plans else None
+        usable = last is not None and last.epoch == self.epoch and last.plan.stop is None
+        self._written = last if usable else None
+        planned = max((seen.epoch for seen in observed if not seen.relocated), default=-1)
+        if usable and last is not None and planned < self.epoch:
+            self.controller.adopt(last)
+        return True
+
+    def _one_owner(self) -> None:
+        """Every bin is at its location, and a copy elsewhere is one that waits for its drop."""
+        location = self.controller.location
+        for bin_ in range(self.controller.bins):
+            holders = {n for n, w in self.cluster.workers.items() if bin_ in w.bins}
+            assert int(location[bin_]) in holders, f"bin {bin_} is not at worker {location[bin_]}"
+            waiting = {w for b, w in self.controller._drops if b == bin_}
+            assert holders - {int(location[bin_])} <= waiting, f"bin {bin_} has copies at {holders}"
+
+    def counts(self) -> dict[int, int]:
+        """Count per key at the bins' owners, queued records left out."""
+        location = self.controller.location
+        states = [self.cluster.workers[int(w)].bins[b] for b, w in enumerate(location)]
+        return {key: count for state in states for key, (count, _) in state.items()}
+
+    def digest(self) -> str:
+        """Digest of all plans, observations, events and counts."""
+        whole = json.dumps([self.logs, self.events, sorted(self.counts().items())], sort_keys=True)
+        return hashlib.sha256(whole.encode()).hexdigest()

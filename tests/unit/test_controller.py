@@ -1,0 +1,148 @@
+"""The controller: events in, plans out; what it derives, when commands hold, and how it comes back after a crash."""
+
+import json
+
+import numpy as np
+import pytest
+
+from impls import catalog
+from impls.errors import InvalidPlanError, StateError
+from impls.mechanism import Mechanism
+from impls.runtime.commands import Command
+from impls.runtime.controller import Controller, MigrationBegun, MigrationDone
+from impls.runtime.observation import Observation
+from impls.runtime.plan import EpochPlan
+
+START = np.array([0, 0, 1, 1], np.int32)
+AWAY = np.array([3, 0, 1, 1], np.int32)
+
+
+def command(goal, from_epoch=1, name="c"):
+    return Command(name, "rebalance", np.array(goal, np.int32), name, from_epoch)
+
+
+def started(mechanism="megaphone-all-at-once"):
+    controller = Controller(START, catalog.make(mechanism))
+    controller.plan(0, 1)
+    controller.observe(Observation(0))
+    return controller
+
+
+def test_between_migrations_the_routing_is_repeated():
+    controller = started()
+    written = controller.plan(1, 1)
+    assert np.array_equal(written.plan.routing, START)
+    assert (written.workers, written.plan.pulls, written.drops, written.migrating) == (2, (), (), False)
+
+
+def test_a_move_is_pulled_then_dropped_and_the_retired_worker_disappears_after_its_drop():
+    controller = Controller(AWAY, catalog.make("megaphone-all-at-once"))
+    controller.plan(0, 1)
+    controller.observe(Observation(0))
+    controller.accept(command(START))
+    moving = controller.plan(1, 1)
+    assert moving.workers == 4
+    assert moving.drops == ()
+    assert controller.observe(Observation(1, pulled=(0,))) == [MigrationBegun("c", "c", 1, 1), MigrationDone("c", 1)]
+    dropping = controller.plan(2, 1)
+    assert dropping.drops == ((0, 3),)
+    assert dropping.workers == 4
+    controller.observe(Observation(2))
+    assert controller.plan(3, 1).workers == 2
+
+
+def test_a_worker_that_owns_nothing_may_start_empty():
+    controller = started()
+    controller.accept(command(AWAY))
+    written = controller.plan(1, 1)
+    assert controller.fresh_workers(written) == (2, 3)
+
+
+def test_a_command_before_the_first_epoch_waits_until_there_is_state():
+    controller = Controller(START, catalog.make("megaphone-all-at-once"))
+    controller.accept(command(AWAY, from_epoch=0))
+    assert controller.plan(0, 1).plan.pulls == ()
+    assert controller.migrating
+    controller.observe(Observation(0))
+    assert len(controller.plan(1, 1).plan.pulls) == 1
+
+
+def test_an_epoch_observed_twice_counts_once():
+    controller = started()
+    controller.accept(command(AWAY))
+    controller.plan(1, 1)
+    once = controller.observe(Observation(1, pulled=(0,)))
+    assert controller.observe(Observation(1, pulled=(0,))) == once
+    assert controller.plan(2, 1).drops == ((0, 0),)
+
+
+def test_a_pull_that_was_not_planned_is_refused():
+    controller = started()
+    controller.plan(1, 1)
+    with pytest.raises(StateError, match="bin 2"):
+        controller.observe(Observation(1, pulled=(2,)))
+
+
+def test_a_later_command_takes_the_place_of_a_migration():
+    controller = started("megaphone-fluid")
+    controller.accept(command([2, 2, 2, 2], name="one"))
+    controller.plan(1, 1)
+    controller.observe(Observation(1, pulled=(0,)))
+    controller.accept(command([2, 0, 1, 1], from_epoch=2, name="two"))
+    assert controller.plan(2, 1).plan.pulls == ()
+    events = controller.observe(Observation(2))
+    assert events[0] == MigrationDone("one", 2, superseded=True)
+    assert events[-1] == MigrationDone("two", 2)
+    assert not controller.migrating
+
+
+def test_after_a_relocation_the_old_owner_drops_and_a_copy_that_is_state_again_is_kept():
+    controller = started("runtime-restart")
+    controller.accept(command(AWAY))
+    assert controller.plan(1, 1).plan.stop == "query"
+    controller.relocated(1)
+    controller.accept(command(START, from_epoch=1, name="back"))  # the driver died before epoch 1 was planned again
+    assert controller.plan(1, 2).plan.stop == "query"
+    controller.relocated(1)
+    assert controller.plan(1, 2).drops == ((0, 3),)
+
+
+def test_a_new_driver_begins_where_the_first_plan_began_whatever_workers_it_is_started_with():
+    controller = started()
+    controller.accept(command(AWAY))
+    plans = [Controller(START, catalog.make("none")).plan(0, 1), controller.plan(1, 1)]
+    other = Controller(np.zeros(4, np.int32), catalog.make("megaphone-all-at-once"))
+    other.replay(plans, [Observation(0), Observation(1, pulled=(0,))], [command(AWAY)])
+    assert np.array_equal(other.location, AWAY)
+    assert other.plan(2, 2).drops == ((0, 0),)
+
+
+def test_a_relocation_whose_end_was_not_recorded_ends_after_the_crash():
+    controller = started("runtime-restart")
+    first, asked = Controller(START, catalog.make("none")).plan(0, 1), command(AWAY)
+    controller.accept(asked)
+    stop = controller.plan(1, 1)
+    other = Controller(START, catalog.make("runtime-restart"))
+    other.replay([first, stop], [Observation(0), Observation(1, relocated=True)], [asked])
+    other.plan(1, 2)
+    assert other.observe(Observation(1))[-1] == MigrationDone("c", 1)
+
+
+def test_what_is_logged_can_be_read_back():
+    seen = Observation(3, (1,), (np.array([1], np.int32), np.array([9], np.int64)), pull_ms=1.5)
+    assert Observation.from_json(json.loads(json.dumps(seen.to_json()))).to_json() == seen.to_json()
+    asked = Command.new("rescale", AWAY, "grow", from_epoch=3)
+    assert Command.from_json(json.loads(json.dumps(asked.to_json()))).to_json() == asked.to_json()
+
+
+def test_an_invalid_plan_is_refused():
+    class Bad(Mechanism):
+        def plan(self, view):
+            return EpochPlan(view.goal)
+
+    controller = Controller(START, Bad())
+    controller.plan(0, 1)
+    controller.observe(Observation(0))
+    controller.accept(command(AWAY))
+    with pytest.raises(InvalidPlanError, match="bin 0"):
+        controller.plan(1, 1)
