@@ -32,7 +32,7 @@ DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megap
 QUICK: dict[str, Any] = {
     "mechanism": "none,megaphone-all-at-once,megaphone-batched",
     "keys": 400_000,
-    "duration_s": 12.0,
+    "duration_s": 9.0,
     "lead_in_s": 4.0,
     "bins": 64,
     "name": "quick",
@@ -68,8 +68,8 @@ class Experiment:
     distribution: str = "uniform"
     exponent: float = 1.0
     rate: int = 10_000
-    duration_s: float = 42.0
-    lead_in_s: float = 6.0
+    duration_s: float = 36.0
+    lead_in_s: float = 5.0
     workers: int = 4
     workers_goal: int = 4
     bins: int = 256

@@ -37,7 +37,8 @@ class PythonWorkers:
     def look(self, jvm: int | None) -> None:
         """Looks for the JVM's Python children anew."""
         found = children(jvm) if jvm is not None else []
-        self._parents = [pid for pid in found if "pyspark" in command_line(pid)]
+        lines = {pid: command_line(pid) for pid in found}  # a fork that has not begun its own program is still the JVM
+        self._parents = [pid for pid, line in lines.items() if "pyspark" in line and "org.apache.spark" not in line]
 
     def memory(self) -> list[Memory]:
         """Returns the memory of each, those that have vanished left out."""

@@ -132,14 +132,23 @@ def peak_of(cells: Cells, tags: NDArray[np.int8], migration: Migration) -> Peak:
     if length // window < _WINDOWS_MIN:
         window = max(length // _WINDOWS_MIN, 1)
     steady = cells.take(tags == _STEADY)
-    place = (steady.scheduled_us - first) // window
-    most = np.zeros(length // window, np.int64)
-    whole = place < len(most)
-    np.maximum.at(most, place[whole], highest_equivalent(steady.latency_us[whole]))
+    most = _maxima(steady, first, window, length // window)
     filled = most[most > 0]
     if not len(filled):
         return Peak(peak / 1e3)
     return Peak(peak / 1e3, peak / float(np.median(filled)), window / 1e6, len(filled))
+
+
+def _maxima(cells: Cells, first_us: int, window_us: int, windows: int) -> NDArray[np.int64]:
+    """Returns the highest latency of the records in flight in each window, the rule that a migration's peak follows."""
+    most = np.zeros(windows, np.int64)
+    begin, end = (cells.scheduled_us - first_us) // window_us, (cells.done_us - first_us) // window_us
+    latency = highest_equivalent(cells.latency_us)
+    for later in range(int((end - begin).max(initial=0)) + 1):
+        place = begin + later
+        inside = (place <= end) & (place < windows)
+        np.maximum.at(most, place[inside], latency[inside])
+    return most
 
 
 def slow_s(line: Timeline, steady_p50_us: float | None, begin_us: int, until_us: int | None) -> float | None:
