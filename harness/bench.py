@@ -1,13 +1,10 @@
 """An experiment from parameters to report: its runs one after another, each in a process of its own."""
 
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from harness.experiment import Experiment, Run
 from harness.files import write_json
@@ -15,13 +12,13 @@ from harness.live import LiveView
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.summary import write_result
+from harness.run.child import RunProcess
 from impls.errors import UsageError
 from plots.figures import write_all
 
 __all__ = ["bench", "find_earlier", "prepare"]
 
 _ROOT = Path(__file__).resolve().parents[1]
-_END_DEADLINE_S = 60.0
 
 
 def find_earlier(experiment: Experiment, output: Path, *, finished: bool) -> Path | None:
@@ -77,70 +74,60 @@ def bench(
     cut_off = False
     with LiveView(experiment, folder) as view:
         try:
-            for run in experiment.runs():
-                _carry_out(run, folder / "runs" / run.folder, view)
+            _carry_out_all(experiment.runs(), folder / "runs", view)
         except KeyboardInterrupt:
             cut_off = True
             view.note("cut off; `--resume` with the same options goes on")
         result = write_result(folder)
         view.note("drawing")
         write_all(folder)
-        write_report(folder)
+        write_report(folder, drawn=True)
     if all((folder / "runs" / run.folder / "done").exists() for run in experiment.runs()):
         (folder / "done").touch()
     bad = [run for run in result["runs"] if run["verdict"] != "valid"]
     return folder, 130 if cut_off else int(bool(bad))
 
 
-def _carry_out(run: Run, folder: Path, view: LiveView) -> None:
-    if (folder / "done").exists():
-        view.skipped(run)
-        return
+def _carry_out_all(runs: Sequence[Run], folder: Path, view: LiveView) -> None:
+    """Carries runs out one after another; broker and Spark of the next start while the oracle checks the one before."""
+    left = deque(runs)
+    ready: RunProcess | None = None
+
+    def prepare_next() -> None:
+        nonlocal ready
+        if ready is None and left and not (folder / left[0].folder / "done").exists():
+            ready = RunProcess(folder / left[0].folder)
+
+    try:
+        while left:
+            run = left.popleft()
+            if (folder / run.folder / "done").exists():
+                view.skipped(run)
+                continue
+            process, ready = ready or RunProcess(folder / run.folder), None
+            _carry_out(run, process, view, prepare_next)
+    finally:
+        if ready is not None:
+            ready.end()
+
+
+def _carry_out(run: Run, process: RunProcess, view: LiveView, prepare_next: Callable[[], None]) -> None:
     view.begin(run)
-    (folder / "error.json").unlink(missing_ok=True)
-    with (folder / "run.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "harness.run.process", str(folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=_ROOT, start_new_session=True,
-        )  # fmt: skip
-        try:
-            for line in _lines(process):
-                if "error" in line:
-                    _failed(process, line["error"], folder)
-                view.progress(run, line)
-        finally:
-            _end(process)
-    if process.returncode and not (folder / "error.json").exists():
-        _failed(process, f"The run ended with exit code {process.returncode}; its log is {folder / 'run.log'}.", folder)
-    view.end(run, folder)
-
-
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    for raw in process.stdout:
-        try:
-            yield json.loads(raw)
-        except ValueError:  # a library's own words on standard output
-            continue
-
-
-def _failed(process: subprocess.Popen[bytes], message: str, folder: Path) -> None:
-    if process.poll() is None:
-        process.wait(_END_DEADLINE_S)
-    if process.returncode == 2:
-        raise UsageError(message)
-    write_json(folder / "error.json", {"error": message})
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends a run: closing its standard input asks it to, and it has a minute to clean up."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.close()
-    end = time.monotonic() + _END_DEADLINE_S
-    while process.poll() is None and time.monotonic() < end:
-        time.sleep(0.05)
-    process.stdout.close()
-    if process.poll() is None:
-        process.kill()
-        process.wait(5)
+    error: str | None = None
+    (process.folder / "error.json").unlink(missing_ok=True)
+    try:
+        process.go()
+        for line in process.lines():
+            error = line.get("error", error)
+            view.progress(run, line)
+            if line.get("phase") == "checking":
+                prepare_next()
+        code = process.wait()
+    finally:
+        process.end()
+    if code == 2:
+        raise UsageError(error or f"The run was refused; its log is {process.folder / 'run.log'}.")
+    if code:
+        told = error or f"The run ended with exit code {code}; its log is {process.folder / 'run.log'}."
+        write_json(process.folder / "error.json", {"error": told})
+    view.end(run, process.folder)

@@ -86,7 +86,7 @@ def redraw(folder: str) -> int:
         return 2
     write_result(path)
     write_all(path)
-    sys.stdout.write(f"{write_report(path)}\n")
+    sys.stdout.write(f"{write_report(path, drawn=True)}\n")
     return 0
 
 

@@ -32,8 +32,8 @@ DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megap
 QUICK: dict[str, Any] = {
     "mechanism": "none,megaphone-all-at-once,megaphone-batched",
     "keys": 400_000,
-    "duration_s": 9.0,
-    "lead_in_s": 4.0,
+    "duration_s": 7.5,
+    "lead_in_s": 3.0,
     "bins": 64,
     "name": "quick",
 }

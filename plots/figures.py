@@ -48,8 +48,14 @@ def _bytes(drawn: Any, kind: str) -> bytes:
     return content.replace(b"'DejaVu Sans'", _FONTS) if kind == "svg" else content
 
 
-def svg_of(figure: Figure, experiment: Experiment) -> str | None:
-    """Returns the figure's SVG element in the light colours, without XML prologue; None if it has nothing to show."""
+def svg_of(figure: Figure, experiment: Experiment, *, drawn: bool = False) -> str | None:
+    """Returns the figure's SVG element in the light colours, without XML prologue; None if it has nothing to show.
+
+    With `drawn`, what `write_all` has just written is read and not drawn again.
+    """
+    written = experiment.folder / "figures" / f"{figure.name}.svg"
+    if drawn and written.exists():
+        return _element(written.read_text(encoding="utf-8"))
     rendered = _render(figure, experiment, ("svg",))
     return _element(rendered["svg"].decode()) if rendered else None
 

@@ -34,8 +34,8 @@ _LINKED = (
 )
 
 
-def write_report(result_folder: Path) -> Path:
-    """Writes the report of a result folder and returns its path.
+def write_report(result_folder: Path, *, drawn: bool = False) -> Path:
+    """Writes the report of a result folder and returns its path; with `drawn`, from the figures just written there.
 
     Raises:
         ValueError: result.json or a file of a run cannot be read.
@@ -44,7 +44,7 @@ def write_report(result_folder: Path) -> Path:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    text = environment.get_template(_TEMPLATE).render(**_content(experiment))
+    text = environment.get_template(_TEMPLATE).render(**_content(experiment, drawn=drawn))
     path = result_folder / "report.html"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
@@ -52,7 +52,7 @@ def write_report(result_folder: Path) -> Path:
     return path
 
 
-def _content(experiment: Experiment) -> dict[str, Any]:
+def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
     runs = experiment.ordered()
     return {
         "name": experiment.name,
@@ -65,7 +65,7 @@ def _content(experiment: Experiment) -> dict[str, Any]:
         "metrics": _COLUMNS,
         "rows": [_row(run) for run in runs],
         "withheld": [(run.label, run.why_withheld(), _reasons(run)) for run in experiment.withheld()],
-        "figures": _figures(experiment),
+        "figures": _figures(experiment, drawn=drawn),
         "environment": _flat(experiment.result.get("environment") or {}),
         "parameters": _flat(experiment.result.get("experiment") or {}),
         "files": [(run.label, _links(experiment, run)) for run in runs],
@@ -100,12 +100,12 @@ def _reasons(run: Run) -> list[str]:
     return [*(str(reason) for reason in oracle.get("reasons") or []), *found, *late]
 
 
-def _figures(experiment: Experiment) -> list[tuple[str, str, str, Markup]]:
+def _figures(experiment: Experiment, *, drawn: bool) -> list[tuple[str, str, str, Markup]]:
     """Returns (name, title, caption, SVG element) of each figure that has something to show."""
     return [
         (figure.name, figure.title, figure.caption, Markup(_inline(svg, figure.name)))
         for figure in all_figures()
-        if figure.in_report and (svg := svg_of(figure, experiment)) is not None
+        if figure.in_report and (svg := svg_of(figure, experiment, drawn=drawn)) is not None
     ]
 
 

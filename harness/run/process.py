@@ -1,7 +1,8 @@
 """The process of one run: `python -m harness.run.process FOLDER` does what FOLDER/run.json says.
 
-Its standard output is a line of JSON per second for whoever watches; its standard input is watched: when it ends, the
-run is cut off cleanly, so that nothing outlives the one who started it.
+Its standard output is a line of JSON per second for whoever watches. Its standard input is watched: the line `go` lets
+the run begin once broker and Spark are up; when the input ends, the run is cut off cleanly, so that nothing outlives
+the one who started it.
 """
 
 import json
@@ -42,6 +43,7 @@ __all__ = ["Cancelled", "execute", "main"]
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0
+_GO_DEADLINE_S = 600.0
 _POLL_S = 0.05
 _SPARK = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 
@@ -104,7 +106,7 @@ def topics_of(run: Run, folder: Path) -> tuple[str, str]:
     return f"{stem}-in", f"{stem}-out"
 
 
-def execute(folder: Path, cancelled: threading.Event) -> None:
+def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> None:
     """Carries the run out; raises what stopped it. What was measured is in the folder in any case."""
     run = Run.read(folder)
     resumed = (folder / "load.json").exists()
@@ -114,6 +116,7 @@ def execute(folder: Path, cancelled: threading.Event) -> None:
         stack.callback(recorder.close)
         progress.say("starting")
         broker, spark = _start(run, folder, stack)
+        progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
         if not resumed:
             create_topics(
@@ -211,20 +214,20 @@ def _raise_if_ended(query: StreamHandle) -> None:
         raise StateError("The query ended before its run was over.")
 
 
-def _watch_stdin(cancelled: threading.Event) -> None:
+def _watch_stdin(cancelled: threading.Event, go: threading.Event) -> None:
     while os.read(0, 4096):  # unbuffered: a thread inside sys.stdin would crash the interpreter's shutdown
-        pass
+        go.set()
     cancelled.set()
 
 
 def main(arguments: list[str]) -> int:
     """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
-    cancelled = threading.Event()
+    cancelled, go = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: cancelled.set())
-    threading.Thread(target=_watch_stdin, args=(cancelled,), daemon=True).start()
+    threading.Thread(target=_watch_stdin, args=(cancelled, go), daemon=True).start()
     try:
-        execute(Path(arguments[0]), cancelled)
+        execute(Path(arguments[0]), cancelled, go)
     except Cancelled:
         return 130
     except (UsageError, GeneratorError) as error:

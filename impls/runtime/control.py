@@ -4,8 +4,9 @@ One line of JSON each way over a Unix socket, whose path stands in `<checkpoint>
 """
 
 import contextlib
+import hashlib
 import json
-import shutil
+import os
 import socket
 import socketserver
 import sys
@@ -22,6 +23,7 @@ __all__ = ["ControlServer", "ask", "main"]
 
 _DEADLINE_S = 10.0
 _LINE_BYTES = 1 << 20
+_SOCKET_PATH_MAX = 100  # sockaddr_un holds 107 bytes on Linux, 103 on macOS
 
 
 class ControlServer:
@@ -32,14 +34,14 @@ class ControlServer:
 
     def __init__(self, folder: Path, handle: Callable[[dict[str, Any]], dict[str, Any]]):
         self._address = folder / "control.json"
-        self._home = Path(
-            tempfile.mkdtemp(prefix="rescale-")
-        )  # socket paths end at 107 bytes, checkpoints may be longer
-        self._server = _Server(str(self._home / "control"), _Handler)
+        self._socket = _socket_path(folder)
+        self._socket.unlink(missing_ok=True)  # a killed driver has left it; the checkpoint's lock says it is dead
+        self._server = _Server(str(self._socket), _Handler)
+        self._socket.chmod(0o600)
         self._server.handle = handle
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="control", daemon=True)
         self._thread.start()
-        replace_text(self._address, json.dumps({"socket": str(self._home / "control")}))
+        replace_text(self._address, json.dumps({"socket": str(self._socket)}))
 
     def close(self) -> None:
         """Stops answering and removes the socket."""
@@ -47,7 +49,16 @@ class ControlServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(_DEADLINE_S)
-        shutil.rmtree(self._home, ignore_errors=True)
+        self._socket.unlink(missing_ok=True)
+
+
+def _socket_path(folder: Path) -> Path:
+    """Returns the socket's place: in the folder where its path is short enough, in the temporary folder otherwise."""
+    place = folder / "control.sock"
+    if len(str(place)) <= _SOCKET_PATH_MAX:
+        return place
+    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"rescale-{os.getuid()}-{name}.sock"
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
