@@ -2,7 +2,9 @@
 
 import logging
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
 
-__all__ = ["FAST", "check_session", "spark_session"]
+__all__ = ["FAST", "check_session", "quiet_expected_ends", "ship_package", "spark_session"]
 
 FAST = {
     "spark.ui.enabled": "false",
@@ -59,7 +61,16 @@ def spark_session(
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     quiet_expected_ends(spark)
+    if master is not None:
+        ship_package(spark)
     return spark
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Sends this package to the executors of a cluster; its libraries must be installed there."""
+    with tempfile.TemporaryDirectory(prefix="rescale-") as folder:
+        archive = shutil.make_archive(str(Path(folder) / "impls"), "zip", _ROOT, "impls")
+        spark.sparkContext.addPyFile(archive)
 
 
 def quiet_expected_ends(spark: SparkSession) -> None:
