@@ -1,6 +1,7 @@
 """What `./inv bench` shows while it runs: a table of runs and the current second; plain lines without a terminal."""
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = ["LiveView"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_EVERY_S = 5.0
+_PLAIN_WIDTH = 120  # of a log file, so that names stay whole
 _MIB = 1 << 20
 
 
@@ -33,7 +35,7 @@ class LiveView:
     """Shows an experiment's runs on the console; `with LiveView(...)` leaves the final table standing."""
 
     def __init__(self, experiment: Experiment, folder: Path, console: Console | None = None):
-        self._console = console or Console(highlight=False)
+        self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
         self._experiment, self._folder = experiment, folder
         self._rows: dict[str, list[str]] = {}
         self._line, self._peaks = "", [0.0] * 0
