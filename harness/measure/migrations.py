@@ -83,12 +83,16 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
 
 
 def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> Moved:
-    """Returns what a migration moved, inside epochs and between two runs of the query."""
+    """Returns what a migration moved, inside epochs and between two runs of the query.
+
+    The duration of a restart ends with the first epoch after it, when the bins serve again.
+    """
     own = set(migration.epochs)
     moving = [line for line in epochs if line["epoch"] in own and line["moved_bins"]]
     offline = {e["epoch"]: e for e in events if e["kind"] == "relocated" and e["epoch"] in own}.values()
+    after = {line["epoch"]: line["end_us"] for line in epochs}
     begins = [line["begin_us"] for line in moving] + [e["at_us"] - e["ms"] * 1e3 for e in offline]
-    ends = [line["end_us"] for line in moving] + [e["at_us"] for e in offline]
+    ends = [line["end_us"] for line in moving] + [after[e["epoch"]] for e in offline]
     return Moved(
         bins=sum(line["moved_bins"] for line in moving) + sum(e["bins"] for e in offline),
         size=sum(line["moved_bytes"] for line in moving) + sum(e["bytes"] for e in offline),

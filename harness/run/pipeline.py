@@ -31,6 +31,7 @@ def read_records(
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
+        .option("kafka.fetch.max.wait.ms", "20")  # else the last records of a load wait 500 ms for company
     )
     if max_offsets_per_trigger:
         reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)
