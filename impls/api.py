@@ -9,6 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegralType
 
 from impls import catalog
+from impls.durability.files import Files, check_level
+from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.placement import initial
@@ -38,6 +40,9 @@ def stream(
     policy: str = "minimal_move",
     time: str | None = None,
     trigger: str = "0 seconds",
+    durability: str = "process",
+    log_dir: str | None = None,
+    replay_epochs: int = REPLAY_EPOCHS,
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> StreamHandle:
@@ -57,23 +62,36 @@ def stream(
         policy: how a rescale places bins: minimal_move or contiguous.
         time: column of each record's scheduled time in µs since the Unix epoch, for latencies; None measures none.
         trigger: Structured Streaming's processing-time interval.
+        durability: what the state survives: "none" the death of processes, as long as the environments in `state_dir`
+            stay; "process" also the loss of environments, from the changelog and snapshots; "host" also the failure of
+            a host, because what is committed is flushed to disk.
+        log_dir: folder for changelog and snapshots, local or anything pyarrow's `FileSystem.from_uri` takes, such as
+            s3://bucket/query; the checkpoint's own part by default.
+        replay_epochs: most epochs of changelog that a recovery replays.
         on_epoch: called with every finished epoch.
-        on_event: called with (kind, fields) when a command is taken and when the query starts, stops or relocates.
+        on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
 
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     check_bins(bins, workers)
+    check_level(durability)
+    if replay_epochs < 1:
+        raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
     check_session(df.sparkSession)
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
-    settings = {"bins": bins, "operator": type(operator).__name__, "key": key}
-    opened = Checkpoint(checkpoint, settings)
+    settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": durability != "none"}
+    opened = Checkpoint(checkpoint, settings, fsync=durability == "host")
     try:
         home = Path(state_dir).absolute()
         home.mkdir(parents=True, exist_ok=True)
         controller = Controller(initial(bins, workers), how)
-        driver = Driver(controller, opened, operator=operator, output=results, state_dir=str(home), on_epoch=on_epoch)
+        files = None if durability == "none" else Files(log_dir or str(opened.own), fsync=durability == "host")
+        driver = Driver(
+            controller, opened, operator=operator, output=results, state_dir=str(home), files=files,
+            replay_epochs=replay_epochs, on_epoch=on_epoch,
+        )  # fmt: skip
         writer = (
             frame.writeStream.queryName(f"rescale-{opened.query[:8]}")
             .option("checkpointLocation", opened.spark)

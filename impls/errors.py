@@ -1,6 +1,6 @@
 """Errors that a user can act on: each message is one sentence that says what is wrong and what to do."""
 
-__all__ = ["InvalidPlanError", "StateError", "UsageError"]
+__all__ = ["CorruptStateError", "InvalidPlanError", "StateError", "UsageError"]
 
 
 class UsageError(Exception):
@@ -13,3 +13,7 @@ class InvalidPlanError(Exception):
 
 class StateError(Exception):
     """A worker's stored state cannot be used for the epoch: newer, of another generation, or corrupt."""
+
+
+class CorruptStateError(StateError):
+    """Stored state is damaged, torn or not there; a worker's environment is then rebuilt from the checkpoint."""

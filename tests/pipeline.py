@@ -48,6 +48,8 @@ class Pipeline:
     keys: int = 4096
     bins: int = 16
     workers: int = 2
+    replay_epochs: int = 20
+    durability: str = "process"
     sent: int = 0
     operator: Operator | None = None
     handle: StreamHandle | None = None
@@ -76,6 +78,7 @@ class Pipeline:
             results=Output(self.kafka, self.topics[1], 4),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.workers,
             bins=self.bins, mechanism=self.mechanism, options=self.options,
+            durability=self.durability, replay_epochs=self.replay_epochs,
             on_epoch=self.recorder.on_epoch, on_event=self.recorder.event,
         )  # fmt: skip
         return self.handle

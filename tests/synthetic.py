@@ -19,7 +19,7 @@ BINS, WORKERS, BIN_BYTES = 64, 4, 65_536
 MOVED_BINS = BINS // 4
 SEND_LAG_US = 4_000
 _SPIKE_MS = {"none": 0, "runtime-restart": 2_500, "megaphone-all-at-once": 900, "megaphone-fluid": 20}
-_BINS_PER_EPOCH = {"megaphone-all-at-once": MOVED_BINS, "megaphone-fluid": 1, "none": 0}
+_BINS_PER_EPOCH = {"runtime-restart": MOVED_BINS, "megaphone-all-at-once": MOVED_BINS, "megaphone-fluid": 1, "none": 0}
 _MIB = 1 << 20
 
 
@@ -61,15 +61,15 @@ class Clockwork:
             ms["between"] += self.restart()
         self.now_us += int(ms["between"] * 1000)
         begin_us = self.now_us
-        bins = 0 if self.mechanism == "runtime-restart" else min(self.left, _BINS_PER_EPOCH.get(self.mechanism, 4))
-        pull_ms = self.spike_ms if bins else 0.0
+        bins = min(self.left, _BINS_PER_EPOCH.get(self.mechanism, 4))
+        pull_ms = self.spike_ms * (0.2 if self.mechanism == "runtime-restart" else 1.0) if bins else 0.0
         cold = 1 + 1.5 * np.exp(-max(0, begin_us - self.scheduled[0]) / 600_000)
         ms["job"] = float(190 * cold * self.rng.normal(1, 0.02) + pull_ms)
         done_us = begin_us + int((ms["plan"] + ms["build"] + ms["job"]) * 1000) - 3_000
         self.now_us = done_us + 3_000 + int(ms["observe"] * 1000)
         records = self.take(begin_us, done_us)
         migrating = self.left > 0
-        self.left = self.left - bins if bins else 0
+        self.left -= bins
         if starting:
             self.event("migration_begin", id=f"m{self.migration}", epoch=self.epoch, bins=MOVED_BINS)
         if migrating and not self.left:
@@ -86,15 +86,13 @@ class Clockwork:
         return True
 
     def restart(self) -> float:
-        """Stops and starts the query around a relocation, and returns how long that took in ms."""
+        """Stops and starts the query, and returns how long that took in ms."""
         before = self.now_us
         self.event("query_stop")
         self.now_us += int(self.spike_ms * 800)
-        done = {"bins": MOVED_BINS, "bytes": MOVED_BINS * BIN_BYTES, "ms": self.spike_ms * 0.8}
-        self.event("relocated", **done, epoch=self.epoch)
         self.event("query_start", generation=1)
         self.now_us = before
-        return self.spike_ms
+        return self.spike_ms * 0.8
 
     def take(self, begin_us: int, done_us: int) -> int:
         last = int(np.searchsorted(self.scheduled, begin_us - SEND_LAG_US, "right"))
@@ -167,7 +165,7 @@ def write_run(
     """Writes every file of a run's folder, and with `summarise` also its logs and its entry.
 
     An epoch takes 203 ms, give or take a few, once warm; each epoch that moves bins takes `spike_ms` longer, and a
-    restart is that long between two epochs.
+    restart takes four fifths of that between two epochs and one fifth in the first epoch after them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin_us, records = BEGIN_US + round_ * 600_000_000, int(seconds * rate)

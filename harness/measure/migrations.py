@@ -1,5 +1,6 @@
 """The migrations of a run: when each was under way, and what it moved, from events and the epoch log."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,16 +35,15 @@ class Moved:
 
     Attributes:
         bins, size: bins and bytes moved.
-        duration_s: begin of the epoch that moved the first bin to the end of the one that moved the last; None if none.
+        duration_s: from the begin of the epoch that moved the first bin, or from the end of the query if it was stopped
+            for that, to the end of the epoch that moved the last; None if none.
         longest_pull_ms: longest time a worker pulled in one epoch; None if no worker pulled.
-        relocated_ms: time that state was moved while the query was down; None if it was not.
     """
 
     bins: int
     size: int
     duration_s: float | None
     longest_pull_ms: float | None
-    relocated_ms: float | None
 
 
 def _first(events: Sequence[Line], kind: str) -> dict[str, Line]:
@@ -83,20 +83,15 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
 
 
 def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> Moved:
-    """Returns what a migration moved, inside epochs and between two runs of the query.
-
-    The duration of a restart ends with the first epoch after it, when the bins serve again.
-    """
+    """Returns what a migration moved; one that stopped the query lasts until its bins serve again."""
     own = set(migration.epochs)
     moving = [line for line in epochs if line["epoch"] in own and line["moved_bins"]]
-    offline = {e["epoch"]: e for e in events if e["kind"] == "relocated" and e["epoch"] in own}.values()
-    after = {line["epoch"]: line["end_us"] for line in epochs}
-    begins = [line["begin_us"] for line in moving] + [e["at_us"] - e["ms"] * 1e3 for e in offline]
-    ends = [line["end_us"] for line in moving] + [after[e["epoch"]] for e in offline]
+    until = math.inf if migration.end_us is None else migration.end_us
+    stops = [e["at_us"] for e in events if e["kind"] == "query_stop" and migration.begin_us <= e["at_us"] <= until]
+    begins = [*stops, *(line["begin_us"] for line in moving)]
     return Moved(
-        bins=sum(line["moved_bins"] for line in moving) + sum(e["bins"] for e in offline),
-        size=sum(line["moved_bytes"] for line in moving) + sum(e["bytes"] for e in offline),
-        duration_s=(max(ends) - min(begins)) / 1e6 if ends else None,
+        bins=sum(line["moved_bins"] for line in moving),
+        size=sum(line["moved_bytes"] for line in moving),
+        duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
         longest_pull_ms=max((float(line["longest_pull_ms"]) for line in moving), default=None),
-        relocated_ms=max((float(e["ms"]) for e in offline), default=None),
     )

@@ -233,7 +233,6 @@ def _migration(files: RunFiles, number: int) -> dict[str, Any]:
         "slow_s": slow_s(files.timeline, p50, migration.begin_us, until),
         "recovered_s": recovered_s(files.timeline, most, migration.begin_us, until),
         "longest_pull_ms": what.longest_pull_ms,
-        "relocated_ms": what.relocated_ms,
         "peak_ms": peak.peak_ms,
         "peak_ratio": peak.ratio,
         "peak_window_s": peak.window_s,

@@ -1,7 +1,8 @@
 """The controller: commands and observations in, epoch plans out. Pure: no Spark, clock, randomness or files."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,54 +11,37 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.mechanism import Mechanism
 from impls.runtime.commands import Command
+from impls.runtime.events import Event, MigrationBegun, MigrationDone, event_from_json
 from impls.runtime.observation import Observation
 from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
 from impls.runtime.validate import validate
 from impls.runtime.view import EpochTimes, View
 
-__all__ = ["Controller", "Event", "MigrationBegun", "MigrationDone"]
+__all__ = ["Controller", "Event", "Known", "MigrationBegun", "MigrationDone"]
 
 _NEVER = 1 << 30
 _RATE_WEIGHT = 0.2
+_KNOWN = {"location": "<i4", "queued": "<i8", "size": "<i8"}
+_ARRAYS = {**_KNOWN, "routing": "<i4", "goal": "<i4", "moving": "<i4", "_moved": "<i8", "_rate": "<f8"}
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationBegun:
-    """The first epoch of a migration was planned; `bins` are not at their goal."""
+class Known:
+    """What was known of the bins when an epoch began: int32 location, int64 records in queue and bytes of state."""
 
-    id: str
-    label: str
-    epoch: int
-    bins: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "migration_begin", "id": self.id, "label": self.label, "epoch": self.epoch, "bins": self.bins}
-
-
-@dataclass(frozen=True, slots=True)
-class MigrationDone:
-    """All bins are at their goal and their queues are empty; or a newer command has taken the migration's place."""
-
-    id: str
-    epoch: int
-    superseded: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "migration_end", "id": self.id, "epoch": self.epoch, "superseded": self.superseded}
-
-
-Event = MigrationBegun | MigrationDone
+    location: NDArray[np.int32]
+    queued: NDArray[np.int64]
+    size: NDArray[np.int64]
 
 
 class Controller:
-    """Per epoch: accept() any commands, plan() or adopt() a written plan, observe(); relocated() after a stop.
+    """Per epoch: accept() any commands, plan() or adopt() a written plan, observe(); the same after a stop.
 
     Attributes:
         routing, location, goal: int32, shape (B,).
         queued, size: int64, shape (B,): records in queue, bytes of state.
         moving: bins that the migration under way moves, empty between migrations.
+        observed: the last epoch observed, -1 before the first.
     """
 
     def __init__(self, initial: NDArray[np.int32], mechanism: Mechanism):
@@ -70,12 +54,13 @@ class Controller:
         self._times = EpochTimes()
         self._pending: list[Command] = []
         self._current: Command | None = None
-        self._started = 0
+        self._started, self._stopped = 0, -1
         self._drops: list[tuple[int, int]] = []
         self._pulls: dict[int, Pull] = {}
         self._events: list[Event] = []
         self._told: list[Event] = []
-        self._observed = -1
+        self.observed = -1
+        self._before = self._known()
 
     @property
     def commanded(self) -> NDArray[np.int32]:
@@ -113,6 +98,7 @@ class Controller:
             replica=none.astype(np.int32),
             replica_epoch=none.astype(np.int64),
             last=self._times,
+            stopped=self._stopped,
         )
 
     def plan(self, epoch: int, generation: int) -> WrittenPlan:
@@ -139,14 +125,16 @@ class Controller:
         An epoch is run again when the driver dies after it was observed and before Spark has committed it: that changes
         nothing and returns the same. Raises StateError for a pull that the plan does not have.
         """
-        if seen.relocated:
-            self.relocated(seen.epoch)
+        if seen.stopped:
+            self._activate(seen.epoch)
+            self._stopped = seen.epoch
             return []
-        if seen.epoch == self._observed:
+        if seen.epoch == self.observed:
             return list(self._told)
+        self._before = self._known()
         for bin_ in seen.pulled:
             if bin_ not in self._pulls:
-                raise StateError(f"Epoch {seen.epoch} reports a pull of bin {bin_}, which its plan does not have.")
+                raise StateError(f"Epoch {seen.epoch} reports a pull of bin {bin_}, which its plan does not have")
             pull = self._pulls.pop(bin_)
             self.location[bin_] = pull.target
             self._moved[bin_] = seen.epoch
@@ -157,53 +145,76 @@ class Controller:
         self.queued[seen.queued[0]] = seen.queued[1]
         self.size[seen.sizes[0]] = seen.sizes[1]
         self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
+        self._pulls.clear()  # what is left of them is planned anew
         self._check_done(seen.epoch)
-        self._observed, self._told = seen.epoch, self.take_events()
+        self.observed, self._told, self._events = seen.epoch, self._events, []
         return list(self._told)
-
-    def relocated(self, epoch: int) -> None:
-        """Takes in that all state was moved to the goal while the query was down before an epoch."""
-        self._activate(epoch)
-        moved = np.flatnonzero(self.location != self.goal)
-        self._drops += [(int(b), int(self.location[b])) for b in moved]
-        self._moved[moved] = epoch
-        self.location, self.routing = self.goal.copy(), self.goal.copy()
-        # a copy that was waiting for its drop may now be the bin's state again
-        self._drops = [(bin_, worker) for bin_, worker in self._drops if self.location[bin_] != worker]
-        self._pulls.clear()
-        self._check_done(epoch)
-
-    def take_events(self) -> list[Event]:
-        """Returns the events since the last call."""
-        events, self._events = self._events, []
-        return events
 
     def replay(
         self, plans: Sequence[WrittenPlan], observations: Iterable[Observation], commands: Iterable[Command]
     ) -> None:
         """Rebuilds, from what is durable, the state after the last observation.
 
-        The first plan's routing is the assignment the query began with, whatever this controller was made with. Events
-        after the last observation are returned with the next one: a relocation's end may not have been recorded.
+        Without a base the first plan's routing is the assignment the query began with, whatever this controller was
+        made with; with one, see `restore`, what is given has happened after it. Raises StateError when an observed
+        epoch has no plan.
         """
-        if plans:
+        if plans and self.observed < 0:
             self.routing, self.location, self.goal = (plans[0].plan.routing.copy() for _ in range(3))
-        self._pending = list(commands)
+        self._pending += commands
         written = {plan.epoch: plan for plan in plans if plan.plan.stop is None}
         for seen in observations:
-            if not seen.relocated and seen.epoch != self._observed:
+            if not seen.stopped and seen.epoch != self.observed:
+                if seen.epoch not in written:
+                    raise StateError(f"Epoch {seen.epoch} was observed, but its plan is missing from the plan log")
                 self.adopt(written[seen.epoch])
             self.observe(seen)
 
+    def to_json(self) -> dict[str, Any]:
+        """Returns all that later epochs depend on, ready for JSON; to be called between two epochs."""
+        return {
+            "arrays": _arrays_to_json(self, _ARRAYS),
+            "before": _arrays_to_json(self._before, _KNOWN),
+            "pending": [command.to_json() for command in self._pending],
+            "current": self._current.to_json() if self._current else None,
+            "started": self._started,
+            "stopped": self._stopped,
+            "drops": [list(drop) for drop in self._drops],
+            "times": asdict(self._times),
+            "observed": self.observed,
+            "events": [event.to_json() for event in self._events],
+            "told": [event.to_json() for event in self._told],
+        }
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Takes over what `to_json` of another controller gave; raises KeyError or ValueError for anything else."""
+        for name, array in _arrays_from_json(data["arrays"], _ARRAYS, self.bins).items():
+            setattr(self, name, array.astype(getattr(self, name).dtype))
+        self._before = Known(**_arrays_from_json(data["before"], _KNOWN, self.bins))
+        self._pending = [Command.from_json(command) for command in data["pending"]]
+        self._current = Command.from_json(data["current"]) if data["current"] else None
+        self._started, self._stopped = data["started"], data["stopped"]
+        self._drops = [(bin_, worker) for bin_, worker in data["drops"]]
+        self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
+        self._events, self._told = ([event_from_json(event) for event in data[name]] for name in ("events", "told"))
+
+    def before(self, epoch: int) -> Known:
+        """Returns what was known when an epoch began: the one to be run next, or the last one, which is run again."""
+        return self._before if epoch == self.observed else self._known()
+
     def fresh_workers(self, written: WrittenPlan) -> tuple[int, ...]:
         """Returns the workers of a plan that own, queue and drop nothing at its beginning: they may start empty."""
-        busy = set(self.location.tolist()) | {worker for _, worker in written.drops}
-        busy |= set(written.plan.routing[self.queued > 0].tolist())
+        before = self.before(written.epoch)
+        busy = set(before.location.tolist()) | {worker for _, worker in written.drops}
+        busy |= set(written.plan.routing[before.queued > 0].tolist())
         return tuple(worker for worker in range(written.workers) if worker not in busy)
+
+    def _known(self) -> Known:
+        return Known(self.location.copy(), self.queued.copy(), self.size.copy())
 
     def _activate(self, epoch: int) -> None:
         """Lets commands hold whose time has come, the last one wins; before the first epoch nothing can move."""
-        if self._observed < 0:
+        if self.observed < 0:
             return
         while self._pending and self._pending[0].from_epoch <= epoch:
             if self._current is not None:
@@ -211,7 +222,7 @@ class Controller:
             self._current = self._pending.pop(0)
             self.goal = self._current.goal.copy()
             self.moving = np.flatnonzero(self.location != self.goal)
-            self._started = epoch
+            self._started, self._stopped = epoch, -1
             self._events.append(MigrationBegun(self._current.id, self._current.label, epoch, len(self.moving)))
 
     def _hold(self, written: WrittenPlan) -> None:
@@ -230,3 +241,16 @@ class Controller:
             self._events.append(MigrationDone(self._current.id, epoch))
             self._current = None
             self.moving = np.empty(0, np.intp)
+
+
+def _arrays_to_json(of: object, kinds: Mapping[str, str]) -> dict[str, str]:
+    raw = {name: getattr(of, name).astype(kind).tobytes() for name, kind in kinds.items()}
+    return {name.lstrip("_"): base64.b64encode(data).decode() for name, data in raw.items()}
+
+
+def _arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: int) -> dict[str, NDArray[Any]]:
+    arrays = {name: np.frombuffer(base64.b64decode(data[name.lstrip("_")]), kind) for name, kind in kinds.items()}
+    for name, array in arrays.items():
+        if name != "moving" and array.shape != (bins,):
+            raise ValueError(f"{name} has {array.size} entries instead of {bins}")
+    return arrays

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -12,31 +12,39 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from impls.durability.files import Files
+from impls.durability.keeper import Keeper
+from impls.durability.schedule import REPLAY_EPOCHS
+from impls.errors import StateError, UsageError
 from impls.operators.base import Operator
 from impls.runtime.cells import CELL
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.commands import Command
-from impls.runtime.controller import Controller, Event
+from impls.runtime.controller import Controller
+from impls.runtime.events import Event
+from impls.runtime.faults import fault
 from impls.runtime.hashing import worker_column
+from impls.runtime.journal import ADVICE
 from impls.runtime.observation import Observation
 from impls.runtime.order import Report, StepOrder
+from impls.runtime.orders import Orders
 from impls.runtime.outbox import Output
-from impls.runtime.plan import Pull, WrittenPlan
+from impls.runtime.plan import WrittenPlan
 from impls.runtime.step import REPORT_SCHEMA, run_step
 
-__all__ = ["Driver", "EpochRecord", "QueryEnded", "RelocationNeeded"]
+__all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
 
 
 class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
     """The query was asked to end and stands between two epochs."""
 
 
-class RelocationNeeded(Exception):  # noqa: N818
-    """The plan asks for a stop; the state is moved to the goal while the query is down."""
+class StopNeeded(Exception):  # noqa: N818
+    """The plan asks for a stop before `epoch`: the query ends, that becomes durable, and it is started again."""
 
-    def __init__(self, written: WrittenPlan, events: Sequence[Event]):
-        super().__init__(f"stop before epoch {written.epoch}")
-        self.written, self.events = written, events
+    def __init__(self, epoch: int):
+        super().__init__(f"stop before epoch {epoch}")
+        self.epoch = epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,7 @@ class EpochRecord:
         cells: latency cells by worker, dtype CELL.
         ms: between (end of the last epoch to begin of this one), plan, build, job, observe; milliseconds.
         misplaced: bins not at their goal after the epoch.
+        durable_bytes: size of changelog and snapshots after the epoch.
         events: migrations that began or ended with it.
     """
 
@@ -60,6 +69,7 @@ class EpochRecord:
     cells: dict[int, NDArray[np.void]]
     ms: dict[str, float]
     misplaced: int
+    durable_bytes: int
     events: tuple[Event, ...] = ()
 
 
@@ -74,24 +84,42 @@ class Driver:
         operator: Operator,
         output: Output,
         state_dir: str,
+        files: Files | None,
+        replay_epochs: int = REPLAY_EPOCHS,
         on_epoch: Callable[[EpochRecord], None] | None = None,
     ):
         self.controller, self._checkpoint = controller, checkpoint
-        self._operator, self._output, self._state_dir = operator, output, state_dir
         self._on_epoch = on_epoch or (lambda _record: None)
         self._last_end = time.perf_counter()
         self.ending = False
-        self.last_epoch = self._planned = -1
+        self.last_epoch = -1
+        self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
         self._replay()
+        self._orders = Orders(
+            checkpoint.query, controller.bins, operator, output, state_dir, files, checkpoint.generation,
+            first_epoch=self.last_epoch + 1,
+        )  # fmt: skip
+        self._keeper: Keeper | None = None
+        if files is not None:
+            self._keeper = Keeper(
+                files, checkpoint.query, controller.bins, epoch=self.last_epoch, replay_epochs=replay_epochs
+            )
 
     def _replay(self) -> None:
-        plans = [WrittenPlan.from_json(entry) for entry in self._checkpoint.read("plan")]
-        observed = [Observation.from_json(entry) for entry in self._checkpoint.read("observed")]
-        commands = [Command.from_json(entry) for entry in self._checkpoint.read("commands")]
-        self.controller.replay(plans, observed, commands)
+        checkpoint = self._checkpoint
+        plans = [WrittenPlan.from_json(entry) for entry in checkpoint.read("plan")]
+        observed = [Observation.from_json(entry) for entry in checkpoint.read("observed")]
+        commands = [Command.from_json(entry) for entry in checkpoint.read("commands")]
+        try:
+            if checkpoint.base is not None:
+                self.controller.restore(checkpoint.base.controller)
+            self.controller.replay(plans, observed, commands)
+        except (StateError, KeyError, ValueError) as error:
+            raise UsageError(f"The journals in {checkpoint.own} do not fit together ({error}): {ADVICE}.") from error
         self._written = {plan.epoch: plan for plan in plans[-2:]}
-        self.last_epoch = self._planned = max((seen.epoch for seen in observed if not seen.relocated), default=-1)
+        self.last_epoch = self._held = self.controller.observed
+        self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
 
     def command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> Command:
         """Makes a command durable, hands it to the controller and returns it; it holds from the next epoch planned."""
@@ -101,23 +129,21 @@ class Driver:
             self.controller.accept(command)
         return command
 
-    def relocate(self, written: WrittenPlan, move: Callable[..., tuple[list[Pull], int]]) -> tuple[list[Pull], int]:
-        """Moves all state to the goal while the query is down and makes that known to controller and journal."""
-        order = self._order(written)
-        goal = self.controller.goal.copy()
-        moves, size = move(order, self.controller.location, goal)
-        self._checkpoint.observed.append(Observation(written.epoch, relocated=True).to_json())
-        self.controller.relocated(written.epoch)
-        return moves, size
+    def stopped(self, epoch: int) -> None:
+        """Takes in, and makes durable, that the query has ended before an epoch as its plan asked for."""
+        seen = Observation(epoch, stopped=True)
+        with self._planning:
+            self._checkpoint.observed.append(seen.to_json())
+            self.controller.observe(seen)
 
     def run_epoch(self, frame: DataFrame, epoch: int) -> None:
-        """Runs one epoch; raises QueryEnded or RelocationNeeded instead of beginning it."""
+        """Runs one epoch; raises QueryEnded or StopNeeded instead of beginning it."""
         if self.ending:
             raise QueryEnded
         marks = [time.perf_counter()]
         begin_us = time.time_ns() // 1000
         written = self._plan(epoch)
-        order = self._order(written)
+        order = self._orders.order(self.controller, written, self._keeper.due(epoch) if self._keeper else ())
         marks.append(time.perf_counter())
         job = self._job(frame, order)
         marks.append(time.perf_counter())
@@ -135,40 +161,50 @@ class Driver:
         self._last_end = marks[-1]
         self.last_epoch = epoch
         end_us = time.time_ns() // 1000
+        durable = self._keeper.kept_bytes if self._keeper else 0
         misplaced = self.controller.misplaced
-        self._on_epoch(EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, tuple(events)))
+        self._on_epoch(EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events)))
+        if self._checkpoint.due(epoch):
+            self._rebase(written)
+        fault("before-epoch-commit", epoch=epoch, migrating=written.migrating)
 
     def _plan(self, epoch: int) -> WrittenPlan:
-        written = self._written.get(epoch)
-        if written is not None and written.plan.stop is None:
-            with self._planning:
-                if self._planned < epoch:
-                    self.controller.adopt(written)
-                self._planned = epoch
-        else:
-            with self._planning:
-                written = self.controller.plan(epoch, self._checkpoint.generation)
-                self._checkpoint.plans.append(written.to_json())
-                self._planned = epoch
-            self._written = {epoch: written}
-        if written.plan.stop is not None:
-            raise RelocationNeeded(written, self.controller.take_events())
+        with self._planning:
+            self._check_next(epoch)
+            written = self._written.get(epoch)
+            if written is None or written.plan.stop is not None:
+                written = self._write_plan(epoch)
+            elif epoch > self._held:
+                self.controller.adopt(written)
+            if written.plan.stop is not None:
+                raise StopNeeded(epoch)
+            self._held = epoch
         return written
 
-    def _order(self, written: WrittenPlan) -> StepOrder:
-        controller, plan = self.controller, written.plan
-        return StepOrder(
-            query=self._checkpoint.query,
-            written=written,
-            bins=controller.bins,
-            operator=self._operator,
-            output=self._output,
-            state_dir=self._state_dir,
-            first=self.last_epoch < 0,
-            fresh=controller.fresh_workers(written),
-            awaiting=tuple(np.flatnonzero(plan.routing != controller.location).tolist()),
-            moving=tuple(controller.moving.tolist()),
-        )
+    def _check_next(self, epoch: int) -> None:
+        """Refuses an epoch that does not follow the journals, and to plan anew what was observed."""
+        last, folder = self.last_epoch, self._checkpoint.folder
+        if epoch not in {last, last + 1} or (epoch == last and epoch not in self._written):
+            raise StateError(
+                f"Spark begins epoch {epoch}, but the journals in {self._checkpoint.own} end with epoch {last}: "
+                f"the parts of {folder} do not belong together; {ADVICE}."
+            )
+
+    def _write_plan(self, epoch: int) -> WrittenPlan:
+        """Makes a plan and makes it durable."""
+        written = self.controller.plan(epoch, self._checkpoint.generation)
+        where = {"epoch": epoch, "migrating": written.migrating}
+        fault("before-plan", **where)
+        if written.drops:
+            fault("between-pull-and-drop", **where)
+        self._checkpoint.plans.append(written.to_json())
+        fault("after-plan", **where)
+        self._written, self._planned = {epoch: written}, epoch
+        return written
+
+    def _rebase(self, written: WrittenPlan) -> None:
+        with self._planning:  # so that the controller knows every command in the journal
+            self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
 
     def _job(self, frame: DataFrame, order: StepOrder) -> DataFrame:
         worker = worker_column(F.col("bin"), order.written.plan.routing)
@@ -178,7 +214,11 @@ class Driver:
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
         observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
-        return self.controller.observe(observation)
+        events = self.controller.observe(observation)
+        if self._keeper is not None:
+            known = self.controller
+            self._keeper.observe(written.epoch, reports, known.location, known.routing, known.size)
+        return events
 
 
 def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
@@ -196,7 +236,7 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         records=merged("rates"),
         queued=merged("queued"),
         sizes=merged("sizes"),
-        epoch_ms=epoch_ms,
-        job_ms=job_ms,
-        pull_ms=max((report.ms.get("pull", 0.0) for report in reports), default=0.0),
+        epoch_ms=round(epoch_ms, 3),
+        job_ms=round(job_ms, 3),
+        pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
     )

@@ -16,9 +16,8 @@ from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.control import ControlServer
-from impls.runtime.driver import Driver, QueryEnded, RelocationNeeded
+from impls.runtime.driver import Driver, QueryEnded, StopNeeded
 from impls.runtime.hashing import check_bins
-from impls.runtime.relocate import relocate
 
 __all__ = ["StreamHandle"]
 
@@ -169,8 +168,8 @@ class StreamHandle:
         """Runs the Spark query until it ends and returns whether to start it again."""
         signal = self._await_signal(self._writer.foreachBatch(self._epoch).start())
         self._on_event("query_stop", {})
-        if isinstance(signal, RelocationNeeded):
-            self._relocate(signal)
+        if isinstance(signal, StopNeeded):
+            self._driver.stopped(signal.epoch)
             return True
         if signal is not None and not isinstance(signal, QueryEnded):
             raise signal
@@ -190,18 +189,9 @@ class StreamHandle:
     def _epoch(self, frame: Any, epoch: int) -> None:
         try:
             self._driver.run_epoch(frame, epoch)
-        except (QueryEnded, RelocationNeeded, InvalidPlanError, UsageError, StateError) as signal:
+        except (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError) as signal:
             self._signal = signal
             raise
-
-    def _relocate(self, needed: RelocationNeeded) -> None:
-        for event in needed.events:
-            fields = event.to_json()
-            self._on_event(fields.pop("kind"), fields)
-        start = time.perf_counter()
-        moves, size = self._driver.relocate(needed.written, relocate)
-        ms = (time.perf_counter() - start) * 1e3
-        self._on_event("relocated", {"bins": len(moves), "bytes": size, "ms": ms, "epoch": needed.written.epoch})
 
 
 def _cause(error: StreamingQueryException) -> str:

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.durability.files import Files
+from impls.durability.restore import Source
 from impls.operators.base import Operator
 from impls.runtime.outbox import Output
 from impls.runtime.plan import WrittenPlan
 
 __all__ = ["PHASES", "Report", "StepOrder", "counts"]
 
-PHASES = ("open", "drop", "pull", "apply", "commit", "send")
+PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,14 @@ class StepOrder:
         state_dir: folder of the workers' environments on each host.
         first: the query's first epoch: environments are created and filled.
         fresh: workers that own nothing and may start from an empty environment.
-        awaiting: bins whose state is not yet where the epoch routes them, pulls of this epoch included.
+        away: (bin, worker) of the bins whose state is not yet where the epoch routes them, with the worker that has it;
+            pulls of this epoch included.
+        queued: bins with a queue when the epoch begins.
+        sizes: (bin, bytes) of the bins that the plan pulls, as last observed.
+        generation: that of the driver that runs the epoch; an environment of a later one is refused.
+        files: the durable files of the query; None for durability "none".
+        snapshot: bins to snapshot at the end of the epoch.
+        heal: the driver has just started: each worker makes sure that its last changelog frame is there.
         moving: bins that the migration under way moves (their latency is kept apart).
     """
 
@@ -41,8 +50,30 @@ class StepOrder:
     state_dir: str
     first: bool = False
     fresh: tuple[int, ...] = ()
-    awaiting: tuple[int, ...] = ()
+    away: tuple[tuple[int, int], ...] = ()
+    queued: tuple[int, ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
+    generation: int = 0
+    files: Files | None = None
+    snapshot: tuple[int, ...] = ()
+    heal: bool = False
     moving: tuple[int, ...] = ()
+
+    @property
+    def fsync(self) -> bool:
+        """Whether what is committed must survive the failure of its host."""
+        return self.files is not None and self.files.fsync
+
+    def states_at(self, worker: int) -> dict[int, int]:
+        """Returns the bins whose state the worker holds when the epoch begins, each with the worker."""
+        away = dict(self.away)
+        routing = self.written.plan.routing
+        own = [bin_ for bin_ in np.flatnonzero(routing == worker).tolist() if bin_ not in away]
+        return dict.fromkeys(sorted([*own, *(bin_ for bin_, at in away.items() if at == worker)]), worker)
+
+    def source(self) -> Source | None:
+        """Returns where bins can be restored from, None for durability "none"."""
+        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator)
 
 
 @dataclass(slots=True)
@@ -56,7 +87,10 @@ class Report:
         rates: (bins, records that arrived) per bin seen.
         queued: (bins, records) of all non-empty queues after the epoch; `queue_bytes` their stored size.
         sizes: (bins, bytes) of bins whose state size changed.
-        pulled: bins pulled; `pulled_bytes` their size.
+        pulled: bins pulled; `pulled_bytes` their size; `restored`: how many of them came from the checkpoint.
+        recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
+        changed: bins whose state, queue or location changed; `log_bytes`: size of the changelog frame.
+        snapshot: bins snapshotted; `snapshot_bytes`: size of their file.
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
@@ -73,6 +107,12 @@ class Report:
     sizes: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     pulled: list[int] = field(default_factory=list)
     pulled_bytes: int = 0
+    restored: int = 0
+    recovered: str = ""
+    changed: list[int] = field(default_factory=list)
+    log_bytes: int = 0
+    snapshot: list[int] = field(default_factory=list)
+    snapshot_bytes: int = 0
     lmdb_bytes: int = 0
     outbox_bytes: int = 0
     done_us: int = 0

@@ -11,7 +11,7 @@ from impls.errors import StateError
 from impls.runtime.records import Results, from_bytes, to_bytes
 from impls.runtime.results import NUMBER
 
-__all__ = ["Output", "pack", "send", "unpack"]
+__all__ = ["Output", "close_producers", "pack", "unpack"]
 
 _SEND_DEADLINE_S = 60.0
 _producers: dict[tuple[tuple[str, Any], ...], Producer] = {}
@@ -32,6 +32,34 @@ class Output:
     topic: str
     partitions: int
     options: dict[str, str] = field(default_factory=dict)
+
+    def send(self, results: Results, *, worker: int, generation: int, epoch: int) -> None:
+        """Sends results and returns when the broker has acknowledged all; raises StateError if it has not in 60 s."""
+        if not results.keys:
+            return
+        producer, failed = _producer(self), []
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
+        partitions = (results.bins % self.partitions).tolist()
+        for index, (partition, key, value) in enumerate(zip(partitions, results.keys, results.payloads, strict=True)):
+            number = [("n", NUMBER.pack(worker, generation, epoch, index))]
+            while True:
+                try:
+                    producer.produce(self.topic, value, key, partition, on_delivery=delivered, headers=number)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+                except KafkaException as error:
+                    raise StateError(f"Results cannot be sent to topic {self.topic}: {error}.") from error
+        left = producer.flush(_SEND_DEADLINE_S)
+        if left or failed:
+            _producers.clear()
+            total = len(results.keys)
+            reason = failed[0] if failed else f"{left} of {total} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
+            raise StateError(f"Results of epoch {epoch} were not taken by {self.bootstrap}: {reason}.")
 
 
 def pack(results: Results) -> bytes:
@@ -63,29 +91,6 @@ def _producer(output: Output) -> Producer:
     return _producers[name]
 
 
-def send(output: Output, results: Results, *, worker: int, generation: int, epoch: int) -> None:
-    """Sends results and returns when the broker has acknowledged all; raises StateError if it has not in 60 s."""
-    if not results.keys:
-        return
-    producer, failed = _producer(output), []
-
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failed.append(error)
-
-    partitions = (results.bins % output.partitions).tolist()
-    for index, (partition, key, value) in enumerate(zip(partitions, results.keys, results.payloads, strict=True)):
-        number = [("n", NUMBER.pack(worker, generation, epoch, index))]
-        while True:
-            try:
-                producer.produce(output.topic, value, key, partition, on_delivery=delivered, headers=number)
-                break
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as error:
-                raise StateError(f"Results cannot be sent to topic {output.topic}: {error}.") from error
-    left = producer.flush(_SEND_DEADLINE_S)
-    if left or failed:
-        _producers.clear()
-        reason = failed[0] if failed else f"{left} of {len(results.keys)} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
-        raise StateError(f"Results of epoch {epoch} were not taken by {output.bootstrap}: {reason}.")
+def close_producers() -> None:
+    """Ends this process's producers; they would complain of a broker that is gone."""
+    _producers.clear()

@@ -33,7 +33,8 @@ class EpochPlan:
         hold: bins whose records are only queued in this epoch.
         replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
         shadows: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
-        stop: stop the query (or the whole application) before this epoch, move everything to the goal, start again.
+        stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned anew.
+        from_checkpoint: pulls read the bins from the checkpoint folder, not from the old owners' environments.
     """
 
     routing: NDArray[np.int32]
@@ -44,6 +45,7 @@ class EpochPlan:
     replicas: tuple[tuple[int, int], ...] = ()
     shadows: tuple[tuple[int, int], ...] = ()
     stop: Stop | None = None
+    from_checkpoint: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class WrittenPlan:
             "replicas": [list(r) for r in plan.replicas],
             "shadows": [list(s) for s in plan.shadows],
             "stop": plan.stop,
+            "from_checkpoint": plan.from_checkpoint,
             "drops": [list(d) for d in self.drops],
         }
 
@@ -97,6 +100,7 @@ class WrittenPlan:
             replicas=tuple((b, w) for b, w in data["replicas"]),
             shadows=tuple((b, w) for b, w in data["shadows"]),
             stop=data["stop"],
+            from_checkpoint=data.get("from_checkpoint", False),
         )
         drops = tuple((b, w) for b, w in data["drops"])
         return cls(data["epoch"], data["generation"], data["workers"], plan, drops, data["migrating"])

@@ -1,19 +1,19 @@
-"""Pulling bins from their old owners' environments on this host."""
+"""Pulling bins from their old owners' environments on this host, or from the checkpoint where that is not possible."""
 
-import time
 from collections import defaultdict
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 
 import lmdb
 
-from impls.errors import StateError
+from impls.durability.restore import Wanted, restore
+from impls.errors import CorruptStateError, StateError
+from impls.runtime.faults import fault
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.plan import Pull
-from impls.runtime.state import copy_bin, read_size
+from impls.runtime.state import copy_bin, drop_bin, read_size
 from impls.runtime.store import Store, read_meta, store_path
 
-__all__ = ["Puller", "pull_bins"]
+__all__ = ["Puller", "pull_bins", "within_budget"]
 
 
 class Puller:
@@ -23,7 +23,8 @@ class Puller:
         self._order, self._worker, self._txn, self._report = order, worker, txn, report
         plan = order.written.plan
         self._mine = [p for p in plan.pulls if p.target == worker]
-        self._missing = {b for b in order.awaiting if plan.routing[b] == worker}
+        self._missing = {bin_ for bin_, _ in order.away if plan.routing[bin_] == worker}
+        self.done: list[Pull] = []
 
     def planned(self) -> list[Pull]:
         """Returns the worker's pulls in the plan's order."""
@@ -45,43 +46,88 @@ class Puller:
     def pull(self, pulls: list[Pull]) -> None:
         """Copies bins until the budget is spent; the first is always copied, so that a migration progresses."""
         budget = self._order.written.plan.budget_bytes
-        done = pull_bins(self._order, pulls, self._txn, budget)
-        self._missing -= {pull.bin for pull, _, _ in done}
-        self._report.pulled = [pull.bin for pull, _, _ in done]
-        self._report.pulled_bytes = sum(size for _, size, _ in done)
-        if done:
-            self._report.sizes = ([p.bin for p, _, _ in done], [size for _, size, _ in done])
+        chosen = pulls if budget is None else within_budget(pulls, dict(self._order.sizes), budget)
+        sizes, restored = pull_bins(self._order, chosen, self._txn)
+        self.done = chosen
+        self._missing -= set(sizes)
+        self._report.pulled = list(sizes)
+        self._report.pulled_bytes, self._report.restored = sum(sizes.values()), restored
+        if sizes:
+            self._report.sizes = (list(sizes), list(sizes.values()))
 
 
-def pull_bins(
-    order: StepOrder, pulls: Iterable[Pull], txn: lmdb.Transaction, budget: int | None = None
-) -> list[tuple[Pull, int, float]]:
-    """Copies bins into a worker's transaction and returns (pull, bytes, milliseconds) of each that was copied.
+def within_budget(pulls: Sequence[Pull], sizes: dict[int, int], budget: int) -> list[Pull]:
+    """Returns the pulls, in order, that `budget` bytes suffice for, at least the first one.
 
-    The source is read at its last commit, which must be of the epoch before or of this epoch: the old owner does not
-    touch the bin in this epoch, so both hold the same state of it. Raises StateError when the source is not there.
+    `sizes` are the bytes of the bins as last observed, so that every attempt on any host chooses the same.
     """
-    done: list[tuple[Pull, int, float]] = []
     left = budget
-    with ExitStack() as stack:
-        views: dict[int, lmdb.Transaction] = {}
-        for pull in pulls:
-            if pull.source not in views:
-                store = stack.enter_context(Store.open(store_path(order.state_dir, pull.source)))
-                views[pull.source] = stack.enter_context(store.reading())
-                _check_source(order, pull.source, views[pull.source])
-            size = read_size(views[pull.source], pull.bin)[1]
-            if left is not None and done and size > left:
-                break
-            start = time.perf_counter()
-            copy_bin(views[pull.source], txn, pull.bin)
-            done.append((pull, size, (time.perf_counter() - start) * 1e3))
-            left = None if left is None else max(0, left - size)
-    return done
+    chosen: list[Pull] = []
+    for pull in pulls:
+        size = sizes.get(pull.bin, 0)
+        if chosen and size > left:
+            break
+        chosen.append(pull)
+        left = max(0, left - size)
+    return chosen
+
+
+def pull_bins(order: StepOrder, pulls: Iterable[Pull], txn: lmdb.Transaction) -> tuple[dict[int, int], int]:
+    """Copies bins into a worker's transaction and returns ({bin: bytes} in the order given, bins from the checkpoint).
+
+    A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
+    does not touch the bin in this epoch, so both hold the same state of it. A source that is lost, stale, damaged or on
+    another host is replaced by the checkpoint. Raises StateError when there is neither.
+    """
+    by_source: dict[int, list[int]] = defaultdict(list)
+    wanted = {pull.bin: pull.source for pull in pulls}
+    for bin_, source in wanted.items():
+        by_source[source].append(bin_)
+    left: dict[int, int] = {}
+    for source, bins in by_source.items():
+        if order.written.plan.from_checkpoint and order.files is not None:
+            left |= dict.fromkeys(bins, source)
+            continue
+        try:
+            _copy(order, source, bins, txn)
+        except (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
+            if order.files is None:
+                raise CorruptStateError(f"Worker {source} cannot hand over its bins: {error}") from error
+            left |= dict.fromkeys(bins, source)
+    _restore(order, left, txn)
+    return {bin_: read_size(txn, bin_)[1] for bin_ in wanted}, len(left)
+
+
+def _copy(order: StepOrder, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
+    with Store.open(store_path(order.state_dir, source), create=False) as store, store.reading() as view:
+        _check_source(order, source, view)
+        for bin_ in bins:
+            copy_bin(view, txn, bin_)
+            _half_way(order)
+
+
+def _restore(order: StepOrder, states: dict[int, int], txn: lmdb.Transaction) -> None:
+    durable = order.source()
+    if not states or durable is None:
+        return
+    for bin_ in states:
+        drop_bin(txn, bin_)  # what a failed copy may have left
+    restore(durable, txn, order.written.epoch - 1, Wanted(states))
+    _half_way(order)
+
+
+def _half_way(order: StepOrder) -> None:
+    fault("during-pull", epoch=order.written.epoch, migrating=order.written.migrating)
 
 
 def _check_source(order: StepOrder, source: int, view: lmdb.Transaction) -> None:
     meta, epoch = read_meta(view), order.written.epoch
-    if meta is None or meta.query != order.query or meta.epoch not in {epoch - 1, epoch}:
-        found = "no state of this query" if meta is None or meta.query != order.query else f"epoch {meta.epoch}"
-        raise StateError(f"Worker {source} is to hand over bins in epoch {epoch}, but its state folder has {found}.")
+    if meta is None or meta.query != order.query:
+        raise CorruptStateError(f"Worker {source} is to hand over bins, but its folder has no state of this query.")
+    if meta.epoch > epoch:
+        raise StateError(
+            f"Worker {source} is to hand over bins in epoch {epoch}, but its state is of epoch {meta.epoch}: this "
+            "attempt is outdated."
+        )
+    if meta.epoch < epoch - 1:
+        raise CorruptStateError(f"Worker {source} is to hand over bins in epoch {epoch}, but has epoch {meta.epoch}.")

@@ -8,18 +8,26 @@ import pyarrow as pa
 
 from impls.runtime.records import from_bytes, to_bytes
 from impls.runtime.state import drop_range, iter_range
-from impls.runtime.store import QUEUE, bin_key, bin_range
+from impls.runtime.store import QUEUE, bin_key, bin_range, get_checked, put_checked
 
-__all__ = ["add_to_queues", "queue_lengths", "take_queues"]
+__all__ = ["add_to_queues", "put_queued", "queue_lengths", "take_queues"]
 
 
-def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> None:
-    """Appends records to the queues of their bins."""
+def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tuple[int, bytes | None]]:
+    """Appends records to the queues of their bins and returns (bin, stored records)."""
     bins = table.column("bin").to_numpy()
+    added: list[tuple[int, bytes | None]] = []
     for bin_ in np.unique(bins).tolist():
         part = table.filter(pa.array(bins == bin_))
-        value = len(part).to_bytes(4, "little") + to_bytes(part)
-        txn.put(bin_key(QUEUE, bin_) + epoch.to_bytes(6, "big"), value)
+        value = epoch.to_bytes(6, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
+        put_queued(txn, bin_, value)
+        added.append((bin_, value))
+    return added
+
+
+def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
+    """Writes stored records, as `add_to_queues` returned them, behind what the bin's queue holds."""
+    put_checked(txn, bin_key(QUEUE, bin_) + stored[:6], stored[6:])
 
 
 def queue_lengths(txn: lmdb.Transaction) -> tuple[dict[int, tuple[int, int]], int]:
@@ -28,7 +36,7 @@ def queue_lengths(txn: lmdb.Transaction) -> tuple[dict[int, tuple[int, int]], in
     for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
         bin_ = int.from_bytes(key[1:3], "big")
         records, size = lengths.get(bin_, (0, 0))
-        lengths[bin_] = (records + int.from_bytes(value[:4], "little"), size + len(value))
+        lengths[bin_] = (records + int.from_bytes(value[4:8], "little"), size + len(value))
     return lengths, sum(size for _, size in lengths.values())
 
 
@@ -37,6 +45,7 @@ def take_queues(txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:
     tables = []
     for bin_ in bins:
         low, high = bin_range(QUEUE, bin_)
-        tables += [from_bytes(bytes(value[4:])) for _, value in iter_range(txn, low, high)]
+        names = [bytes(name) for name, _ in iter_range(txn, low, high)]
+        tables += [from_bytes((get_checked(txn, name) or b"")[4:]) for name in names]
         drop_range(txn, low, high)
     return tables

@@ -2,22 +2,36 @@
 
 import hashlib
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
+from typing import Any
 
 import lmdb
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.errors import StateError
-from impls.runtime.store import SIZE, STATE, bin_key, bin_range
+from impls.errors import CorruptStateError
+from impls.runtime.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
+from impls.runtime.entries import CHECK_BYTES, open_value, stored_value, verify_entries
+from impls.runtime.store import DENSE, SIZE, STATE, STATE_TABLES, bin_key, bin_range
 
-__all__ = ["SLOTS", "BinState", "copy_bin", "drop_range", "iter_range", "read_size"]
+__all__ = [
+    "SLOTS",
+    "BinState",
+    "Changes",
+    "copy_bin",
+    "drop_bin",
+    "drop_range",
+    "iter_range",
+    "read_size",
+    "verify_items",
+    "write_size",
+]
 
-SLOTS = 510  # 8-byte counts of a dense block: 4,080 bytes and LMDB's 16-byte header fill one page exactly
-_BLOCK_BYTES = SLOTS * 8
 _SIZE = struct.Struct("<QQ")  # entries, bytes
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
+_CHUNK = 512
 
 
 def _stored_key(prefix: bytes, key: bytes) -> bytes:
@@ -26,11 +40,29 @@ def _stored_key(prefix: bytes, key: bytes) -> bytes:
     return prefix + key
 
 
-def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[memoryview, memoryview]]:
+def _item(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
+    return bytes(cursor.key()), bytes(cursor.value())
+
+
+def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Raises CorruptStateError when an item of the tables of state, in key order, does not match its checksum."""
+    keyed = bisect_left(names, DENSE)
+    verify_entries(names[:keyed], values[:keyed])
+    if any(len(block) != BLOCK_BYTES for block in values[keyed:]):
+        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+    open_blocks(b"".join(values[keyed:]), f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin")
+
+
+def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[Any, Any]]:
     """Yields (key, value) of the half-open key range, in key order; buffers live as long as the transaction."""
     cursor = txn.cursor()
-    if cursor.set_range(low):
-        yield from takewhile(lambda item: bytes(item[0]) < high, cursor.iternext())
+    items = cursor.iternext() if cursor.set_range(low) else iter(())
+    while chunk := list(islice(items, _CHUNK)):  # asking each key whether it is the last would double the time
+        if bytes(chunk[-1][0]) < high:
+            yield from chunk
+            continue
+        yield from takewhile(lambda item: bytes(item[0]) < high, chunk)
+        return
 
 
 def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
@@ -43,50 +75,96 @@ def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
     return dropped
 
 
+def drop_bin(txn: lmdb.Transaction, bin_: int) -> None:
+    """Deletes a bin's state; its queue is left alone."""
+    for table in STATE_TABLES:
+        drop_range(txn, *bin_range(table, bin_))
+    txn.delete(bin_key(SIZE, bin_))
+
+
 def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
-    """Returns (entries, bytes of values) of a bin, (0, 0) for one that was never written."""
+    """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
     raw = txn.get(bin_key(SIZE, bin_))
     return _SIZE.unpack(bytes(raw)) if raw is not None else (0, 0)
+
+
+def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> None:
+    """Writes what `read_size` returns."""
+    txn.put(bin_key(SIZE, bin_), _SIZE.pack(entries, size))
 
 
 def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
     """Copies a bin's state and size record between environments and returns the bytes of its values.
 
-    Raises StateError when the number of entries found is not the number recorded.
+    Raises CorruptStateError when the number of entries found is not the number recorded.
     """
-    low, high = bin_range(STATE, bin_)
-    drop_range(target, low, high)
-    consumed, _ = target.cursor().putmulti(iter_range(source, low, high))
+    drop_bin(target, bin_)
+    found = 0
+    for table in STATE_TABLES:
+        found += target.cursor().putmulti(iter_range(source, *bin_range(table, bin_)))[0]
     entries, size = read_size(source, bin_)
-    if consumed != entries:
-        raise StateError(f"Bin {bin_} holds {consumed} entries where {entries} are recorded: its state is corrupt.")
-    target.put(bin_key(SIZE, bin_), _SIZE.pack(entries, size))
+    if found != entries:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
+    write_size(target, bin_, entries, size)
     return size
+
+
+class Changes:
+    """What an epoch writes, in stored form and order: the content of its changelog frame.
+
+    Attributes:
+        names, values: of keyed entries; a value of None deletes.
+        codes, counts: lists of int64 arrays, dense slots and their counts.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self.values: list[bytes | None] = []
+        self.codes: list[NDArray[np.int64]] = []
+        self.counts: list[NDArray[np.int64]] = []
 
 
 class BinState:
     """Keyed entries and dense counts of the bins that are here; writes become visible to others at commit.
 
-    An entry is (bin, key) -> value, all bytes. A dense bin is an array of 64-bit counts in blocks of 510 slots.
+    An entry is (bin, key) -> value, all bytes. A dense bin is an array of 64-bit counts in blocks of 509 slots. Both
+    are stored with checksums, and reading what does not match its checksum raises CorruptStateError.
 
     Attributes:
         bins: the query's number of bins.
+        changes: what was written since this object was made; creating a bin is no change.
     """
 
     def __init__(self, txn: lmdb.Transaction, bins: int):
-        self._txn, self.bins = txn, bins
+        self._txn, self.bins, self.changes = txn, bins, Changes()
         self._delta: dict[int, list[int]] = {}
 
     def get(self, bin_: int, key: bytes) -> bytes | None:
         """Returns one entry's value, None when the key has none."""
-        raw = self._txn.get(_stored_key(bin_key(STATE, bin_), key))
-        return None if raw is None else bytes(raw)
+        return self.get_many([bin_], [key])[0]
 
     def get_many(self, bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Returns the values of distinct entries, in the order asked."""
         names = [_stored_key(bin_key(STATE, b), k) for b, k in zip(bins, keys, strict=True)]
         found = {bytes(k): bytes(v) for k, v in self._txn.cursor().getmulti(sorted(names))}
-        return [found.get(name) for name in names]
+        self._check_absent([name for name in names if name not in found])
+        return [open_value(name, found[name]) if name in found else None for name in names]
+
+    def _check_absent(self, names: Iterable[bytes]) -> None:
+        """Raises CorruptStateError when what stands where the entries would be is damaged.
+
+        A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
+        """
+        cursor = self._txn.cursor()
+        for name in names:
+            found = cursor.set_range(name)
+            above = _item(cursor) if found else None
+            below = _item(cursor) if (cursor.prev() if found else cursor.last()) else None
+            if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
+                raise CorruptStateError(f"Entries of bin {int.from_bytes(name[1:3], 'big')} are out of order.")
+            for item in (above, below):
+                if item is not None and item[0][:1] == STATE:
+                    open_value(*item)
 
     def put_many(
         self, bins: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes], old: Sequence[bytes | None]
@@ -94,59 +172,100 @@ class BinState:
         """Writes distinct entries; `old` are the values that `get_many` returned for them."""
         items = []
         for b, key, value, before in zip(bins, keys, values, old, strict=True):
-            items.append((_stored_key(bin_key(STATE, b), key), value))
-            if before is None or len(before) != len(value):
-                self._count(b, before is None, len(value) - len(before or b""))
+            name = _stored_key(bin_key(STATE, b), key)
+            items.append((name, stored_value(name, value)))
+            if before is None:
+                self._count(b, 1, len(value) + CHECK_BYTES)
+            elif len(before) != len(value):
+                self._count(b, 0, len(value) - len(before))
         items.sort()
         self._txn.cursor().putmulti(items)
+        self.changes.names += [name for name, _ in items]
+        self.changes.values += [value for _, value in items]
 
     def delete(self, bin_: int, key: bytes) -> None:
         """Deletes an entry; a key without one is left alone."""
-        name = _stored_key(bin_key(STATE, bin_), key)
+        self._delete(_stored_key(bin_key(STATE, bin_), key))
+
+    def _delete(self, name: bytes) -> None:
         raw = self._txn.get(name)
         if raw is not None:
-            self._count(bin_, -1, -len(raw))
+            self._count(int.from_bytes(name[1:3], "big"), -1, -len(raw))
             self._txn.delete(name)
+            self.changes.names.append(name)
+            self.changes.values.append(None)
 
     def add_to_slots(
         self, bins: NDArray[np.int32], slots: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Adds 1 per (bin, slot) pair given and returns (index of one record per distinct pair, count after it).
 
-        Shapes (n,) in, (m,) out with m distinct pairs. Raises StateError for a slot outside the bin.
+        Shapes (n,) in, (m,) out with m distinct pairs. Raises CorruptStateError for a slot outside the bin.
         """
-        block_of = slots // SLOTS
-        code = (bins.astype(np.int64) << 40) | (block_of << 10) | (slots - block_of * SLOTS)
-        pairs, first, counts = np.unique(code, return_index=True, return_counts=True)
-        blocks, row = np.unique(pairs >> 10, return_inverse=True)
-        names = [bin_key(STATE, b >> 30) + (b & 0x3FFFFFFF).to_bytes(4, "big") for b in blocks.tolist()]
-        found = self._txn.cursor().getmulti(names)
+        codes, first, times = np.unique(codes_of(bins, slots), return_index=True, return_counts=True)
+        blocks, row, at = place(codes)
+        names, words = self._blocks(blocks)
+        after = words[row, at].astype(np.int64) + times
+        write_counts(words, row, at, after)
+        self._put_blocks(names, words)
+        self.changes.codes.append(codes)
+        self.changes.counts.append(after)
+        return first, after
+
+    def _blocks(self, blocks: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.uint64]]:
+        names = [bin_key(DENSE, b >> 30) + (b & 0x3FFFFFFF).to_bytes(4, "big") for b in blocks.tolist()]
+        found = [value for _, value in self._txn.cursor().getmulti(names)]
         if len(found) != len(names):
-            raise StateError("A record's slot lies outside its dense bin: the bin count or key count does not match.")
-        content = np.frombuffer(b"".join(v for _, v in found), "<i8").copy()
-        at = row * SLOTS + (pairs & 0x3FF)
-        content[at] += counts
-        raw = content.tobytes()
-        items = [(n, raw[i * _BLOCK_BYTES : (i + 1) * _BLOCK_BYTES]) for i, n in enumerate(names)]
+            raise CorruptStateError(
+                "A record's slot lies outside its dense bin: the bin count or key count does not match."
+            )
+        raw = b"".join(found)
+        if len(raw) != BLOCK_BYTES * len(names):
+            raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+        return names, open_blocks(raw, f"bins {int(blocks[0] >> 30)} to {int(blocks[-1] >> 30)}")
+
+    def _put_blocks(self, names: list[bytes], words: NDArray[np.uint64]) -> None:
+        raw = words.tobytes()
+        items = [(n, raw[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES]) for i, n in enumerate(names)]
         self._txn.cursor().putmulti(items)
-        return first, content[at]
 
     def create_dense(self, bin_: int, slots: int) -> None:
         """Creates a dense bin of zero counts."""
-        blocks, zero = -(-slots // SLOTS), bytes(_BLOCK_BYTES)
-        prefix = bin_key(STATE, bin_)
+        blocks, zero = -(-slots // SLOTS), create_blocks(1)
+        prefix = bin_key(DENSE, bin_)
         self._txn.cursor().putmulti((prefix + i.to_bytes(4, "big"), zero) for i in range(blocks))
-        self._count(bin_, blocks, blocks * _BLOCK_BYTES)
+        self._count(bin_, blocks, blocks * BLOCK_BYTES)
 
     def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
         """Fills a new bin with entries of ascending keys."""
         prefix, total, size = bin_key(STATE, bin_), 0, 0
         batch = []
         for key, value in entries:
-            batch.append((_stored_key(prefix, key), value))
-            total, size = total + 1, size + len(value)
+            name = _stored_key(prefix, key)
+            batch.append((name, stored_value(name, value)))
+            total, size = total + 1, size + len(value) + CHECK_BYTES
         self._txn.cursor().putmulti(batch)
         self._count(bin_, total, size)
+
+    def redo(
+        self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> None:
+        """Writes changes in stored form, every entry and slot at most once (recovery)."""
+        old = {bytes(name): len(value) for name, value in self._txn.cursor().getmulti(sorted(names))}
+        items = []
+        for name, value in zip(names, values, strict=True):
+            if value is None:
+                self._delete(name)
+                continue
+            items.append((name, value))
+            self._count(int.from_bytes(name[1:3], "big"), name not in old, len(value) - old.get(name, 0))
+        items.sort()
+        self._txn.cursor().putmulti(items)
+        if len(codes):
+            blocks, row, at = place(codes)
+            stored, words = self._blocks(blocks)
+            write_counts(words, row, at, counts)
+            self._put_blocks(stored, words)
 
     def _count(self, bin_: int, entries: int, size: int) -> None:
         delta = self._delta.setdefault(bin_, [0, 0])
@@ -159,7 +278,7 @@ class BinState:
         for bin_, (entries, size) in sorted(self._delta.items()):
             before = read_size(self._txn, bin_)
             after = (before[0] + entries, before[1] + size)
-            self._txn.put(bin_key(SIZE, bin_), _SIZE.pack(*after))
+            write_size(self._txn, bin_, *after)
             out.append((bin_, after[1]))
         self._delta.clear()
         return out

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -15,9 +16,10 @@ from pathlib import Path
 
 import lmdb
 
-from impls.errors import StateError
+from impls.errors import CorruptStateError, StateError
 
 __all__ = [
+    "DENSE",
     "FORMAT",
     "MAP_BYTES",
     "META",
@@ -25,24 +27,30 @@ __all__ = [
     "QUEUE",
     "SIZE",
     "STATE",
+    "STATE_TABLES",
     "Meta",
     "Store",
     "at_epoch",
     "bin_key",
     "bin_range",
+    "get_checked",
     "new_meta",
+    "put_checked",
     "read_meta",
+    "set_aside",
     "store_path",
     "wipe",
     "write_meta",
 ]
 
-FORMAT = 1
+FORMAT = 2
 META = b"\x00"
 STATE = b"\x01"
 QUEUE = b"\x02"
 OUTBOX = b"\x03"
 SIZE = b"\x04"
+DENSE = b"\x05"
+STATE_TABLES = (STATE, DENSE)
 MAP_BYTES = 1 << 30
 
 _open: dict[tuple[int, int], "Store"] = {}
@@ -86,9 +94,18 @@ class Store:
         self.path, self.env, self._inode, self._users = path, env, inode, 1
 
     @classmethod
-    def open(cls, path: Path, *, map_bytes: int = MAP_BYTES, sync: bool = False) -> "Store":
-        """Opens or creates the environment; raises StateError when it is not a usable LMDB environment."""
-        path.mkdir(parents=True, exist_ok=True)
+    def open(cls, path: Path, *, map_bytes: int = MAP_BYTES, sync: bool = False, create: bool = True) -> "Store":
+        """Opens or creates the environment.
+
+        Raises CorruptStateError when it is not a usable LMDB environment, or not there and not to be created, and
+        StateError when the folder cannot be written.
+        """
+        if not create and not (path / "data.mdb").exists():
+            raise CorruptStateError(f"There is no state in {path}.")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"The state folder {path} cannot be made: {error.strerror}.") from error
         folder = path.stat()
         inode = (folder.st_dev, folder.st_ino)
         with _open_lock:
@@ -96,12 +113,7 @@ class Store:
                 _open[inode]._users += 1
                 return _open[inode]
             size = max(map_bytes, _file_bytes(path) + (map_bytes >> 1))
-            try:
-                env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=512)
-                env.reader_check()
-            except (lmdb.Error, OSError) as error:
-                raise StateError(f"The state in {path} cannot be opened: {error}.") from error
-            _open[inode] = cls(path, env, inode)
+            _open[inode] = cls(path, _open_environment(path, size, sync=sync), inode)
             return _open[inode]
 
     def __enter__(self) -> "Store":
@@ -128,15 +140,18 @@ class Store:
         self.env.set_mapsize(0)
 
     @contextmanager
-    def reading(self) -> Iterator[lmdb.Transaction]:
-        """Opens a read transaction on the last commit."""
+    def reading(self, *, buffers: bool = True) -> Iterator[lmdb.Transaction]:
+        """Opens a read transaction on the last commit; without `buffers` it returns bytes objects."""
         try:
-            txn = self.env.begin(buffers=True)
+            txn = self._begin_reading(buffers=buffers)
         except lmdb.MapResizedError:
             self.adopt_size()
-            txn = self.env.begin(buffers=True)
+            txn = self._begin_reading(buffers=buffers)
         with txn:
             yield txn
+
+    def _begin_reading(self, *, buffers: bool) -> lmdb.Transaction:
+        return self.env.begin(buffers=True) if buffers else self.env.begin(buffers=False)
 
     def begin(self) -> lmdb.Transaction:
         """Begins the write transaction; the caller commits or aborts it."""
@@ -152,17 +167,51 @@ class Store:
         return int(info["last_pgno"] + 1) * int(stat["psize"])
 
 
+def _open_environment(path: Path, size: int, *, sync: bool) -> lmdb.Environment:
+    try:
+        env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=512)
+    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
+        raise CorruptStateError(f"The state in {path} is damaged: {error}.") from error
+    except (lmdb.Error, OSError) as error:
+        raise StateError(f"The state in {path} cannot be opened: {error}.") from error
+    env.reader_check()
+    pages = env.info()["last_pgno"] + 1
+    if pages * env.stat()["psize"] > _file_bytes(path) > 0:
+        env.close()
+        raise CorruptStateError(f"The state in {path} is truncated.")
+    return env
+
+
 def _file_bytes(path: Path) -> int:
     data = path / "data.mdb"
     return data.stat().st_size if data.exists() else 0
 
 
-def read_meta(txn: lmdb.Transaction) -> Meta | None:
-    """Returns the environment's meta record, None for a new environment; raises StateError for another format."""
-    raw = txn.get(META)
+def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
+    """Writes a record with its checksum."""
+    txn.put(key, zlib.crc32(value).to_bytes(4, "little") + value)
+
+
+def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
+    """Returns a record that `put_checked` wrote, None for an absent one; raises CorruptStateError for a damaged one."""
+    raw = txn.get(key)
     if raw is None:
         return None
-    data = json.loads(bytes(raw))
+    value = bytes(raw[4:])
+    if zlib.crc32(value).to_bytes(4, "little") != bytes(raw[:4]):
+        raise CorruptStateError("A record of the worker's state is damaged: its checksum does not match.")
+    return value
+
+
+def read_meta(txn: lmdb.Transaction) -> Meta | None:
+    """Returns the environment's meta record, None for a new environment.
+
+    Raises CorruptStateError for a damaged one and StateError for another format.
+    """
+    raw = get_checked(txn, META)
+    if raw is None:
+        return None
+    data = json.loads(raw)
     if data.get("format") != FORMAT:
         raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
     return Meta(**data)
@@ -170,7 +219,7 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
 
 def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
     """Writes the meta record."""
-    txn.put(META, json.dumps(asdict(meta)).encode())
+    put_checked(txn, META, json.dumps(asdict(meta)).encode())
 
 
 def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:
@@ -183,9 +232,21 @@ def at_epoch(meta: Meta, epoch: int, generation: int) -> Meta:
     return replace(meta, epoch=epoch, generation=generation)
 
 
+def set_aside(path: Path) -> Path | None:
+    """Renames an environment's folder and returns its new name, None when there is no such folder.
+
+    Who has it open goes on with the files it has.
+    """
+    aside = path.with_name(f".{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}.aside")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return None
+    return aside
+
+
 def wipe(path: Path) -> None:
-    """Deletes an environment's files; it must not be open in this process."""
-    doomed = path.with_name(f".{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}")
-    if path.exists():
-        path.rename(doomed)
+    """Deletes an environment's files, and what earlier rebuilds of it have set aside; it must not be open here."""
+    set_aside(path)
+    for doomed in path.parent.glob(f".{path.name}-*.aside"):
         shutil.rmtree(doomed, ignore_errors=True)

@@ -45,7 +45,9 @@ def _routing(plan: EpochPlan, view: View) -> None:
 def _stop(plan: EpochPlan, view: View) -> None:
     if plan.stop not in {"query", "application"}:
         raise InvalidPlanError(f"rule stop: {plan.stop!r} is unknown")
-    if plan.pulls or plan.hold or plan.shadows or plan.replicas:
+    if view.stopped == view.epoch:
+        raise InvalidPlanError(f"rule stop: the query was stopped before epoch {view.epoch} already")
+    if plan.pulls or plan.hold or plan.shadows or plan.replicas or plan.from_checkpoint:
         raise InvalidPlanError("rule stop: a plan that stops may ask for nothing else")
     _none(np.flatnonzero(plan.routing != view.routing), "stop", "is rerouted in a plan that stops")
 

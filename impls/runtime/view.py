@@ -24,6 +24,7 @@ class View:
     Attributes:
         epoch: the epoch to plan.
         started: the epoch in which the migration under way was first planned.
+        stopped: the last epoch before which the query was stopped for this migration, -1 if it was not.
         workers: number of workers that exist in this epoch or in the goal, whichever is more; ids are 0..workers-1.
         routing: int32, worker that received the bin's records in epoch-1.
         location: int32, worker that held the bin's state at the end of epoch-1.
@@ -50,6 +51,7 @@ class View:
     replica: NDArray[np.int32]
     replica_epoch: NDArray[np.int64]
     last: EpochTimes = field(default_factory=EpochTimes)
+    stopped: int = -1
 
     @property
     def bins(self) -> int:
@@ -63,7 +65,14 @@ class View:
 
     @classmethod
     def make(
-        cls, routing: NDArray[np.int32], goal: NDArray[np.int32], *, epoch: int = 1, size: int = 4096, started: int = 0
+        cls,
+        routing: NDArray[np.int32],
+        goal: NDArray[np.int32],
+        *,
+        epoch: int = 1,
+        size: int = 4096,
+        started: int = 0,
+        stopped: int = -1,
     ) -> "View":
         """Builds the view of a quiet query, state where it is routed, every bin of `size` bytes (simulation, tests)."""
         bins = len(routing)
@@ -80,4 +89,5 @@ class View:
             size=np.full(bins, size, np.int64),
             replica=np.full(bins, -1, np.int32),
             replica_epoch=np.full(bins, -1, np.int64),
+            stopped=stopped,
         )

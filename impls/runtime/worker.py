@@ -14,32 +14,33 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
 from impls.errors import StateError
 from impls.runtime import outbox
 from impls.runtime.cells import make_cells
+from impls.runtime.faults import fault
+from impls.runtime.opening import DAMAGE, Opened, open_worker
 from impls.runtime.order import Report, StepOrder, counts
 from impls.runtime.pull import Puller
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
 from impls.runtime.records import Results, concat, from_bytes, to_bytes
-from impls.runtime.state import BinState, drop_range
+from impls.runtime.state import BinState, Changes, drop_bin, read_size
 from impls.runtime.store import (
     MAP_BYTES,
     OUTBOX,
-    SIZE,
-    STATE,
-    Meta,
     Store,
     at_epoch,
-    bin_key,
-    bin_range,
-    new_meta,
+    get_checked,
+    put_checked,
     read_meta,
     store_path,
-    wipe,
     write_meta,
 )
 
 __all__ = ["WorkerCore", "run_epoch"]
+
+_ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is taken for the cause
 
 
 class WorkerCore:
@@ -48,24 +49,36 @@ class WorkerCore:
     Raises StateError from begin() when the stored state does not fit the epoch: it is then left untouched.
     """
 
-    def __init__(self, order: StepOrder, worker: int, attempt: int = 0, *, map_bytes: int = MAP_BYTES):
+    def __init__(
+        self, order: StepOrder, worker: int, attempt: int = 0, *, map_bytes: int = MAP_BYTES, distrust: str = ""
+    ):
         self.order, self.worker, self.plan = order, worker, order.written
         self.report = Report(worker, attempt, pid=os.getpid())
         self._received: list[pa.Table] = []
-        self._map_bytes = map_bytes
-        self._store: Store | None = None
+        self._map_bytes, self._distrust = map_bytes, distrust
+        self._opened: Opened | None = None
         self._txn: lmdb.Transaction | None = None
+        self._changes = Changes()
+        self._queue: list[tuple[int, bytes | None]] = []
 
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
         with self._phase("open"):
-            self._open()
-        if self.report.repeated:
+            self._opened = open_worker(
+                self.order, self.worker, map_bytes=self._map_bytes, distrust=self._distrust, report=self.report
+            )
+        if self._opened.meta.epoch == self.plan.epoch:
+            self.report.repeated = True
             return
+        self._txn = self._opened.store.begin()
+        if self.order.first:
+            self._report_created()
         with self._phase("drop"):
-            self._drop()
+            for bin_, worker in self.plan.drops:
+                if worker == self.worker:
+                    drop_bin(self._txn, bin_)
         with self._phase("pull"):
-            self._pulls = Puller(self.order, self.worker, self._transaction, self.report)
+            self._pulls = Puller(self.order, self.worker, self._txn, self.report)
             if not self.plan.plan.on_demand:
                 self._pulls.pull(self._pulls.planned())
 
@@ -75,12 +88,13 @@ class WorkerCore:
             self._received.append(table)
 
     def end(self) -> tuple[Report, NDArray[np.void]]:
-        """Applies, commits, sends, and returns the report with the epoch's latency cells."""
+        """Applies, commits, makes the changelog frame durable, sends, and returns the report with latency cells."""
         if not self.report.repeated:
             with self._phase("apply"):
                 self._apply()
             with self._phase("commit"):
                 self._commit()
+            self._fault("after-commit")
         return self._after()
 
     def abort(self) -> None:
@@ -91,15 +105,15 @@ class WorkerCore:
 
     @property
     def map_bytes(self) -> int:
-        """Size of the store's map."""
-        return self._environment.map_bytes
+        """Size of the store's map, or what it was asked to be."""
+        return self._map_bytes if self._opened is None else self._opened.store.map_bytes
 
     def close(self) -> None:
         """Aborts what is not committed and closes the store."""
         self.abort()
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     @property
     def _transaction(self) -> lmdb.Transaction:
@@ -107,9 +121,9 @@ class WorkerCore:
         return self._txn
 
     @property
-    def _environment(self) -> Store:
-        assert self._store is not None, "begin() comes first"
-        return self._store
+    def _store(self) -> Store:
+        assert self._opened is not None, "begin() comes first"
+        return self._opened.store
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -117,45 +131,18 @@ class WorkerCore:
         yield
         self.report.ms[name] = (time.perf_counter() - start) * 1e3
 
-    def _open(self) -> None:
-        path, epoch = store_path(self.order.state_dir, self.worker), self.plan.epoch
-        self._store = Store.open(path, map_bytes=self._map_bytes)
-        self._txn = self._store.begin()
-        meta = read_meta(self._txn)
-        if meta is not None:
-            _check_owner(meta, self.order, path)
-        if meta is not None and meta.epoch == epoch:
-            self.report.repeated = True
-            self.abort()
-            return
-        if meta is not None and meta.epoch == epoch - 1:
-            self._meta = meta
-            return
-        if self.worker not in self.order.fresh and not self.order.first:
-            found = "nothing" if meta is None else f"epoch {meta.epoch}"
-            raise StateError(f"Worker {self.worker} needs its state of epoch {epoch - 1} in {path} but found {found}.")
-        self._start_new(path, had_state=meta is not None)
+    def _fault(self, point: str) -> None:
+        fault(
+            point,
+            worker=self.worker,
+            epoch=self.plan.epoch,
+            attempt=self.report.attempt,
+            migrating=self.plan.migrating,
+        )
 
-    def _start_new(self, path: Path, *, had_state: bool) -> None:
-        if had_state:
-            self.close()
-            wipe(path)
-            self._store = Store.open(path, map_bytes=self._map_bytes)
-            self._txn = self._store.begin()
-        self._meta = new_meta(self.order.query, self.worker, self.plan.epoch - 1, self.plan.generation)
-        if self.order.first:
-            mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
-            state = BinState(self._transaction, self.order.bins)
-            for bin_ in mine:
-                self.order.operator.create(bin_, self.order.bins, state)
-            sizes = state.write_sizes()
-            self.report.sizes = ([b for b, _ in sizes], [s for _, s in sizes])
-
-    def _drop(self) -> None:
-        for bin_, worker in self.plan.drops:
-            if worker == self.worker:
-                drop_range(self._transaction, *bin_range(STATE, bin_))
-                self._transaction.delete(bin_key(SIZE, bin_))
+    def _report_created(self) -> None:
+        mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
+        self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
 
     def _apply(self) -> None:
         table = concat(self._received) if self._received else None
@@ -171,18 +158,18 @@ class WorkerCore:
             return
         state = BinState(self._transaction, self.order.bins)
         results = self.order.operator.apply(table, state)
-        sizes = state.write_sizes()
-        old = dict(zip(*self.report.sizes, strict=True))
-        new = {**old, **dict(sizes)}
-        self.report.sizes = (list(new), list(new.values()))
+        self._changes = state.changes
+        sizes = {**dict(zip(*self.report.sizes, strict=True)), **dict(state.write_sizes())}
+        self.report.sizes = (list(sizes), list(sizes.values()))
         self._keep(results, table)
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
         ready = [bin_ for bin_ in queue_lengths(self._transaction)[0] if bin_ not in blocked]
         parts = take_queues(self._transaction, ready)
+        self._queue += [(bin_, None) for bin_ in ready]
         if table is not None and blocked:
             waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
-            add_to_queues(self._transaction, self.plan.epoch, table.filter(pa.array(waits)))
+            self._queue += add_to_queues(self._transaction, self.plan.epoch, table.filter(pa.array(waits)))
             table = table.filter(pa.array(~waits))
         if table is not None:
             parts.append(table)
@@ -192,9 +179,9 @@ class WorkerCore:
         self.report.records = 0 if table is None else len(table)
         self.report.results = len(results.keys)
         raw = outbox.pack(results)
-        self._transaction.put(OUTBOX + b"results", raw)
+        put_checked(self._transaction, OUTBOX + b"results", raw)
         timed = b"" if table is None else to_bytes(table.select(["bin", "time"]))
-        self._transaction.put(OUTBOX + b"times", timed)
+        put_checked(self._transaction, OUTBOX + b"times", timed)
         self.report.outbox_bytes = len(raw) + len(timed)
 
     def _commit(self) -> None:
@@ -202,24 +189,82 @@ class WorkerCore:
         lengths = queue_lengths(txn)
         self.report.queued = (list(lengths[0]), [n for n, _ in lengths[0].values()])
         self.report.queue_bytes = lengths[1]
-        write_meta(txn, at_epoch(self._meta, self.plan.epoch, self.plan.generation))
-        txn.put(OUTBOX + b"report", self.report.to_json().encode())
+        if self.order.files is not None:
+            self._keep_frame(txn)
+        assert self._opened is not None
+        write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
+        put_checked(txn, OUTBOX + b"report", self.report.to_json().encode())
         txn.commit()
         self._txn = None
 
+    def _keep_frame(self, txn: lmdb.Transaction) -> None:
+        frame = frames.Frame(
+            self.order.query,
+            self.worker,
+            self.plan.epoch,
+            self.plan.generation,
+            fresh=self.worker in self.order.fresh,
+            pulls=[(pull.bin, pull.source) for pull in self._pulls.done],
+            names=self._changes.names,
+            values=self._changes.values,
+            codes=np.concatenate([*self._changes.codes, np.empty(0, np.int64)]),
+            counts=np.concatenate([*self._changes.counts, np.empty(0, np.int64)]),
+            queue=self._queue,
+        )
+        raw = frames.encode(frame)
+        self.report.changed, self.report.log_bytes = frame.bins(), len(raw)
+        put_checked(txn, OUTBOX + b"frame", raw)
+
     def _after(self) -> tuple[Report, NDArray[np.void]]:
-        with self._environment.reading() as txn:
-            results = outbox.unpack(bytes(txn.get(OUTBOX + b"results", b"")))
-            times = bytes(txn.get(OUTBOX + b"times", b""))
+        """Does what follows the commit; a repeated attempt does it again from what the commit stored."""
+        with self._store.reading() as txn:
+            self._still_ours(txn)
+            results = outbox.unpack(get_checked(txn, OUTBOX + b"results") or b"")
+            times = get_checked(txn, OUTBOX + b"times") or b""
+            frame = get_checked(txn, OUTBOX + b"frame")
             if self.report.repeated:
-                self._recall(Report.from_json(bytes(txn.get(OUTBOX + b"report", b""))))
+                self._recall(Report.from_json(get_checked(txn, OUTBOX + b"report") or b"{}"))
+        if self.order.files is not None and frame is not None:
+            with self._phase("log"):
+                self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), frame)
+        self._fault("before-results")
         with self._phase("send"):
-            outbox.send(
-                self.order.output, results, worker=self.worker, generation=self.plan.generation, epoch=self.plan.epoch
-            )
+            self.order.output.send(results, worker=self.worker, generation=self.plan.generation, epoch=self.plan.epoch)
         self.report.done_us = time.time_ns() // 1000
-        self.report.lmdb_bytes = self._environment.used_bytes()
+        with self._phase("snapshot"):
+            self._snapshot()
+        self.report.lmdb_bytes = self._store.used_bytes()
+        self._fault("before-report")
         return self.report, self._latencies(times)
+
+    def _still_ours(self, txn: lmdb.Transaction) -> None:
+        meta = read_meta(txn)
+        if meta is None or meta.epoch != self.plan.epoch:
+            raise StateError(
+                f"Worker {self.worker} was overtaken in epoch {self.plan.epoch}: this attempt is outdated."
+            )
+
+    def _snapshot(self) -> None:
+        """Writes the images of the bins that are due and that this worker holds or queues records of."""
+        files, images = self.order.files, []
+        if files is None or not self.order.snapshot:
+            return
+        here = self._holds()
+        with self._store.reading(buffers=False) as txn:
+            self._still_ours(txn)
+            for bin_ in self.order.snapshot:
+                routed = int(self.plan.plan.routing[bin_]) == self.worker
+                if bin_ in here or routed:
+                    images.append(snapshots.image_of(txn, bin_, state=bin_ in here, queue=routed))
+        if images:
+            raw = snapshots.encode(self.order.query, self.worker, self.plan.epoch, images)
+            self._fault("during-snapshot")
+            files.write(snapshots.snapshot_name(self.plan.epoch, self.worker), raw)
+            self.report.snapshot, self.report.snapshot_bytes = [image.bin for image in images], len(raw)
+
+    def _holds(self) -> set[int]:
+        """Returns the bins whose state is here after the epoch, sources of this epoch's pulls included."""
+        return set(self.order.states_at(self.worker)) | set(self.report.pulled)
 
     def _recall(self, stored: Report) -> None:
         stored.attempt, stored.repeated, stored.pid = self.report.attempt, True, self.report.pid
@@ -238,32 +283,60 @@ class WorkerCore:
 def run_epoch(
     order: StepOrder, worker: int, attempt: int, tables: Iterable[pa.Table]
 ) -> tuple[Report, NDArray[np.void]]:
-    """Runs one epoch of a worker on given records, again with a larger map whenever the store's map was full.
+    """Runs one epoch of a worker on given records.
+
+    It begins anew with a larger map whenever the store's map was full, and once with an environment rebuilt from the
+    checkpoint when the one found turns out to be damaged, or when two attempts have died in it.
 
     Raises StateError when the stored state does not fit the epoch.
     """
     received, map_bytes = list(tables), MAP_BYTES
+    distrust = "two attempts died in it" if attempt >= _ATTEMPTS_TRUSTED and _died(order, worker, attempt) else ""
     while True:
-        core = WorkerCore(order, worker, attempt, map_bytes=map_bytes)
+        core = WorkerCore(order, worker, attempt, map_bytes=map_bytes, distrust=distrust)
         try:
             core.begin()
             for table in received:
                 core.receive(table)
-            return core.end()
+            answer = core.end()
         except lmdb.MapFullError:
             map_bytes = core.map_bytes * 2
+        except DAMAGE as error:
+            if distrust or order.files is None:
+                raise StateError(f"Worker {worker} cannot use its state in {order.state_dir}: {error}") from error
+            distrust = f"damaged: {error}"
         except lmdb.Error as error:
             raise StateError(f"Worker {worker} cannot write its state in {order.state_dir}: {error}.") from error
+        except StateError:
+            _mark_failure(order, worker, attempt)
+            raise
+        else:
+            _forget_failures(order, worker, attempt)
+            return answer
         finally:
             core.close()
 
 
-def _check_owner(meta: Meta, order: StepOrder, path: Path) -> None:
-    """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
-    if meta.query != order.query:
-        raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")
-    if meta.epoch > order.written.epoch or meta.generation > order.written.generation:
-        raise StateError(
-            f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
-            f"{order.written.epoch} of generation {order.written.generation}: this attempt is outdated."
-        )
+def _failure(order: StepOrder, worker: int, attempt: int) -> Path:
+    path = store_path(order.state_dir, worker)
+    return path.with_name(f".{path.name}-{order.generation}-{order.written.epoch}-{attempt}.failed")
+
+
+def _mark_failure(order: StepOrder, worker: int, attempt: int) -> None:
+    """Notes that an attempt failed with a reason, so that the next one does not take it for a crash."""
+    try:
+        _failure(order, worker, attempt).touch()
+    except OSError:  # the folder itself is what failed
+        return
+
+
+def _forget_failures(order: StepOrder, worker: int, attempt: int) -> None:
+    for before in range(attempt):
+        _failure(order, worker, before).unlink(missing_ok=True)
+
+
+def _died(order: StepOrder, worker: int, attempt: int) -> bool:
+    """Returns whether the last attempts ended without a reason: then the environment may be what killed them."""
+    return order.files is not None and not any(
+        _failure(order, worker, attempt - back).exists() for back in range(1, _ATTEMPTS_TRUSTED + 1)
+    )

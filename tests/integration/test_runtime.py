@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from impls import catalog
 from impls.errors import UsageError
 from impls.operators import DenseCount
 from impls.placement import goal
+from impls.runtime.store import store_path
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
@@ -89,7 +91,7 @@ def test_a_python_worker_killed_during_a_migration_is_replaced_and_nothing_is_lo
                     deadly.unlink()
                     os.kill(os.getpid(), signal.SIGKILL)
 
-                outbox.send = send
+                outbox.Output.send = send
             return super().apply(records, state)
 
     run = pipeline("megaphone-fluid", operator=Deadly(4096))
@@ -135,6 +137,42 @@ def test_a_stopped_query_goes_on_where_it_was_also_in_the_middle_of_a_migration(
     assert query.await_migration(60), query.status()
     run.await_applied()
     run.stop()
+    answer = run.check(1)
+    assert answer["verdict"] == "valid", answer
+
+
+def test_a_query_goes_on_from_its_checkpoint_alone_with_another_number_of_workers(pipeline):
+    run = pipeline("megaphone-all-at-once", workload="hash")
+    run.send(1500)
+    run.start()
+    run.await_applied()
+    run.stop()
+    shutil.rmtree(run.folder / "state")
+    run.send(1000)
+    query = run.start()
+    query.rescale(5)
+    assert query.await_migration(60), query.status()
+    run.await_applied()
+    assert query.status()["workers"] == 5
+    run.stop()
+    assert sum(line["recovered"] for line in run.epochs()) >= 2
+    answer = run.check(1)
+    assert answer["verdict"] == "valid", answer
+
+
+def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipeline):
+    run = pipeline("megaphone-fluid", replay_epochs=10)
+    run.send(1000)
+    query = run.start()
+    run.await_applied()
+    query.rescale(4)
+    await_true(lambda: 0 < query.status()["misplaced"] < 8, "the migration to be half done")
+    shutil.rmtree(store_path(run.folder / "state", 0))
+    run.send(1000)
+    run.await_applied()
+    assert query.await_migration(60), query.status()
+    run.stop()
+    assert sum(line["recovered"] for line in run.epochs()) >= 1
     answer = run.check(1)
     assert answer["verdict"] == "valid", answer
 

@@ -8,10 +8,10 @@ import pytest
 
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
+from impls.runtime.blocks import BLOCK_BYTES, SLOTS
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.outbox import Output
 from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
-from impls.runtime.state import SLOTS
 from impls.runtime.worker import run_epoch
 
 BINS = 4
@@ -40,10 +40,11 @@ class Workers:
 
     def order(self, epoch: int, routing: list[int], **more) -> StepOrder:
         drops, generation = more.pop("drops", ()), more.pop("generation", 1)
-        step = {name: more.pop(name) for name in ("awaiting", "fresh") if name in more}
+        step = {name: more.pop(name) for name in ("away", "fresh", "sizes") if name in more}
         plan = EpochPlan(np.array(routing, np.int32), **more)
         written = WrittenPlan(epoch, generation, 2, plan, drops)
-        return StepOrder("q", written, BINS, HashCount(), self.output, self.state_dir, first=epoch == 0, **step)
+        step |= {"first": epoch == 0, "generation": generation}
+        return StepOrder("q", written, BINS, HashCount(), self.output, self.state_dir, **step)
 
     def run(self, worker: int, order: StepOrder, bins: tuple[int, ...] = (), attempt: int = 0) -> Report:
         tables = [batch(order.written.epoch * 100, list(bins))] if bins else []
@@ -91,7 +92,7 @@ def test_a_driver_of_an_older_generation_is_refused(workers):
 def test_a_pulled_bin_goes_on_counting_at_its_new_owner_and_is_dropped_at_the_old(workers, results_of):
     for worker in (0, 1):
         workers.run(worker, workers.order(1, [0, 0, 1, 1]), (1, 1) if worker == 0 else ())
-    move = workers.order(2, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), awaiting=(1,))
+    move = workers.order(2, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), away=((1, 0),))
     assert workers.run(1, move, (1,)).pulled == [1]
     workers.run(0, move)
     after = workers.order(3, [0, 1, 1, 1], drops=((1, 0),))
@@ -105,7 +106,7 @@ def test_a_source_that_is_not_at_the_epoch_is_refused(workers):
     for epoch in (1, 2):
         workers.run(1, workers.order(epoch, [0, 0, 1, 1]))
     with pytest.raises(StateError, match="Worker 0 is to hand over bins in epoch 3"):
-        workers.run(1, workers.order(3, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), awaiting=(1,)))
+        workers.run(1, workers.order(3, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), away=((1, 0),)))
 
 
 def test_on_demand_pulls_what_is_needed_first_and_queues_what_does_not_fit(workers, results_of):
@@ -113,13 +114,15 @@ def test_on_demand_pulls_what_is_needed_first_and_queues_what_does_not_fit(worke
         workers.run(worker, workers.order(1, [0, 0, 1, 1]), (0, 1) if worker == 0 else ())
     pulls = (Pull(0, 0, 1), Pull(1, 0, 1))
     routing = [1, 1, 1, 1]
-    first = workers.order(2, routing, pulls=pulls, awaiting=(0, 1), on_demand=True, budget_bytes=0)
+    told = {"away": ((0, 0), (1, 0)), "sizes": ((0, 12), (1, 12))}
+    first = workers.order(2, routing, pulls=pulls, on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, first, (1, 0, 1, 2))
     workers.run(0, first)
     assert report.pulled == [1], "bin 1 is wanted twice, bin 0 once"
     assert report.queued == ([0], [1])
     assert report.records == 3
-    second = workers.order(3, routing, pulls=(Pull(0, 0, 1),), awaiting=(0,), on_demand=True, budget_bytes=0)
+    told = {"away": ((0, 0),), "sizes": ((0, 12),)}
+    second = workers.order(3, routing, pulls=(Pull(0, 0, 1),), on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, second, (0,))
     workers.run(0, second)
     assert (report.pulled, report.records) == ([0], 2)
@@ -149,4 +152,4 @@ def test_the_map_grows_when_the_state_does(workers, monkeypatch, tmp_path):
     big = DenseCount(keys=SLOTS * 400 * BINS)
     order = replace(workers.order(0, [0, 0, 0, 0]), operator=big, state_dir=str(tmp_path / "big"))
     report = run_epoch(order, 0, 0, [])[0]
-    assert sum(report.sizes[1]) == SLOTS * 8 * 400 * BINS
+    assert sum(report.sizes[1]) == BLOCK_BYTES * 400 * BINS

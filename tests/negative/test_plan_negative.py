@@ -49,6 +49,8 @@ CASES = {
     "shadow: bin 1 names worker 7": (replace(GOOD, shadows=((1, 7),)), VIEW),
     "stop: 'reboot' is unknown": (EpochPlan(ROUTING, stop="reboot"), VIEW),
     "stop: a plan that stops": (replace(GOOD, stop="query"), VIEW),
+    "stop: a plan that stops may": (EpochPlan(ROUTING, stop="query", from_checkpoint=True), VIEW),
+    "stop: the query was stopped before epoch 1": (EpochPlan(ROUTING, stop="query"), replace(VIEW, stopped=1)),
     "stop: bin 0 is rerouted": (EpochPlan(MOVED, stop="query"), VIEW),
 }
 
@@ -66,6 +68,8 @@ def test_a_broken_rule_is_named(rule):
         (GOOD, VIEW),
         (EpochPlan(ROUTING), VIEW),
         (EpochPlan(ROUTING, stop="query"), VIEW),
+        (EpochPlan(ROUTING, stop="query"), replace(VIEW, stopped=0)),
+        (replace(GOOD, from_checkpoint=True), VIEW),
         (EpochPlan(MOVED, hold=(0,)), VIEW),
         (EpochPlan(MOVED, on_demand=True), VIEW),
         (EpochPlan(MOVED, (PULL,), budget_bytes=0), apart()),

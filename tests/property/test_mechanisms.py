@@ -20,7 +20,9 @@ def views(draw) -> View:
     goal = random.integers(0, draw(st.integers(1, 9)), bins).astype(np.int32)
     keep = random.random(bins) < draw(st.sampled_from([0.0, 0.5, 0.95]))
     started = draw(st.integers(0, 100))
-    return View.make(routing, np.where(keep, routing, goal), epoch=started + draw(st.integers(0, 20)), started=started)
+    epoch = started + draw(st.integers(0, 20))
+    stopped = draw(st.sampled_from([-1, epoch, draw(st.integers(started, epoch))]))
+    return View.make(routing, np.where(keep, routing, goal), epoch=epoch, started=started, stopped=stopped)
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -51,6 +53,15 @@ def test_location_gets_closer_to_the_goal_in_every_epoch(name, view):
     plan = catalog.make(name).plan(view)
     assert bool(plan.pulls) == bool(len(view.misplaced))
     assert all(pull.target == view.goal[pull.bin] for pull in plan.pulls)
+
+
+@given(view=views())
+def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(view):
+    plan = catalog.make("runtime-restart").plan(view)
+    stopped = view.stopped >= view.started
+    assert (plan.stop == "query") == (len(view.misplaced) > 0 and not stopped)
+    assert [pull.bin for pull in plan.pulls] == (view.misplaced.tolist() if stopped else [])
+    assert plan.from_checkpoint == (len(plan.pulls) > 0)
 
 
 @given(view=views(), per_pair=st.integers(1, 5), gap=st.integers(0, 3))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from impls.mechanism import Mechanism
+from impls.runtime.base import Base
 from impls.runtime.commands import Command
 from impls.runtime.controller import Controller
 from impls.runtime.observation import Observation
@@ -122,11 +123,6 @@ class Cluster:
             epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)),
         )  # fmt: skip
 
-    def relocate(self, location: Any, goal: Any) -> None:
-        for bin_ in np.flatnonzero(location != goal).tolist():
-            state = self.workers[int(location[bin_])].bins[bin_]
-            self.workers[int(goal[bin_])].bins[bin_] = dict(state)
-
 
 def size_of(state: dict[int, tuple[int, int]]) -> int:
     return 16 + 24 * len(state)
@@ -140,7 +136,8 @@ def sparse(values: dict[int, int]) -> Any:
 class Simulation:
     """One query: commands at epochs, records from the seed, and, if asked for, driver crashes.
 
-    `given[epoch]` makes the goals of the commands that are accepted before that epoch is planned.
+    `given[epoch]` makes the goals of the commands that are accepted before that epoch is planned. `crash` and `rebase`
+    are the odds of a driver crash at each point where one matters, and of a new base at the end of an epoch.
     """
 
     assignment: Any
@@ -149,6 +146,7 @@ class Simulation:
     seed: int = 1
     crash: float = 0.0
     restart_assignment: Any = None
+    rebase: float = 0.0
 
     def __post_init__(self) -> None:
         self.random, self.faults = np.random.default_rng(self.seed), np.random.default_rng(self.seed + 1)
@@ -157,7 +155,8 @@ class Simulation:
         self.logs: dict[str, list[str]] = {"plans": [], "observed": [], "commands": []}
         self.truth: dict[int, int] = defaultdict(int)
         self.events: list[Any] = []
-        self.sent = self.epoch = self.crashes = 0
+        self.sent = self.epoch = self.crashes = self.stops = 0
+        self.base: tuple[int, dict[str, Any]] | None = None
         self.generation = 1
         self._written: WrittenPlan | None = None
 
@@ -189,14 +188,13 @@ class Simulation:
         while True:
             written = self._plan()
             if written.plan.stop is not None:
-                self.events += [event.to_json() for event in self.controller.take_events()]
-                self.cluster.relocate(self.controller.location, self.controller.goal)
-                self._maybe_crash()
-                if self._written is None:
-                    continue  # crashed before the relocation was noted: it is done again
-                self._log("observed", Observation(self.epoch, relocated=True))
-                self.controller.relocated(self.epoch)
+                if self._maybe_crash():
+                    continue  # crashed before the stop was noted: it is done again
+                self._log("observed", Observation(self.epoch, stopped=True))
+                self.controller.observe(Observation(self.epoch, stopped=True))
+                self.stops += 1
                 self._written = None
+                self._maybe_crash()
                 continue
             if self.epoch == 0 and self.cluster.done < 0:
                 self.cluster.create(written.plan.routing)
@@ -205,7 +203,7 @@ class Simulation:
             seen = self.cluster.epoch(written, records)
             self._log("observed", seen)
             events = self.controller.observe(Observation.from_json(json.loads(json.dumps(seen.to_json()))))
-            if self._maybe_crash():
+            if self._rebase_or_crash():
                 continue  # observed, but Spark has not committed the epoch: it is run again
             self.events += [event.to_json() for event in events]
             self._written = None
@@ -221,25 +219,47 @@ class Simulation:
     def _log(self, name: str, entry: Any) -> None:
         self.logs[name].append(json.dumps(entry.to_json()))
 
+    def _rebase_or_crash(self) -> bool:
+        if self.faults.random() < self.rebase:
+            self.base = self.epoch, json.loads(json.dumps(self.controller.to_json()))
+        before = self.controller.to_json()
+        crashed = self._maybe_crash()
+        assert self.controller.to_json() == before, f"a driver that died after epoch {self.epoch} knows something else"
+        return crashed
+
     def _maybe_crash(self) -> bool:
-        """Replaces the controller by one that knows only the logs, as a new driver does."""
+        """Replaces the controller by one that knows only base and logs, as a new driver does."""
         if self.faults.random() >= self.crash:
             return False
         self.crashes += 1
         self.generation += 1
         plans = [WrittenPlan.from_json(json.loads(line)) for line in self.logs["plans"]]
-        observed = [Observation.from_json(json.loads(line)) for line in self.logs["observed"]]
-        commands = [Command.from_json(json.loads(line)) for line in self.logs["commands"]]
-        begin = self.assignment if self.restart_assignment is None else self.restart_assignment
-        self.controller = Controller(begin, self.mechanism)
-        self.controller.replay(plans, observed, commands)
+        self.controller = self._replayed(None)
+        if self.base is not None:
+            shorter = self._replayed(Base("q", *self.base))
+            assert shorter.to_json() == self.controller.to_json(), f"the base of epoch {self.base[0]} tells otherwise"
+            self.controller = shorter
         last = plans[-1] if plans else None
         usable = last is not None and last.epoch == self.epoch and last.plan.stop is None
         self._written = last if usable else None
-        planned = max((seen.epoch for seen in observed if not seen.relocated), default=-1)
-        if usable and last is not None and planned < self.epoch:
+        if usable and last is not None and self.controller.observed < self.epoch:
             self.controller.adopt(last)
         return True
+
+    def _replayed(self, base: Base | None) -> Controller:
+        def entries(log: str, name: str) -> list[Any]:
+            return [e for e in map(json.loads, self.logs[log]) if base is None or base.keeps(name, e)]
+
+        begin = self.assignment if self.restart_assignment is None else self.restart_assignment
+        controller = Controller(begin, self.mechanism)
+        if base is not None:
+            controller.restore(base.controller)
+        controller.replay(
+            [WrittenPlan.from_json(entry) for entry in entries("plans", "plan")],
+            [Observation.from_json(entry) for entry in entries("observed", "observed")],
+            [Command.from_json(entry) for entry in entries("commands", "commands")],
+        )
+        return controller
 
     def _one_owner(self) -> None:
         """Every bin is at its location, and a copy elsewhere is one that waits for its drop."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from impls.mechanism import Mechanism
 from impls.runtime.commands import Command
-from impls.runtime.controller import Controller, Event
+from impls.runtime.controller import Controller
+from impls.runtime.events import Event
 from impls.runtime.observation import Observation
 from impls.runtime.plan import Pull, WrittenPlan
 
@@ -66,11 +67,6 @@ class Cluster:
             else:
                 self.queues[bin_].append(key)
 
-    def relocate(self, goal: NDArray[np.int32]) -> None:
-        """Copies every misplaced bin while the query is down."""
-        for bin_ in np.flatnonzero(self.location != goal).tolist():
-            self.pull(Pull(bin_, int(self.location[bin_]), int(goal[bin_])))
-
     def counts(self) -> Counter:
         """Returns the count of every key at its bin's location."""
         total: Counter = Counter()
@@ -115,9 +111,11 @@ class Simulation:
         written = self.controller.plan(self.epoch, 1)
         self.plans.append(WrittenPlan.from_json(json.loads(json.dumps(written.to_json()))))
         if written.plan.stop is not None:
-            self.cluster.relocate(self.controller.goal)
-            self.observed.append(Observation(self.epoch, relocated=True))
-            self.controller.relocated(self.epoch)
+            self.observed.append(Observation(self.epoch, stopped=True))
+            if self.epoch in self.crash_at:
+                self.crash()  # stopped and started, but the driver dies before the epoch is planned again
+            else:
+                self.controller.observe(self.observed[-1])
             written = self.controller.plan(self.epoch, 1)
             self.plans.append(WrittenPlan.from_json(json.loads(json.dumps(written.to_json()))))
         if self.epoch in self.crash_at:

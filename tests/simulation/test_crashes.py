@@ -1,10 +1,13 @@
 """Every mechanism under every kind of migration, in the simulator: nothing lost, one owner per bin, goal reached."""
 
+import json
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -82,8 +85,9 @@ def test_the_goal_is_reached_and_no_record_is_lost(name, make, scenario, seed):
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize(("name", "make"), CASES, ids=[name for name, _ in CASES])
-def test_a_driver_that_dies_at_any_point_changes_nothing(name, make, scenario):
-    run = simulate(make, scenario, crash=0.15)
+@pytest.mark.parametrize("rebase", [0.0, 0.4], ids=["whole journals", "bases"])
+def test_a_driver_that_dies_at_any_point_changes_nothing(name, make, scenario, rebase):
+    run = simulate(make, scenario, crash=0.15, rebase=rebase)
     assert run.crashes > 10
     check(run, name, scenario)
     assert run.counts() == simulate(make, scenario).counts()
@@ -94,6 +98,35 @@ def test_one_seed_gives_one_run(make):
     once, twice = (simulate(make, "command during a migration", crash=0.1).digest() for _ in range(2))
     assert once == twice
     assert once != simulate(make, "command during a migration", seed=2, crash=0.1).digest()
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    case=st.sampled_from(CASES),
+    scenario=st.sampled_from(list(SCENARIOS)),
+    crash=st.floats(0.05, 0.3),
+    rebase=st.floats(0.05, 1.0),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_base_and_the_rest_of_the_journals_tell_the_same_as_whole_journals(seed, case, scenario, crash, rebase):
+    """The simulator compares both at every crash, and the driver before with the one after it."""
+    run = simulate(case[1], scenario, seed, crash=crash, rebase=rebase, restart_assignment=initial(BINS, 2))
+    check(run, case[0], scenario)
+
+
+@pytest.mark.parametrize(("scenario", "stops"), [("rebalance", 1), ("there and back", 2), ("no-op", 0)])
+def test_a_restart_stops_the_query_once_for_each_migration(scenario, stops):
+    """A crash after the stop is noted does not stop the query again."""
+    for seed in range(8):
+        run = simulate(lambda: catalog.make("runtime-restart"), scenario, seed, crash=0.3)
+        assert run.stops == stops
+    pulls = [pull for plan in map(json.loads, run.logs["plans"]) if plan["from_checkpoint"] for pull in plan["pulls"]]
+    assert bool(pulls) == bool(stops)
+
+
+def test_a_command_during_a_restart_needs_a_stop_of_its_own():
+    run = simulate(lambda: catalog.make("runtime-restart"), "back during a migration", crash=0.3)
+    assert run.stops == 2
 
 
 def test_a_driver_started_with_another_number_of_workers_goes_on_where_the_last_one_was():

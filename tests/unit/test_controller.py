@@ -11,7 +11,7 @@ from impls.mechanism import Mechanism
 from impls.runtime.commands import Command
 from impls.runtime.controller import Controller, MigrationBegun, MigrationDone
 from impls.runtime.observation import Observation
-from impls.runtime.plan import EpochPlan
+from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
 
 START = np.array([0, 0, 1, 1], np.int32)
 AWAY = np.array([3, 0, 1, 1], np.int32)
@@ -96,15 +96,83 @@ def test_a_later_command_takes_the_place_of_a_migration():
     assert not controller.migrating
 
 
-def test_after_a_relocation_the_old_owner_drops_and_a_copy_that_is_state_again_is_kept():
+def stop(controller, epoch):
+    assert controller.plan(epoch, 1).plan.stop == "query"
+    assert controller.observe(Observation(epoch, stopped=True)) == []
+
+
+def test_after_a_stop_all_bins_are_pulled_from_the_checkpoint_and_the_old_owner_drops():
     controller = started("runtime-restart")
     controller.accept(command(AWAY))
-    assert controller.plan(1, 1).plan.stop == "query"
-    controller.relocated(1)
-    controller.accept(command(START, from_epoch=1, name="back"))  # the driver died before epoch 1 was planned again
-    assert controller.plan(1, 2).plan.stop == "query"
-    controller.relocated(1)
-    assert controller.plan(1, 2).drops == ((0, 3),)
+    stop(controller, 1)
+    written = controller.plan(1, 1)
+    assert (written.plan.stop, written.plan.from_checkpoint, written.plan.pulls) == (None, True, (Pull(0, 0, 3),))
+    events = controller.observe(Observation(1, pulled=(0,)))
+    assert events == [MigrationBegun("c", "c", 1, 1), MigrationDone("c", 1)]
+    assert controller.plan(2, 1).drops == ((0, 0),)
+
+
+def test_a_command_after_a_stop_needs_a_stop_of_its_own():
+    controller = started("runtime-restart")
+    controller.accept(command(AWAY))
+    stop(controller, 1)
+    controller.accept(command([2, 0, 1, 1], from_epoch=1, name="other"))
+    stop(controller, 1)
+    assert controller.plan(1, 1).plan.pulls == (Pull(0, 0, 2),)
+
+
+def test_a_bin_that_goes_back_after_a_stop_is_dropped_before_it_is_pulled():
+    controller = started("runtime-restart")
+    controller.accept(command(AWAY))
+    stop(controller, 1)
+    controller.plan(1, 1)
+    controller.observe(Observation(1, pulled=(0,)))
+    controller.accept(command(START, from_epoch=2, name="back"))
+    stop(controller, 2)
+    written = controller.plan(2, 1)
+    assert (written.drops, written.plan.pulls) == (((0, 0),), (Pull(0, 3, 0),))
+
+
+def test_a_stop_is_remembered_by_a_new_driver():
+    controller = started("runtime-restart")
+    first, asked = Controller(START, catalog.make("none")).plan(0, 1), command(AWAY)
+    controller.accept(asked)
+    plans = [first, controller.plan(1, 1)]
+    before = Controller(START, catalog.make("runtime-restart"))
+    before.replay(plans, [Observation(0)], [asked])
+    assert before.plan(1, 2).plan.stop == "query"
+    after = Controller(START, catalog.make("runtime-restart"))
+    after.replay(plans, [Observation(0), Observation(1, stopped=True)], [asked])
+    assert after.plan(1, 2).plan.pulls == (Pull(0, 0, 3),)
+    assert after.observe(Observation(1, pulled=(0,)))[-1] == MigrationDone("c", 1)
+
+
+def test_a_base_holds_what_a_later_epoch_and_the_same_one_again_depend_on():
+    controller = started("megaphone-fluid")
+    controller.accept(command([2, 2, 2, 2]))
+    controller.plan(1, 1)
+    told = controller.observe(Observation(1, pulled=(0,), sizes=(np.array([0]), np.array([70]))))
+    controller.accept(command(AWAY, from_epoch=9, name="later"))
+    other = Controller(np.zeros(4, np.int32), catalog.make("megaphone-fluid"))
+    other.restore(json.loads(json.dumps(controller.to_json())))
+    assert other.to_json() == controller.to_json()
+    assert other.observe(Observation(1)) == told
+    assert other.before(1).location.tolist() == START.tolist()
+    assert other.before(2).location.tolist() == [2, 0, 1, 1]
+    assert other.plan(2, 2).plan.pulls == controller.plan(2, 2).plan.pulls == (Pull(1, 0, 2),)
+    assert other.commanded.tolist() == AWAY.tolist()
+
+
+def test_a_base_of_another_number_of_bins_is_refused():
+    data = started().to_json()
+    with pytest.raises(ValueError, match="entries instead of 8"):
+        Controller(np.zeros(8, np.int32), catalog.make("none")).restore(data)
+
+
+def test_an_observed_epoch_without_a_plan_is_refused():
+    plan = Controller(START, catalog.make("none")).plan(0, 1)
+    with pytest.raises(StateError, match="Epoch 1"):
+        Controller(START, catalog.make("none")).replay([plan], [Observation(0), Observation(1)], [])
 
 
 def test_a_new_driver_begins_where_the_first_plan_began_whatever_workers_it_is_started_with():
@@ -117,20 +185,14 @@ def test_a_new_driver_begins_where_the_first_plan_began_whatever_workers_it_is_s
     assert other.plan(2, 2).drops == ((0, 0),)
 
 
-def test_a_relocation_whose_end_was_not_recorded_ends_after_the_crash():
-    controller = started("runtime-restart")
-    first, asked = Controller(START, catalog.make("none")).plan(0, 1), command(AWAY)
-    controller.accept(asked)
-    stop = controller.plan(1, 1)
-    other = Controller(START, catalog.make("runtime-restart"))
-    other.replay([first, stop], [Observation(0), Observation(1, relocated=True)], [asked])
-    other.plan(1, 2)
-    assert other.observe(Observation(1))[-1] == MigrationDone("c", 1)
-
-
 def test_what_is_logged_can_be_read_back():
     seen = Observation(3, (1,), (np.array([1], np.int32), np.array([9], np.int64)), pull_ms=1.5)
     assert Observation.from_json(json.loads(json.dumps(seen.to_json()))).to_json() == seen.to_json()
+    plan = WrittenPlan(3, 1, 4, EpochPlan(AWAY, (Pull(0, 0, 3),), from_checkpoint=True), ((1, 2),), migrating=True)
+    data = json.loads(json.dumps(plan.to_json()))
+    assert WrittenPlan.from_json(data).to_json() == plan.to_json()
+    del data["from_checkpoint"]  # as an older version wrote it
+    assert WrittenPlan.from_json(data).plan.from_checkpoint is False
     asked = Command.new("rescale", AWAY, "grow", from_epoch=3)
     assert Command.from_json(json.loads(json.dumps(asked.to_json()))).to_json() == asked.to_json()
 

@@ -5,10 +5,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from impls.errors import StateError
+from impls.errors import CorruptStateError, StateError
+from impls.runtime.blocks import BLOCK_BYTES
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
 from impls.runtime.state import SLOTS, BinState, copy_bin, drop_range, read_size
-from impls.runtime.store import STATE, Store, bin_range, new_meta, read_meta, wipe, write_meta
+from impls.runtime.store import (
+    DENSE,
+    META,
+    STATE,
+    Store,
+    bin_key,
+    bin_range,
+    new_meta,
+    put_checked,
+    read_meta,
+    wipe,
+    write_meta,
+)
 
 
 @pytest.fixture
@@ -30,7 +43,7 @@ def test_dense_counts_add_up_across_blocks_and_transactions(store):
         found = dict(zip(zip(bins[first].tolist(), slots[first].tolist(), strict=True), counts.tolist(), strict=True))
         assert found == {(3, 0): 2 * round_, (3, SLOTS + 1): round_, (5, 7): round_}
     with store.reading() as txn:
-        assert read_size(txn, 3) == (2, 2 * SLOTS * 8)
+        assert read_size(txn, 3) == (2, 2 * BLOCK_BYTES)
 
 
 def test_a_slot_outside_the_bin_is_refused(store):
@@ -46,10 +59,43 @@ def test_entries_are_found_again_in_the_order_asked_and_sizes_follow(store):
         assert old == [None, None, None]
         state.put_many([1, 0, 1], [b"b", b"a", long], [b"22", b"1", b"333"], old)
         assert state.get_many([1, 1, 0], [long, b"b", b"a"]) == [b"333", b"22", b"1"]
-        assert dict(state.write_sizes()) == {0: 1, 1: 5}
+        assert dict(state.write_sizes()) == {0: 1 + 4, 1: 5 + 2 * 4}
         state.delete(1, b"b")
         state.delete(1, b"never there")
-        assert state.write_sizes() == [(1, 3)]
+        assert state.write_sizes() == [(1, 3 + 4)]
+
+
+@pytest.mark.parametrize("damage", ["a value", "a checksum", "a key"])
+def test_a_damaged_entry_is_never_read_nor_taken_for_absent(store, damage):
+    keys = [bytes([i]) * 8 for i in range(9)]
+    with store.begin() as txn:
+        BinState(txn, 16).create_entries(3, [(key, b"value") for key in keys])
+        name = bin_key(STATE, 3) + keys[4]
+        raw = bytes(txn.get(name))
+        if damage == "a key":
+            txn.delete(name)
+            name = bin_key(STATE, 3) + b"\x04\x04\x04\x04\x04\x04\x04\x05"
+        else:
+            raw = (b"vaLue" + raw[5:]) if damage == "a value" else raw[:-1] + bytes([raw[-1] ^ 1])
+        txn.put(name, raw)
+        with pytest.raises(CorruptStateError):
+            BinState(txn, 16).get(3, keys[4])
+        assert BinState(txn, 16).get_many([3, 3], [keys[2], b"\x08" * 7]) == [b"value", None]
+
+
+@pytest.mark.parametrize("bit", [0, 63, 64 * 300 + 5, 64 * 509 + 17])
+def test_a_block_with_a_flipped_bit_or_of_zero_bytes_is_never_read(store, bit):
+    with store.begin() as txn:
+        state = BinState(txn, 16)
+        state.create_dense(3, SLOTS)
+        state.add_to_slots(np.array([3, 3], np.int32), np.array([4, 300]))
+        name = bin_key(DENSE, 3) + bytes(4)
+        raw = bytearray(txn.get(name))
+        raw[bit // 8] ^= 1 << bit % 8
+        for bad in (bytes(raw), bytes(BLOCK_BYTES)):
+            txn.put(name, bad)
+            with pytest.raises(CorruptStateError, match="checksum"):
+                state.add_to_slots(np.array([3], np.int32), np.array([9]))
 
 
 def test_a_copied_bin_equals_its_source_and_nothing_else_comes(store, tmp_path):
@@ -60,8 +106,8 @@ def test_a_copied_bin_equals_its_source_and_nothing_else_comes(store, tmp_path):
         state.write_sizes()
     with Store.open(tmp_path / "other") as other, other.begin() as target:
         with store.reading() as source:
-            assert copy_bin(source, target, 7) == 10
-            assert copy_bin(source, target, 7) == 10, "a repeated copy replaces the first"
+            assert copy_bin(source, target, 7) == 5 * (2 + 4)
+            assert copy_bin(source, target, 7) == 5 * (2 + 4), "a repeated copy replaces the first"
         assert BinState(target, 16).get(7, b"\x03") == bytes([7, 3])
         assert BinState(target, 16).get(6, b"\x03") is None
         assert drop_range(target, *bin_range(STATE, 7)) == 5
@@ -111,15 +157,18 @@ def test_meta_is_read_back_and_another_format_is_refused(store):
         assert read_meta(txn) is None
         write_meta(txn, meta)
         assert read_meta(txn) == meta
-        txn.put(b"\x00", b'{"format": 99}')
+        put_checked(txn, META, b'{"format": 99}')
         with pytest.raises(StateError, match="format 99"):
+            read_meta(txn)
+        txn.put(META, bytes(txn.get(META)).replace(b"99", b" 2"))
+        with pytest.raises(CorruptStateError, match="checksum"):
             read_meta(txn)
 
 
 def test_a_damaged_environment_is_refused_with_a_sentence(tmp_path):
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "data.mdb").write_bytes(b"not a database" * 1000)
-    with pytest.raises(StateError, match="cannot be opened"):
+    with pytest.raises(CorruptStateError, match="is damaged"):
         Store.open(tmp_path / "w")
     wipe(tmp_path / "w")
     assert not (tmp_path / "w").exists()

@@ -77,7 +77,12 @@ def test_steady_latency_is_that_of_the_epochs(runs):
 
 def test_migrations_say_what_was_moved(runs):
     assert runs["none"]["migrations"] == []
-    for name, epochs in {"megaphone-all-at-once": 1, "megaphone-fluid": 16, "megaphone-batched": 4}.items():
+    for name, epochs in {
+        "runtime-restart": 1,
+        "megaphone-all-at-once": 1,
+        "megaphone-fluid": 16,
+        "megaphone-batched": 4,
+    }.items():
         for migration in runs[name]["migrations"]:
             assert (migration["bins"], migration["bytes"]) == (MOVED_BINS, MOVED_BINS * BIN_BYTES)
             assert migration["epochs"] == epochs
@@ -85,7 +90,7 @@ def test_migrations_say_what_was_moved(runs):
             assert migration["peak_window_s"] > 0
             assert migration["peak_windows"] >= 3
     pulls = {name: run["migrations"][0]["longest_pull_ms"] for name, run in runs.items() if run["migrations"]}
-    assert pulls == {"runtime-restart": None, **dict(zip(MECHANISMS[2:], (900.0, 20.0, 40.0), strict=True))}
+    assert pulls == dict(zip(MECHANISMS[1:], (500.0, 900.0, 20.0, 40.0), strict=True))
 
 
 def test_a_spike_shows_in_every_measure(runs):
@@ -94,7 +99,7 @@ def test_a_spike_shows_in_every_measure(runs):
     assert 2.5 < loud["peak_ratio"] < 3.6
     assert calm["peak_ratio"] < 1.25
     assert calm["slow_s"] == 0.0 < loud["slow_s"] < 1.5
-    assert runs["runtime-restart"]["migrations"][0]["relocated_ms"] == 2_000.0
+    assert 2.7 < runs["runtime-restart"]["migrations"][0]["duration_s"] < 2.8
     assert runs["runtime-restart"]["migrations"][0]["peak_ratio"] > 6
 
 

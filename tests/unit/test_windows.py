@@ -180,7 +180,6 @@ def test_a_migration_lasts_from_its_command_to_its_last_epoch():
     assert found == Migration("c", "half", at(0.5), at(4), (1, 2, 3))
     what = moved(found, events, EPOCHS)
     assert (what.bins, what.size, what.duration_s, what.longest_pull_ms) == (5, 500, 3.0, 9.0)
-    assert what.relocated_ms is None
 
 
 def test_without_a_command_it_begins_with_its_first_epoch():
@@ -195,13 +194,14 @@ def test_a_command_that_was_never_carried_out_is_a_migration_without_end():
     assert moved(found, [], EPOCHS).duration_s is None
 
 
-def test_state_moved_while_the_query_is_down_counts():
+def test_a_migration_that_stopped_the_query_lasts_from_the_stop_until_its_bins_serve_again():
     events = [
-        event("migration_begin", 2, epoch=2, bins=4),
-        event("migration_end", 3, epoch=2),
-        {"at_us": at(1.9), "kind": "relocated", "epoch": 2, "bins": 4, "bytes": 400, "ms": 600.0},
+        event("command", 0.5, label="half"),
+        event("migration_begin", 3, epoch=3, bins=2),
+        event("migration_end", 4, epoch=3),
+        *({"at_us": at(second), "kind": "query_stop"} for second in (0.2, 2.5, 9)),
     ]
     (found,) = migrations_of(events, EPOCHS)
     what = moved(found, events, EPOCHS)
-    assert (what.bins, what.size, what.longest_pull_ms, what.relocated_ms) == (4, 400, None, 600.0)
-    assert what.duration_s == pytest.approx(1.7)
+    assert (what.bins, what.size, what.longest_pull_ms) == (2, 200, 9.0)
+    assert what.duration_s == pytest.approx(1.5)

@@ -1,0 +1,1 @@
+"""Measurements of single parts, each a command of its own."""

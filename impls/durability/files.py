@@ -1,0 +1,126 @@
+"""Whole files, written atomically, below one folder of any pyarrow file system: local, HDFS, S3 and the like."""
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from pyarrow import fs
+
+from impls.errors import StateError, UsageError
+
+__all__ = ["LEVELS", "Files", "check_level"]
+
+LEVELS = ("none", "process", "host")
+_RENAMES = {"local", "hdfs"}  # object stores show a file only when it is closed, and rename by copying
+_numbers = itertools.count()
+
+
+def check_level(level: str) -> str:
+    """Returns a durability level's name; raises UsageError for an unknown one."""
+    if level not in LEVELS:
+        raise UsageError(f"The durability {level!r} is unknown: use one of {', '.join(LEVELS)}.")
+    return level
+
+
+@lru_cache(maxsize=64)
+def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
+    try:
+        if "://" not in uri:
+            return fs.LocalFileSystem(), str(Path(uri).absolute())
+        system, path = fs.FileSystem.from_uri(uri)
+        return system, path.rstrip("/")
+    except (ValueError, OSError) as error:
+        raise UsageError(f"The folder {uri} cannot be used: {error}.") from error
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files below `uri`, a local path or anything pyarrow's `FileSystem.from_uri` takes.
+
+    A file is there whole or not at all. With `fsync` a local file also survives the failure of its host once `write`
+    has returned; an object store gives that by itself.
+    """
+
+    uri: str
+    fsync: bool = False
+
+    def make_folders(self, names: Iterable[str]) -> None:
+        """Creates folders that `write` puts files into; raises UsageError when that is not possible."""
+        system, root = _resolve(self.uri)
+        try:
+            for name in names:
+                system.create_dir(f"{root}/{name}", recursive=True)
+        except OSError as error:
+            raise UsageError(f"The checkpoint folder {self.uri} cannot be written: {error}.") from error
+
+    def path(self, name: str) -> str:
+        """Returns the whole path of a file, for messages."""
+        return f"{_resolve(self.uri)[1]}/{name}"
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes or replaces a file; raises StateError when the file system refuses."""
+        system, root = _resolve(self.uri)
+        final = f"{root}/{name}"
+        try:
+            if _kind(system) not in _RENAMES:
+                with system.open_output_stream(final) as stream:
+                    stream.write(data)
+                return
+            folder, _, stem = final.rpartition("/")
+            temporary = f"{folder}/.{stem}.{os.getpid()}-{next(_numbers)}"
+            try:
+                with system.open_output_stream(temporary) as stream:
+                    stream.write(data)
+                if self.fsync:
+                    _sync(temporary)
+                system.move(temporary, final)
+                if self.fsync:
+                    _sync(folder)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    system.delete_file(temporary)
+                raise
+        except OSError as error:
+            raise StateError(f"The file {final} cannot be written: {error}.") from error
+
+    def read(self, name: str) -> bytes | None:
+        """Returns a file's content, None for an absent one; raises StateError when it cannot be read."""
+        system, root = _resolve(self.uri)
+        try:
+            with system.open_input_file(f"{root}/{name}") as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateError(f"The file {root}/{name} cannot be read: {error}.") from error
+
+    def names(self, folder: str) -> list[tuple[str, int]]:
+        """Returns (name, bytes) of the files in a folder, sorted by name; half-written ones are left out."""
+        system, root = _resolve(self.uri)
+        found = system.get_file_info(fs.FileSelector(f"{root}/{folder}", allow_not_found=True))
+        files = [(f"{folder}/{info.base_name}", info.size) for info in found if info.type == fs.FileType.File]
+        return sorted((name, size) for name, size in files if not name.rpartition("/")[2].startswith("."))
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Deletes files; one that is gone already is passed over."""
+        system, root = _resolve(self.uri)
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                system.delete_file(f"{root}/{name}")
+
+
+def _kind(system: fs.FileSystem) -> str:
+    return _kind(system.base_fs) if isinstance(system, fs.SubTreeFileSystem) else str(system.type_name)
+
+
+def _sync(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # a path of another kind of file system
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

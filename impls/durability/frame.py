@@ -1,0 +1,119 @@
+"""Changelog frames: what one worker changed in one epoch, as one checksummed file.
+
+A file is 4 bytes of magic, format (uint16), CRC-32 of the rest (uint32), the length of the head (uint32), a JSON head,
+and the parts whose lengths the head gives: keyed entries, dense slots, queued records.
+"""
+
+import json
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from impls.errors import CorruptStateError
+from impls.runtime.records import from_bytes, to_bytes
+
+__all__ = ["FOLDER", "FORMAT", "Frame", "decode", "encode", "frame_name", "seal", "unseal"]
+
+FOLDER = "log"
+FORMAT = 1
+_MAGIC = b"RSLG"
+_FRONT = struct.Struct("<4sHII")
+
+
+def frame_name(epoch: int, worker: int) -> str:
+    """Returns the name of a worker's frame of an epoch, below the durable folder; names sort by epoch."""
+    return f"{FOLDER}/{epoch:010d}-{worker:05d}"
+
+
+@dataclass
+class Frame:
+    """One worker's changes of one epoch; state values are those after the epoch, in stored form, the last one counts.
+
+    Attributes:
+        query, worker, epoch, generation: whose it is.
+        fresh: the worker held nothing before this epoch; what it left behind in an earlier life counts no more.
+        pulls: (bin, source) of the bins that came here in this epoch, as their source had them an epoch earlier.
+        names, values: stored names and values of keyed entries written; a value of None deletes.
+        codes, counts: int64, shape (n,): dense slots written, see `impls.runtime.blocks`.
+        queue: in order of execution, (bin, None) for a queue taken whole, (bin, records) for records added to it.
+    """
+
+    query: str
+    worker: int
+    epoch: int
+    generation: int
+    fresh: bool = False
+    pulls: list[tuple[int, int]] = field(default_factory=list)
+    names: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    codes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    queue: list[tuple[int, bytes | None]] = field(default_factory=list)
+
+    def bins(self) -> list[int]:
+        """Returns the bins whose state or queue the frame changes or brings, ascending."""
+        found = {bin_ for bin_, _ in self.pulls} | {bin_ for bin_, _ in self.queue}
+        found |= {int.from_bytes(name[1:3], "big") for name in self.names}
+        return sorted(found | set(np.unique(self.codes >> 40).tolist()))
+
+
+def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:
+    """Returns a checksummed file of a JSON head and parts."""
+    text = json.dumps({**head, "parts": [len(part) for part in parts]}, separators=(",", ":")).encode()
+    body = b"".join([len(text).to_bytes(4, "little"), text, *parts])
+    return _FRONT.pack(magic, version, zlib.crc32(body), len(body)) + body
+
+
+def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str, Any], list[memoryview]]:
+    """Returns head and parts of a file that `seal` made; raises CorruptStateError that names the file."""
+    advice = "restore it from a copy, or start with a new checkpoint and state folder"
+    if len(raw) < _FRONT.size or raw[:4] != magic:
+        raise CorruptStateError(f"The file {path} is torn or not of this kind: {advice}.")
+    _, found, check, length = _FRONT.unpack_from(raw)
+    if found != version:
+        raise CorruptStateError(f"The file {path} has format {found}; this version reads format {version}.")
+    body = memoryview(raw)[_FRONT.size :]
+    if len(body) != length or zlib.crc32(body) != check:
+        raise CorruptStateError(f"The file {path} is torn or damaged (its checksum does not match): {advice}.")
+    at = 4 + int.from_bytes(body[:4], "little")
+    head, parts = json.loads(bytes(body[4:at])), []
+    for size in head["parts"]:
+        parts.append(body[at : at + size])
+        at += size
+    return head, parts
+
+
+def encode(frame: Frame) -> bytes:
+    """Returns a frame's file."""
+    entries = b""
+    if frame.names:
+        columns = {"name": pa.array(frame.names, pa.binary()), "value": pa.array(frame.values, pa.binary())}
+        entries = to_bytes(pa.table(columns))
+    queue = [[bin_, records is None] for bin_, records in frame.queue]
+    head = {
+        "query": frame.query, "worker": frame.worker, "epoch": frame.epoch, "generation": frame.generation,
+        "fresh": frame.fresh, "pulls": frame.pulls, "queue": queue,
+    }  # fmt: skip
+    added = [records or b"" for _, records in frame.queue]
+    slots = [frame.codes.astype("<i8").tobytes(), frame.counts.astype("<i8").tobytes()]
+    return seal(_MAGIC, FORMAT, head, [entries, *slots, *added])
+
+
+def decode(raw: bytes, path: str) -> Frame:
+    """Reads what `encode` wrote; raises CorruptStateError that names the file."""
+    head, (entries, codes, counts, *added) = unseal(_MAGIC, FORMAT, raw, path)
+    frame = Frame(head["query"], head["worker"], head["epoch"], head["generation"], head["fresh"])
+    frame.pulls = [(bin_, source) for bin_, source in head["pulls"]]
+    if len(entries):
+        table = from_bytes(bytes(entries))
+        frame.names, frame.values = table.column("name").to_pylist(), table.column("value").to_pylist()
+    frame.codes, frame.counts = np.frombuffer(codes, "<i8"), np.frombuffer(counts, "<i8")
+    frame.queue = [
+        (bin_, None if taken else bytes(part)) for (bin_, taken), part in zip(head["queue"], added, strict=True)
+    ]
+    return frame

@@ -1,0 +1,86 @@
+"""The driver's side of durability: which bins are due, the manifest, and deleting what nobody needs any more."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
+from impls.durability.files import Files
+from impls.durability.manifest import read_manifest, write_manifest
+from impls.durability.schedule import REPLAY_EPOCHS, Done, SnapshotSchedule
+from impls.runtime.order import Report
+
+__all__ = ["Keeper"]
+
+Name = tuple[int, int]
+
+
+class Keeper:
+    """due() before every epoch, observe() after it; between two epochs nobody but the driver touches the files.
+
+    Raises UsageError from the constructor when the manifest cannot be used.
+    """
+
+    def __init__(self, files: Files, query: str, bins: int, *, epoch: int, replay_epochs: int = REPLAY_EPOCHS):
+        files.make_folders([frames.FOLDER, snapshots.FOLDER])
+        self._files = files
+        self._schedule = SnapshotSchedule(read_manifest(files, query, bins), epoch=epoch, replay_epochs=replay_epochs)
+        self._log = _numbered(files, frames.FOLDER)
+        self._images = _numbered(files, snapshots.FOLDER)
+        self._schedule.adopt(self._images)
+        self._delete()
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of all changelog frames and snapshots."""
+        return sum(self._log.values()) + sum(self._images.values())
+
+    def due(self, epoch: int) -> tuple[int, ...]:
+        """Returns the bins to snapshot at the end of an epoch."""
+        return self._schedule.due(epoch)
+
+    def observe(
+        self,
+        epoch: int,
+        reports: Sequence[Report],
+        location: NDArray[np.int32],
+        routing: NDArray[np.int32],
+        sizes: NDArray[np.int64],
+    ) -> None:
+        """Takes in a finished epoch; every few epochs writes the manifest and deletes what it makes needless."""
+        written = {r.worker: (r.snapshot, r.snapshot_bytes) for r in reports if r.snapshot}
+        changed = sorted({bin_ for report in reports for bin_ in report.changed})
+        log_bytes = sum(report.log_bytes for report in reports)
+        self._schedule.observe(Done(epoch, changed, log_bytes, written, location, routing, sizes))
+        self._log |= {(epoch, report.worker): report.log_bytes for report in reports}
+        self._images |= {(epoch, worker): size for worker, (_, size) in written.items()}
+        if epoch % self._schedule.manifest_epochs == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Writes the manifest and deletes the files that recovery no longer reads."""
+        write_manifest(self._files, self._schedule.manifest)
+        self._delete()
+
+    def _delete(self) -> None:
+        log = self._schedule.needless(list(self._log), log=True)
+        images = self._schedule.needless(list(self._images), log=False)
+        self._files.delete([frames.frame_name(*name) for name in log])
+        self._files.delete([snapshots.snapshot_name(*name) for name in images])
+        self._schedule.forget(images)
+        for name in log:
+            del self._log[name]
+        for name in images:
+            del self._images[name]
+
+
+def _numbered(files: Files, folder: str) -> dict[Name, int]:
+    """Returns bytes by (epoch, worker) of the files in a folder that are named so."""
+    out = {}
+    for name, size in files.names(folder):
+        epoch, _, worker = name.rpartition("/")[2].partition("-")
+        if epoch.isdigit() and worker.isdigit():
+            out[int(epoch), int(worker)] = size
+    return out

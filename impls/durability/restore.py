@@ -1,0 +1,184 @@
+"""Restoring bins to the end of an epoch: their snapshots, and the changelog walked back through their owners.
+
+SEEP's restore and partition (Castro Fernandez et al., SIGMOD 2013, section 3): recovery of a worker, pulls from a
+worker of another host and restarts with another number of workers all come here.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import lmdb
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
+from impls.durability.files import Files
+from impls.durability.manifest import Manifest, read_manifest
+from impls.errors import CorruptStateError, StateError, UsageError
+from impls.operators.base import Operator
+from impls.runtime.faults import fault
+from impls.runtime.queue import put_queued, take_queues
+from impls.runtime.state import BinState, read_size
+
+__all__ = ["Source", "Wanted", "restore"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a query's bins can be restored from: its durable files, and what its operator creates."""
+
+    files: Files
+    query: str
+    bins: int
+    operator: Operator
+
+
+@dataclass
+class _Walk:
+    """What the frames say, newest first: the changes of the wanted bins, and the queue operations of one worker."""
+
+    names: list[bytes] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    codes: list[NDArray[np.int64]] = field(default_factory=list)
+    counts: list[NDArray[np.int64]] = field(default_factory=list)
+    queue: list[tuple[int, bytes | None]] = field(default_factory=list)
+
+    def take(self, frame: frames.Frame, wanted: NDArray[np.bool_]) -> None:
+        """Takes over a frame's changes of the wanted bins, bool of shape (B,)."""
+        if frame.names:
+            own = [wanted[int.from_bytes(name[1:3], "big")] for name in frame.names]
+            self.names += [n for n, mine in zip(reversed(frame.names), reversed(own), strict=True) if mine]
+            self.values += [v for v, mine in zip(reversed(frame.values), reversed(own), strict=True) if mine]
+        if len(frame.codes):
+            mine = wanted[frame.codes >> 40]
+            self.codes.append(frame.codes[mine][::-1])
+            self.counts.append(frame.counts[mine][::-1])
+
+    def newest(self) -> tuple[list[bytes], list[bytes | None], NDArray[np.int64], NDArray[np.int64]]:
+        """Returns every entry and slot once, with its newest value."""
+        entries: dict[bytes, bytes | None] = {}
+        for name, value in zip(self.names, self.values, strict=True):
+            entries.setdefault(name, value)
+        codes = np.concatenate([*self.codes, np.empty(0, np.int64)])
+        counts = np.concatenate([*self.counts, np.empty(0, np.int64)])
+        distinct, first = np.unique(codes, return_index=True)
+        return list(entries), list(entries.values()), distinct, counts[first]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to restore as of the end of an epoch.
+
+    Attributes:
+        states: bin -> worker that held its state then.
+        queues: bins whose queue is restored too, as `worker` held it.
+        worker: the worker whose queues they are.
+    """
+
+    states: Mapping[int, int]
+    queues: tuple[int, ...] = ()
+    worker: int = -1
+
+
+def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -> list[tuple[int, int]]:
+    """Writes bins into a transaction as they were at the end of an epoch and returns their (bin, bytes of state).
+
+    The environment must not hold the bins. Raises StateError when a frame, a snapshot or the manifest is missing or
+    damaged; the message names the file.
+    """
+    try:
+        manifest = read_manifest(source.files, source.query, source.bins)
+        walk = _walk(source, manifest, epoch, wanted)
+        state = BinState(txn, source.bins)
+        _load_snapshots(source, manifest, state, txn, wanted)
+    except (CorruptStateError, UsageError) as error:
+        raise StateError(str(error)) from error
+    fault("during-recovery", worker=wanted.worker, epoch=epoch + 1)
+    state.redo(*walk.newest())
+    for bin_, stored in reversed(walk.queue):
+        if stored is None:
+            take_queues(txn, [bin_])
+        else:
+            put_queued(txn, bin_, stored)
+    state.write_sizes()
+    return [(bin_, read_size(txn, bin_)[1]) for bin_ in wanted.states]
+
+
+def _walk(source: Source, manifest: Manifest, epoch: int, wanted: Wanted) -> _Walk:
+    """Reads frames from `epoch` back to the snapshots, following each bin to the worker it was pulled from."""
+    walk = _Walk()
+    queued = np.zeros(source.bins, bool)
+    queued[list(wanted.queues)] = True
+    at: dict[int, NDArray[np.bool_]] = defaultdict(lambda: np.zeros(source.bins, bool))
+    for bin_, owner in wanted.states.items():
+        at[owner][bin_] = True
+    for number in range(epoch, -1, -1):
+        open_ = manifest.base < number
+        queues = queued & open_
+        states = {owner: bins & open_ for owner, bins in at.items() if (bins & open_).any()}
+        readers = {*states, wanted.worker} if queues.any() else {*states}
+        if not readers:
+            break
+        read = {owner: _read_frame(source, number, owner) for owner in sorted(readers)}
+        for owner, frame in read.items():
+            if owner in states:
+                walk.take(frame, states[owner])
+            if owner == wanted.worker:
+                walk.queue += [op for op in reversed(frame.queue) if queues[op[0]]]
+                queued &= not frame.fresh
+        for owner, frame in read.items():
+            for bin_, before in frame.pulls:
+                if at[owner][bin_]:
+                    at[owner][bin_], at[before][bin_] = False, True
+    return walk
+
+
+def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
+    name = frames.frame_name(epoch, worker)
+    path = source.files.path(name)
+    raw = source.files.read(name)
+    if raw is None:
+        raise CorruptStateError(
+            f"The changelog file {path} is missing: restore it from a copy, or start with a new checkpoint and state "
+            "folder."
+        )
+    frame = frames.decode(raw, path)
+    if (frame.query, frame.worker, frame.epoch) != (source.query, worker, epoch):
+        raise CorruptStateError(f"The changelog file {path} belongs to another query, worker or epoch.")
+    return frame
+
+
+def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> None:
+    """Writes the wanted bins' snapshots, one file in memory at a time; bins without one are created anew."""
+    by_file: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
+    for bin_ in sorted(wanted.states):
+        if manifest.file_epoch[bin_] < 0:
+            source.operator.create(bin_, source.bins, state)
+        else:
+            by_file[int(manifest.file_epoch[bin_]), int(manifest.state_worker[bin_])].append((bin_, True))
+    for bin_ in wanted.queues:
+        # an image of another worker's queue is older than the routing: the queue was empty when the bin came here
+        if manifest.file_epoch[bin_] >= 0 and manifest.queue_worker[bin_] == wanted.worker:
+            by_file[int(manifest.file_epoch[bin_]), wanted.worker].append((bin_, False))
+    for file, bins in by_file.items():
+        images = _read_snapshot(source, *file)
+        for bin_, is_state in bins:
+            (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
+    state.write_sizes()
+
+
+def _read_snapshot(source: Source, epoch: int, worker: int) -> dict[int, snapshots.BinImage]:
+    name = snapshots.snapshot_name(epoch, worker)
+    path = source.files.path(name)
+    raw = source.files.read(name)
+    if raw is None:
+        raise CorruptStateError(
+            f"The snapshot file {path} is missing: restore it from a copy, or start with a new checkpoint and state "
+            "folder."
+        )
+    query, images = snapshots.decode(raw, path)
+    if query != source.query:
+        raise CorruptStateError(f"The snapshot file {path} belongs to another query.")
+    return images

@@ -1,0 +1,148 @@
+"""Which bins are snapshotted in an epoch, and which files nobody needs any more. Pure: no clock, no files."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.durability.manifest import Manifest
+
+__all__ = ["REPLAY_EPOCHS", "Done", "SnapshotSchedule"]
+
+REPLAY_EPOCHS = 100
+MANIFEST_EPOCHS = 10
+_LOG_BYTES = 32 << 20  # of changelog that is always allowed; above it, half of the state's size is
+_FILE_BYTES = 16 << 20  # of superseded images that is always allowed
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the reports of an epoch say of changelog and snapshots.
+
+    Attributes:
+        epoch: the epoch.
+        changed: bins whose state or queue changed, or that changed their location.
+        log_bytes: bytes of all frames of the epoch.
+        written: by worker, the bins in its snapshot file and the file's bytes.
+        location, routing: int32, shape (B,), after the epoch.
+        sizes: int64, shape (B,): bytes of the bins' state.
+    """
+
+    epoch: int
+    changed: Sequence[int]
+    log_bytes: int
+    written: Mapping[int, tuple[Sequence[int], int]]
+    location: NDArray[np.int32]
+    routing: NDArray[np.int32]
+    sizes: NDArray[np.int64]
+
+
+class SnapshotSchedule:
+    """due() before each epoch, observe() after it; the manifest it holds becomes valid once it is written.
+
+    Bins go in turn, the oldest snapshot first, so many an epoch that all are done in a cycle: as long as the replay of
+    `replay_epochs` allows, shorter where the changelog grows faster than the state is large. A bin that has not changed
+    since its snapshot costs nothing.
+    """
+
+    def __init__(self, manifest: Manifest, *, epoch: int, replay_epochs: int = REPLAY_EPOCHS):
+        self.manifest = replace(manifest, base=manifest.base.copy())
+        self._replay = replay_epochs
+        bins = len(manifest.base)
+        self._changed = np.full(bins, epoch, np.int64)  # what changed before a driver's start is not known any more
+        self._sizes = np.zeros(bins, np.int64)
+        self._log: deque[int] = deque(maxlen=replay_epochs)
+        self._file_bytes: dict[tuple[int, int], int] = {}
+
+    @property
+    def manifest_epochs(self) -> int:
+        """Number of epochs between two manifests."""
+        return max(1, min(MANIFEST_EPOCHS, self._replay // 10))
+
+    def cycle(self) -> int:
+        """Returns the number of epochs in which every bin is snapshotted once."""
+        longest = max(1, self._replay - 2 * self.manifest_epochs)
+        budget = _LOG_BYTES + int(self._sizes.sum()) // 2
+        growth = sum(self._log) / max(1, len(self._log))
+        return longest if growth * longest <= budget else max(1, int(budget / growth))
+
+    def due(self, epoch: int) -> tuple[int, ...]:
+        """Returns the bins to snapshot at the end of an epoch, ascending."""
+        stale = np.flatnonzero(self._changed > self.manifest.base)
+        if not len(stale):
+            return ()
+        cycle = self.cycle()
+        order = stale[np.argsort(self.manifest.base[stale], kind="stable")]
+        weight = np.maximum(self._sizes[order], 1)
+        before = np.cumsum(weight) - weight
+        share = max(1, int(np.maximum(self._sizes, 1).sum()) // cycle)
+        chosen = (before < share) | (epoch - self.manifest.base[order] >= cycle)
+        return tuple(sorted({*order[chosen].tolist(), *self._wasteful()}))
+
+    def _wasteful(self) -> list[int]:
+        """Returns the bins of mostly superseded files, once superseded images take more than the state itself."""
+        total, live = sum(self._file_bytes.values()), int(self._sizes.sum())
+        if total <= 2 * live + _FILE_BYTES:
+            return []
+        used: dict[tuple[int, int], int] = {}
+        owner = list(zip(self.manifest.file_epoch.tolist(), self.manifest.state_worker.tolist(), strict=True))
+        for file, size in zip(owner, self._sizes.tolist(), strict=True):
+            used[file] = used.get(file, 0) + size
+        bad = {file for file, size in self._file_bytes.items() if 2 * used.get(file, 0) < size}
+        return [bin_ for bin_, file in enumerate(owner) if file in bad]
+
+    def observe(self, done: Done) -> None:
+        """Takes in a finished epoch: what changed, what was snapshotted, who holds what."""
+        manifest, epoch = self.manifest, done.epoch
+        self._changed[list(done.changed)] = epoch
+        self._sizes = done.sizes.copy()
+        self._log.append(done.log_bytes)
+        for worker, (_, size) in done.written.items():
+            self._file_bytes[epoch, worker] = size
+        new = self._complete(done)
+        fields = {name: getattr(manifest, name).copy() for name in ("file_epoch", "state_worker", "queue_worker")}
+        fields["file_epoch"][new] = epoch
+        fields["state_worker"][new] = done.location[new]
+        fields["queue_worker"][new] = done.routing[new]
+        base = manifest.base.copy()
+        base[new] = epoch
+        base[self._changed <= manifest.base] = epoch  # nothing to replay: the old image shows this epoch too
+        self.manifest = replace(manifest, base=base, **fields)
+
+    def _complete(self, done: Done) -> NDArray[np.intp]:
+        """Returns the bins whose location and routed worker have both written their part."""
+        by_worker = {worker: set(bins) for worker, (bins, _) in done.written.items()}
+        asked = sorted(set().union(*by_worker.values())) if by_worker else []
+        none: set[int] = set()
+        return np.array(
+            [
+                bin_
+                for bin_ in asked
+                if bin_ in by_worker.get(int(done.location[bin_]), none)
+                and bin_ in by_worker.get(int(done.routing[bin_]), none)
+            ],
+            np.intp,
+        )
+
+    def needless(self, names: Sequence[tuple[int, int]], *, log: bool) -> list[tuple[int, int]]:
+        """Returns those of (epoch, worker) files that recovery from the current manifest never reads.
+
+        Frames up to the oldest base are needless, and snapshot files that the manifest does not name. Delete them only
+        when the manifest is written.
+        """
+        if log:
+            oldest = int(self.manifest.base.min())
+            return [name for name in names if name[0] <= oldest]
+        used = self.manifest.files()
+        return [name for name in names if name not in used]
+
+    def adopt(self, files: Mapping[tuple[int, int], int]) -> None:
+        """Takes in the bytes of the snapshot files that are there."""
+        self._file_bytes = dict(files)
+
+    def forget(self, files: Sequence[tuple[int, int]]) -> None:
+        """Takes in that snapshot files were deleted."""
+        for file in files:
+            self._file_bytes.pop(file, None)

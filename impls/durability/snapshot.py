@@ -1,0 +1,97 @@
+"""Snapshots of bins: stored entries, blocks and queue at the end of an epoch, several bins of a worker in a file."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import lmdb
+import pyarrow as pa
+
+from impls.durability.frame import seal, unseal
+from impls.errors import CorruptStateError
+from impls.runtime.records import from_bytes, to_bytes
+from impls.runtime.state import iter_range, read_size, verify_items, write_size
+from impls.runtime.store import QUEUE, STATE_TABLES, bin_range
+
+__all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
+
+FOLDER = "snapshots"
+FORMAT = 1
+_MAGIC = b"RSSN"
+
+
+def snapshot_name(epoch: int, worker: int) -> str:
+    """Returns the name of the file with the bins that a worker snapshotted in an epoch."""
+    return f"{FOLDER}/{epoch:010d}-{worker:05d}"
+
+
+@dataclass(frozen=True, slots=True)
+class BinImage:
+    """One bin as stored: number of entries and bytes of its state, and all stored items as Arrow IPC streams.
+
+    `state` and `queue` are None where the worker holds none: state and queue of a bin under way are at two workers.
+    """
+
+    bin: int
+    entries: int
+    size: int
+    state: bytes | None
+    queue: bytes | None
+
+
+def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, verify: bool) -> tuple[int, bytes]:
+    items = [item for low, high in ranges for item in iter_range(txn, low, high)]
+    names, values = [bytes(name) for name, _ in items], [bytes(value) for _, value in items]
+    if verify:
+        verify_items(names, values)
+    table = pa.table({"name": pa.array(names, pa.binary()), "value": pa.array(values, pa.large_binary())})
+    return len(names), to_bytes(table)
+
+
+def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> BinImage:
+    """Returns a bin's image; raises CorruptStateError when its state is damaged, which must never become a snapshot."""
+    entries, size = read_size(txn, bin_)
+    content = queued = None
+    if state:
+        found, content = _items(txn, [bin_range(table, bin_) for table in STATE_TABLES], verify=True)
+        if found != entries:
+            raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded.")
+    if queue:
+        _, queued = _items(txn, [bin_range(QUEUE, bin_)], verify=False)
+    return BinImage(bin_, entries, size, content, queued)
+
+
+def encode(query: str, worker: int, epoch: int, images: list[BinImage]) -> bytes:
+    """Returns the file of images."""
+    bins = [[i.bin, i.entries, i.size, i.state is not None, i.queue is not None] for i in images]
+    parts = [part or b"" for i in images for part in (i.state, i.queue)]
+    return seal(_MAGIC, FORMAT, {"query": query, "worker": worker, "epoch": epoch, "bins": bins}, parts)
+
+
+def decode(raw: bytes, path: str) -> tuple[str, dict[int, BinImage]]:
+    """Reads what `encode` wrote: (query, images by bin); raises CorruptStateError that names the file."""
+    head, parts = unseal(_MAGIC, FORMAT, raw, path)
+    images = {}
+    for n, (bin_, entries, size, has_state, has_queue) in enumerate(head["bins"]):
+        state = bytes(parts[2 * n]) if has_state else None
+        queue = bytes(parts[2 * n + 1]) if has_queue else None
+        images[bin_] = BinImage(bin_, entries, size, state, queue)
+    return head["query"], images
+
+
+def install(txn: lmdb.Transaction, image: BinImage) -> None:
+    """Writes an image's state into an environment that does not hold the bin."""
+    assert image.state is not None, "the manifest names the file that has the state"
+    _put(txn, image.state)
+    write_size(txn, image.bin, image.entries, image.size)
+
+
+def install_queue(txn: lmdb.Transaction, image: BinImage) -> None:
+    """Writes an image's queue into an environment whose queue of the bin is empty."""
+    assert image.queue is not None, "the manifest names the file that has the queue"
+    _put(txn, image.queue)
+
+
+def _put(txn: lmdb.Transaction, raw: bytes) -> None:
+    table = from_bytes(raw)
+    names, values = table.column("name").to_pylist(), table.column("value").to_pylist()
+    txn.cursor().putmulti(zip(names, values, strict=True))

@@ -1,0 +1,57 @@
+"""Dense blocks: 509 counts and a checksum, together one page of LMDB.
+
+The checksum is a sum of the counts, each times its own odd weight, modulo 2^64: one changed bit always changes it, it
+follows an addition without reading the block anew, and a block of zero bytes is not a valid one.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.errors import CorruptStateError
+
+__all__ = ["BLOCK_BYTES", "SLOTS", "codes_of", "create_blocks", "open_blocks", "place", "write_counts"]
+
+SLOTS = 509
+_WORDS = SLOTS + 1  # 4,080 bytes and LMDB's 16-byte header fill one page exactly
+BLOCK_BYTES = _WORDS * 8
+_SALT = np.uint64(0x9E3779B97F4A7C15)
+_WEIGHTS = (np.arange(1, _WORDS, dtype=np.uint64) * _SALT) | np.uint64(1)
+_SLOT_BITS = 10
+
+Words = NDArray[np.uint64]
+
+
+def codes_of(bins: NDArray[np.int32], slots: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns one int64 per (bin, slot): bin << 40 | block << 10 | place in the block, in the order of stored keys."""
+    block = slots // SLOTS
+    code: NDArray[np.int64] = (bins.astype(np.int64) << 40) | (block << _SLOT_BITS) | (slots - block * SLOTS)
+    return code
+
+
+def place(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp], NDArray[np.int64]]:
+    """Returns (distinct (bin, block) numbers m, row of each code in them, place of each code in its block)."""
+    blocks, row = np.unique(codes >> _SLOT_BITS, return_inverse=True)
+    return blocks, row, codes & ((1 << _SLOT_BITS) - 1)
+
+
+def create_blocks(number: int) -> bytes:
+    """Returns `number` blocks of zero counts."""
+    words = np.zeros((number, _WORDS), "<u8")
+    words[:, SLOTS] = _SALT
+    return words.tobytes()
+
+
+def open_blocks(raw: bytes, where: str) -> Words:
+    """Returns stored blocks as writable words, shape (m, 510); raises CorruptStateError when a checksum is wrong."""
+    words = np.frombuffer(raw, "<u8").reshape(-1, _WORDS).copy()
+    if (words[:, :SLOTS] @ _WEIGHTS + _SALT != words[:, SLOTS]).any():
+        raise CorruptStateError(f"A block of counts in {where} is damaged: its checksum does not match.")
+    return words
+
+
+def write_counts(words: Words, row: NDArray[np.intp], at: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    """Sets counts, shape (n,), at distinct places of opened blocks, and their checksums."""
+    new = counts.astype(np.uint64)
+    change = (new - words[row, at]) * _WEIGHTS[at]
+    words[row, at] = new
+    np.add.at(words[:, SLOTS], row, change)

@@ -1,0 +1,123 @@
+"""Named places at which a test may let a process die; without `RESCALE_FAULTS` nothing happens at them.
+
+The environment variable is read here and nowhere else. It names a file; while that exists it holds one armed fault, a
+JSON object:
+
+    id          of the fault
+    point       one of POINTS
+    worker      only this worker comes to the point (optional)
+    migrating   only in an epoch that is, or is not, part of a migration (optional)
+    after_epoch only in a later epoch (optional)
+    action      kill (SIGKILL), or stop (SIGSTOP, deaf to SIGHUP and SIGTERM: it can wake when its parent is dead)
+    victim      whose process it is: worker, driver, jvm or broker
+    pids        process id of each victim; one that is not there is the process that comes to the point
+
+The first process that fits takes the file away, appends a line to `<file>.fired`, and acts.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__all__ = ["POINTS", "Hook", "fault", "install"]
+
+POINTS = (
+    "before-plan",  # driver: the plan is made, not yet durable
+    "after-plan",  # driver: the plan is durable, the job has not begun
+    "during-pull",  # worker: the first bin of several is copied
+    "after-commit",  # worker: committed, its changelog frame is not durable
+    "before-results",  # worker: the frame is durable, no result is sent
+    "before-report",  # worker: results are acknowledged
+    "during-snapshot",  # worker: half of a snapshot is written
+    "before-epoch-commit",  # driver: the epoch is observed, Spark has not committed it
+    "between-pull-and-drop",  # driver: a pull was observed, the plan that drops the source is not yet durable
+    "during-recovery",  # worker: a lost environment is half rebuilt
+)
+_DEAD_DEADLINE_S = 2.0
+_POLL_S = 0.01
+
+Hook = Callable[[str, dict[str, Any]], None]
+
+_hook: Hook | None = None
+
+
+def fault(point: str, **context: Any) -> None:
+    """Lets whoever armed a fault or installed a hook act; `context` says where: worker, epoch, attempt, migrating."""
+    hook = _hook or _armed_hook()
+    if hook is not None:
+        hook(point, context)
+
+
+def install(hook: Hook | None) -> None:
+    """Sets what happens at the points (the simulation); None for nothing but what `RESCALE_FAULTS` arms."""
+    global _hook  # noqa: PLW0603 - one switch per process
+    _hook = hook
+
+
+@cache
+def _armed_hook() -> Hook | None:
+    """Returns what the environment asks for, None without it; read once per process, at the first point it comes to."""
+    name = os.environ.get("RESCALE_FAULTS")
+    if not name:
+        return None
+    file = Path(name)
+    return lambda point, context: _come_to(file, point, context)
+
+
+def _come_to(file: Path, point: str, context: dict[str, Any]) -> None:
+    """Carries the armed fault out if it fits this point and no other process was faster."""
+    try:
+        armed = json.loads(file.read_text())
+        if armed["point"] != point or not _fits(armed, context):
+            return
+        file.unlink()
+    except FileNotFoundError:
+        return
+    victim = int(armed["pids"].get(armed["victim"], os.getpid()))
+    line = {"id": armed["id"], "at_us": time.time_ns() // 1000, "point": point, "pid": victim, **context}
+    with file.with_name(f"{file.name}.fired").open("a") as fired:
+        fired.write(json.dumps(line) + "\n")
+    if armed["action"] == "stop":
+        _stop_self()
+    else:
+        _kill(victim)
+
+
+def _fits(armed: dict[str, Any], context: dict[str, Any]) -> bool:
+    wanted = {name: armed[name] for name in ("worker", "migrating") if name in armed}
+    if any(context.get(name) != value for name, value in wanted.items()):
+        return False
+    return "after_epoch" not in armed or int(context.get("epoch", -1)) > int(armed["after_epoch"])
+
+
+def _stop_self() -> None:
+    """Stops this process until a SIGCONT; works in a main thread, which is where Spark's Python workers run."""
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _kill(pid: int) -> None:
+    """Kills a process and returns when it is dead, so that nothing behind the point can still reach it."""
+    with contextlib.suppress(ProcessLookupError):  # it may be dead already
+        os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + _DEAD_DEADLINE_S
+    while _lives(pid) and time.monotonic() < end:
+        time.sleep(_POLL_S)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()  # macOS has no such folder: the deadline decides
+    return state != "Z"

@@ -1,0 +1,241 @@
+"""Opening a worker's environment for an epoch: checked, created, or rebuilt from the checkpoint."""
+
+import fcntl
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import lmdb
+import numpy as np
+
+from impls.durability.frame import decode, frame_name
+from impls.durability.restore import Wanted, restore
+from impls.errors import CorruptStateError, StateError
+from impls.runtime.order import Report, StepOrder
+from impls.runtime.state import BinState
+from impls.runtime.store import (
+    OUTBOX,
+    Meta,
+    Store,
+    get_checked,
+    new_meta,
+    read_meta,
+    set_aside,
+    store_path,
+    write_meta,
+)
+
+__all__ = ["DAMAGE", "Opened", "open_worker"]
+
+DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
+_LOCK_DEADLINE_S = 10.0
+_LOCK_POLL_S = 0.02
+
+
+@dataclass
+class Opened:
+    """A worker's environment at the beginning of an epoch.
+
+    Attributes:
+        store: the open environment.
+        lock: held by the one attempt that may write.
+        meta: what the environment says of itself; its epoch is the one before, or this one.
+    """
+
+    store: Store
+    lock: IO[bytes]
+    meta: Meta
+
+    def close(self) -> None:
+        """Closes the environment and lets go of the lock."""
+        self.store.close()
+        self.lock.close()
+
+
+def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str, report: Report) -> Opened:
+    """Opens the environment of a worker with its state of the epoch before, or of this epoch if that is committed.
+
+    An environment that is missing, stale or damaged, or whose writer does not end, is rebuilt from the checkpoint.
+
+    Args:
+        order: the epoch's order.
+        worker: the worker.
+        map_bytes: least size of the map.
+        distrust: why the environment shall be rebuilt whatever it says; "" to trust it.
+        report: takes the sizes of created bins and why the environment was rebuilt.
+
+    Raises:
+        StateError: it is ahead of the epoch, of a newer generation or of another query, and is left as it is; or it
+            must be rebuilt and durability is "none".
+    """
+    path = store_path(order.state_dir, worker)
+    lock = _lock(path)
+    why = distrust if lock is not None else "held by another process that does not end"
+    if lock is not None:
+        try:
+            if not why:
+                return _trusted(order, worker, path, lock, map_bytes)
+        except _UnusableError as error:
+            why = str(error)
+        except DAMAGE as error:
+            why = f"damaged ({error})"
+        except BaseException:
+            lock.close()
+            raise
+        lock.close()
+    return _rebuilt(order, worker, path, map_bytes=map_bytes, why=why, report=report)
+
+
+class _UnusableError(Exception):
+    """The environment is not of the epoch before nor of this one."""
+
+
+def _trusted(order: StepOrder, worker: int, path: Path, lock: IO[bytes], map_bytes: int) -> Opened:
+    store = Store.open(path, map_bytes=map_bytes, sync=order.fsync)
+    try:
+        with store.reading() as txn:
+            meta = _checked(read_meta(txn), order, path)
+            if order.heal:
+                _heal(order, worker, meta, txn)
+    except BaseException:
+        store.close()
+        raise
+    return Opened(store, lock, meta)
+
+
+def _checked(meta: Meta | None, order: StepOrder, path: Path) -> Meta:
+    if meta is None:
+        raise _UnusableError("missing")
+    _check_owner(meta, order, path)
+    if meta.epoch < order.written.epoch - 1:
+        raise _UnusableError(f"stale: epoch {meta.epoch}")
+    return meta
+
+
+def _check_owner(meta: Meta, order: StepOrder, path: Path) -> None:
+    """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
+    if meta.query != order.query:
+        raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")
+    if meta.epoch > order.written.epoch or meta.generation > order.generation:
+        raise StateError(
+            f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
+            f"{order.written.epoch} of generation {order.generation}: this attempt is outdated."
+        )
+
+
+def _heal(order: StepOrder, worker: int, meta: Meta, txn: lmdb.Transaction) -> None:
+    """Writes the frame of the last epoch again when it is torn or gone: the environment still has it."""
+    if order.files is None:
+        return
+    name, kept = frame_name(meta.epoch, worker), get_checked(txn, OUTBOX + b"frame")
+    try:
+        raw = order.files.read(name)
+        if raw is not None:
+            decode(raw, name)
+            return
+    except CorruptStateError:
+        pass
+    if kept is not None:
+        order.files.write(name, kept)
+
+
+def _rebuilt(order: StepOrder, worker: int, path: Path, *, map_bytes: int, why: str, report: Report) -> Opened:
+    """Replaces the environment by a new one; what was there is deleted only when that has succeeded."""
+    if order.files is None and not order.first and worker not in order.fresh:
+        raise StateError(
+            f"Worker {worker} needs its state of epoch {order.written.epoch - 1} in {path}, but it is {why}; with "
+            'durability "none" there is no copy of it.'
+        )
+    aside = set_aside(path)
+    lock = _lock(path)
+    assert lock is not None, "a new folder has no other writer"
+    try:
+        opened = _new(order, worker, path, lock, map_bytes=map_bytes, why=why, report=report)
+    except BaseException:
+        lock.close()
+        if aside is not None:
+            doomed = set_aside(path)
+            aside.rename(path)
+            shutil.rmtree(doomed or aside, ignore_errors=True)
+        raise
+    for old in path.parent.glob(f".{path.name}-*.aside"):
+        shutil.rmtree(old, ignore_errors=True)
+    return opened
+
+
+def _new(
+    order: StepOrder, worker: int, path: Path, lock: IO[bytes], *, map_bytes: int, why: str, report: Report
+) -> Opened:
+    """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
+    epoch = order.written.epoch - 1
+    store = Store.open(path, map_bytes=map_bytes, sync=order.fsync)
+    try:
+        meta = new_meta(order.query, worker, epoch, order.generation)
+        txn = store.begin()
+        try:
+            if worker not in order.fresh:
+                report.sizes = _fill(order, worker, txn, why=why, report=report)
+            write_meta(txn, meta)
+            txn.commit()
+        except BaseException:
+            txn.abort()
+            raise
+        return Opened(store, lock, meta)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _fill(
+    order: StepOrder, worker: int, txn: lmdb.Transaction, *, why: str, report: Report
+) -> tuple[list[int], list[int]]:
+    """Puts the worker's bins into its new environment and returns (bins, bytes)."""
+    if order.first:
+        state = BinState(txn, order.bins)
+        for bin_ in np.flatnonzero(order.written.plan.routing == worker).tolist():
+            order.operator.create(bin_, order.bins, state)
+        sizes = state.write_sizes()
+        return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
+    source = order.source()
+    assert source is not None, "_rebuilt has checked it"
+    start = time.perf_counter()
+    routing = order.written.plan.routing
+    queues = tuple(bin_ for bin_ in order.queued if routing[bin_] == worker)
+    epoch = order.written.epoch - 1
+    sizes = restore(source, txn, epoch, Wanted(order.states_at(worker), queues, worker))
+    report.recovered = why
+    report.ms["recover"] = (time.perf_counter() - start) * 1e3
+    return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
+
+
+def _lock(path: Path) -> IO[bytes] | None:
+    """Takes the writer's lock of an environment; None when another process has kept it for 10 seconds."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        file = (path / "writer").open("ab")
+    except OSError as error:
+        raise StateError(f"The state folder {path} cannot be written: {error.strerror}.") from error
+    end = time.monotonic() + _LOCK_DEADLINE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                file.close()
+                return None
+            time.sleep(_LOCK_POLL_S)
+            continue
+        if _is_at(file, path / "writer"):
+            return file
+        file.close()  # the folder was set aside while this attempt waited for it
+        return _lock(path)
+
+
+def _is_at(file: IO[bytes], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

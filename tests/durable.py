@@ -1,0 +1,119 @@
+"""Real worker cores with changelog and snapshots, without Spark and Kafka: epochs of key-count, faults between them."""
+
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from memory import MemoryOutput
+
+from impls.durability.files import Files
+from impls.durability.keeper import Keeper
+from impls.operators import HashCount, Operator
+from impls.runtime.hashing import bin_of_hash, hash_int64
+from impls.runtime.order import Report, StepOrder
+from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
+from impls.runtime.store import store_path
+from impls.runtime.worker import run_epoch
+
+BINS = 16
+
+
+@dataclass
+class Workers:
+    """`epoch` runs the next epoch; pulls change the location as a controller would observe it."""
+
+    folder: Path
+    operator: Operator = field(default_factory=HashCount)
+    keys: int = 2000
+    workers: int = 3
+    replay_epochs: int = 20
+    seed: int = 1
+    durable: bool = True
+    number: int = -1
+    generation: int = 1
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        self.location = (np.arange(BINS) * self.workers // BINS).astype(np.int32)
+        self.files = Files(self.uri or str(self.folder / "checkpoint")) if self.durable else None
+        self.keeper = self.open_keeper()
+        self.sizes = np.zeros(BINS, np.int64)
+        self.output: Any = MemoryOutput(str(self.folder))
+        self.truth: Counter[int] = Counter()
+        self.drops: tuple[tuple[int, int], ...] = ()
+        self.known: set[int] = set()
+        self._random = np.random.default_rng(self.seed)
+
+    def open_keeper(self) -> Keeper | None:
+        """The driver's side, as it is after a restart."""
+        if self.files is None:
+            return None
+        return Keeper(self.files, "q", BINS, epoch=self.number, replay_epochs=self.replay_epochs)
+
+    def environment(self, worker: int) -> Path:
+        return store_path(self.folder / "state", worker)
+
+    def lose(self, worker: int) -> None:
+        """Deletes a worker's environment."""
+        shutil.rmtree(self.environment(worker))
+
+    def bins_of(self, keys: np.ndarray) -> np.ndarray:
+        if isinstance(self.operator, HashCount):
+            return bin_of_hash(hash_int64(keys), BINS)
+        return keys // self.operator.per_bin(BINS)
+
+    def order(self, pulls: Sequence[Pull] = (), **more: Any) -> StepOrder:
+        routing = self.location.copy()
+        for pull in pulls:
+            routing[pull.bin] = pull.target
+        plan = EpochPlan(routing, tuple(pulls), from_checkpoint=more.pop("from_checkpoint", False))
+        workers = 1 + int(max(routing.max(), self.location.max()))
+        written = WrittenPlan(self.number, 1, workers, plan, self.drops)
+        fresh = tuple(set(range(workers)) - set(self.location.tolist()) - {w for _, w in self.drops})
+        return StepOrder(
+            "q", written, BINS, self.operator, self.output, str(self.folder / "state"), first=self.number == 0,
+            fresh=fresh, away=tuple((p.bin, p.source) for p in pulls), generation=self.generation, files=self.files,
+            snapshot=self.keeper.due(self.number) if self.keeper else (), **more,
+        )  # fmt: skip
+
+    def epoch(self, pulls: Sequence[Pull] = (), records: int = 200, **more: Any) -> list[Report]:
+        """Runs the next epoch on every worker and returns the reports."""
+        self.number += 1
+        keys = self._random.integers(0, self.keys, records)
+        self.truth.update(keys.tolist())
+        order = self.order(pulls, **more)
+        owner = order.written.plan.routing[self.bins_of(keys)]
+        reports = [self.run(order, w, keys, owner) for w in range(order.written.workers)]
+        self.drops = tuple((p.bin, p.source) for p in pulls)
+        self.location = order.written.plan.routing.copy()
+        for report in reports:
+            for bin_, size in zip(*report.sizes, strict=True):
+                self.sizes[bin_] = size
+        if self.keeper is not None:
+            self.keeper.observe(self.number, reports, self.location, self.location, self.sizes)
+        return reports
+
+    def run(self, order: StepOrder, worker: int, keys: np.ndarray, owner: np.ndarray, attempt: int = 0) -> Report:
+        mine = np.flatnonzero(owner == worker)
+        columns = {
+            "bin": pa.array(self.bins_of(keys[mine]), pa.int32()),
+            "partition": pa.array(np.zeros(len(mine)), pa.int32()),
+            "offset": pa.array(mine + self.number * 1_000_000, pa.int64()),
+            "time": pa.array(np.zeros(len(mine)), pa.int64()),
+            "key": pa.array(keys[mine], pa.int64()),
+        }
+        return run_epoch(order, worker, attempt, [pa.table(columns)])[0]
+
+    def check(self) -> None:
+        """The last result of every key is the number of its records, and no key's count ever repeats or falls."""
+        counts: dict[int, int] = {}
+        for _, key, count in self.output.read():
+            name = int.from_bytes(key, "big")
+            assert count > counts.get(name, 0), f"key {name}: {count} after {counts.get(name)}"
+            counts[name] = count
+        assert counts == dict(self.truth)

@@ -1,0 +1,59 @@
+"""Changelog and snapshots in an object store: a real server of the S3 protocol, on this host."""
+
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from durable import Workers
+
+from impls.runtime.plan import Pull
+
+START_DEADLINE_S = 60
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """URI of a new bucket."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with (tmp_path / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            _await_port(port, server)
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+            monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+            where = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
+            yield f"s3://states/query?{where}"
+        finally:
+            server.kill()
+            server.wait(10)
+
+
+def _await_port(port: int, server: subprocess.Popen) -> None:
+    end = time.monotonic() + START_DEADLINE_S
+    while True:
+        assert server.poll() is None, "the server ended"
+        assert time.monotonic() < end, f"waited {START_DEADLINE_S} s for the server"
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+
+
+def test_a_worker_is_rebuilt_and_bins_are_pulled_from_an_object_store(bucket, tmp_path):
+    workers = Workers(tmp_path, uri=bucket, replay_epochs=10)
+    for _ in range(15):
+        workers.epoch()
+    workers.lose(1)
+    workers.epoch()
+    workers.epoch([Pull(0, 0, 2)], from_checkpoint=True)
+    workers.epoch()
+    workers.check()
+    assert not (tmp_path / "checkpoint").exists()
+    assert len(workers.files.names("log")) <= 3 * (10 + 2)
+    assert workers.files.names("snapshots")

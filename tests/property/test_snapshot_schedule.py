@@ -1,0 +1,101 @@
+"""The snapshot schedule on random histories: replay and disk stay bounded, nothing needed is deleted."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from impls.durability.manifest import Manifest
+from impls.durability.schedule import Done, SnapshotSchedule
+
+
+class History:
+    """Bins of given sizes at moving workers; each epoch changes some of them and snapshots what is due."""
+
+    def __init__(self, seed, bins, workers, replay, share, size=1000):
+        self.random = np.random.default_rng(seed)
+        self.bins, self.workers, self.share = bins, workers, share
+        self.schedule = SnapshotSchedule(Manifest.new("q", bins), epoch=-1, replay_epochs=replay)
+        self.location = self.random.integers(0, workers, bins).astype(np.int32)
+        self.routing = self.location.copy()
+        self.sizes = self.random.integers(0, size, bins)
+        self.saved = self.schedule.manifest
+        self.snapshotted = 0
+
+    def epoch(self, number, log_bytes=100):
+        due = self.schedule.due(number)
+        self.snapshotted += len(due)
+        arrived = self._move() if self.share else []
+        changed = [*arrived, *np.flatnonzero(self.random.random(self.bins) < self.share).tolist()]
+        written = {}
+        for worker in range(self.workers):
+            mine = [b for b in due if worker in (self.location[b], self.routing[b])]
+            if mine:
+                written[worker] = (mine, int(self.sizes[mine].sum()))
+        self.schedule.observe(
+            Done(number, changed, log_bytes, written, self.location.copy(), self.routing.copy(), self.sizes)
+        )
+        if number % self.schedule.manifest_epochs == 0:
+            self.saved = self.schedule.manifest
+
+    def _move(self):
+        """Sends one bin on its way, or lets one arrive; returns the bins that arrived."""
+        bin_ = int(self.random.integers(self.bins))
+        if self.location[bin_] == self.routing[bin_]:
+            self.routing[bin_] = self.random.integers(self.workers)
+            return []
+        self.location[bin_] = self.routing[bin_]
+        return [bin_]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    bins=st.sampled_from([1, 8, 50]),
+    workers=st.integers(1, 6),
+    replay=st.sampled_from([5, 20, 100]),
+    share=st.sampled_from([0.0, 0.05, 0.5, 1.0]),
+)
+def test_what_was_saved_never_asks_for_more_than_the_replay_bound_and_only_changed_bins_are_written(
+    seed, bins, workers, replay, share
+):
+    history = History(seed, bins, workers, replay, share)
+    for number in range(3 * replay):
+        history.epoch(number)
+        assert number - history.saved.base.min() <= replay
+        assert (history.saved.base <= number).all()
+        written = history.saved.file_epoch >= 0
+        assert (history.saved.base[written] >= history.saved.file_epoch[written]).all()
+    if share == 0.0:
+        assert history.snapshotted == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), share=st.sampled_from([0.1, 1.0]))
+def test_needless_files_are_those_that_the_manifest_does_not_need(seed, share):
+    history = History(seed, 12, 3, 20, share)
+    for number in range(70):
+        history.epoch(number)
+    schedule, base = history.schedule, history.schedule.manifest.base
+    frames = [(epoch, worker) for epoch in range(70) for worker in range(3)]
+    assert {e for e, _ in set(frames) - set(schedule.needless(frames, log=True))} == set(range(int(base.min()) + 1, 70))
+    images = set(schedule.needless(frames, log=False))
+    assert not images & schedule.manifest.files()
+    assert images | schedule.manifest.files() >= set(frames)
+
+
+def test_a_log_that_grows_faster_than_the_state_is_cut_by_faster_snapshots():
+    history = History(1, 16, 2, 100, 1.0, size=1 << 20)
+    calm = history.schedule.cycle()
+    for number in range(60):
+        history.epoch(number, log_bytes=4 << 20)
+    assert history.schedule.cycle() < calm / 4
+
+
+def test_snapshots_of_one_epoch_are_a_small_part_of_the_state():
+    history = History(1, 256, 4, 100, 1.0)
+    largest = 0
+    for number in range(300):
+        due = history.schedule.due(number)
+        largest = max(largest, int(history.sizes[list(due)].sum()) if number > 100 else 0)
+        history.epoch(number)
+    assert largest < history.sizes.sum() / 25
