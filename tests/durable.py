@@ -53,7 +53,9 @@ class Workers:
         """The driver's side, as it is after a restart."""
         if self.files is None:
             return None
-        return Keeper(self.files, "q", BINS, epoch=self.number, replay_epochs=self.replay_epochs)
+        return Keeper(
+            self.files, "q", BINS, epoch=self.number, generation=self.generation, replay_epochs=self.replay_epochs
+        )
 
     def environment(self, worker: int) -> Path:
         return store_path(self.folder / "state", worker)

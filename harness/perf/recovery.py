@@ -61,7 +61,7 @@ class _Query:
         self.folder, self.keys, self.bins, self.records = folder, keys, bins, records
         self.operator: Operator = DenseCount(keys) if workload == "dense" else HashCount(preload=keys)
         self.files = Files(str(folder / "checkpoint"))
-        self.keeper = Keeper(self.files, "q", bins, epoch=-1)
+        self.keeper = Keeper(self.files, "q", bins, epoch=-1, generation=1)
         self.sizes = np.zeros(bins, np.int64)
         self.owner = np.zeros(bins, np.int32)
         self._random = np.random.default_rng(1)

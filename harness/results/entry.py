@@ -18,12 +18,13 @@ from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, slow_s, tag_records, timeline
+from impls.runtime.order import PHASES as WORKER_PHASES
 
 __all__ = ["ENTRY_FILE", "RunFiles", "run_entry", "summarise_run"]
 
 ENTRY_FILE = "run-result.json"
 LATE_MS = 50.0
-PHASES = ("between", "plan", "build", "job", "observe", "open", "drop", "pull", "apply", "commit", "send")
+PHASES = ("between", "plan", "build", "job", "observe", *WORKER_PHASES)
 _TAGGED = ("steady", "migrating", "after")
 
 

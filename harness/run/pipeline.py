@@ -73,6 +73,7 @@ def start_query(
         mechanism=run.mechanism,
         options=run.options(),
         policy=experiment.policy,
+        durability=experiment.durability,
         on_epoch=on_epoch,
         on_event=on_event,
     )

@@ -14,8 +14,6 @@ from impls.runtime.order import Report
 
 __all__ = ["Keeper"]
 
-Name = tuple[int, int]
-
 
 class Keeper:
     """due() before every epoch, observe() after it; between two epochs nobody but the driver touches the files.
@@ -23,12 +21,14 @@ class Keeper:
     Raises UsageError from the constructor when the manifest cannot be used.
     """
 
-    def __init__(self, files: Files, query: str, bins: int, *, epoch: int, replay_epochs: int = REPLAY_EPOCHS):
+    def __init__(
+        self, files: Files, query: str, bins: int, *, epoch: int, generation: int, replay_epochs: int = REPLAY_EPOCHS
+    ):
         files.make_folders([frames.FOLDER, snapshots.FOLDER])
-        self._files = files
+        self._files, self._generation = files, generation
         self._schedule = SnapshotSchedule(read_manifest(files, query, bins), epoch=epoch, replay_epochs=replay_epochs)
-        self._log = _numbered(files, frames.FOLDER)
-        self._images = _numbered(files, snapshots.FOLDER)
+        self._log = {(n[0], n[1]): size for n, size in _numbered(files, frames.FOLDER, 2)}
+        self._images = {(n[0], n[1], n[2]): size for n, size in _numbered(files, snapshots.FOLDER, 3)}
         self._schedule.adopt(self._images)
         self._delete()
 
@@ -53,9 +53,9 @@ class Keeper:
         written = {r.worker: (r.snapshot, r.snapshot_bytes) for r in reports if r.snapshot}
         changed = sorted({bin_ for report in reports for bin_ in report.changed})
         log_bytes = sum(report.log_bytes for report in reports)
-        self._schedule.observe(Done(epoch, changed, log_bytes, written, location, routing, sizes))
+        self._schedule.observe(Done(epoch, self._generation, changed, log_bytes, written, location, routing, sizes))
         self._log |= {(epoch, report.worker): report.log_bytes for report in reports}
-        self._images |= {(epoch, worker): size for worker, (_, size) in written.items()}
+        self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
         if epoch % self._schedule.manifest_epochs == 0:
             self.save()
 
@@ -65,22 +65,22 @@ class Keeper:
         self._delete()
 
     def _delete(self) -> None:
-        log = self._schedule.needless(list(self._log), log=True)
-        images = self._schedule.needless(list(self._images), log=False)
+        log = self._schedule.needless_log(self._log)
+        images = self._schedule.needless_snapshots(self._images)
         self._files.delete([frames.frame_name(*name) for name in log])
         self._files.delete([snapshots.snapshot_name(*name) for name in images])
         self._schedule.forget(images)
-        for name in log:
-            del self._log[name]
-        for name in images:
-            del self._images[name]
+        for frame in log:
+            del self._log[frame]
+        for image in images:
+            del self._images[image]
 
 
-def _numbered(files: Files, folder: str) -> dict[Name, int]:
-    """Returns bytes by (epoch, worker) of the files in a folder that are named so."""
-    out = {}
+def _numbered(files: Files, folder: str, parts: int) -> list[tuple[tuple[int, ...], int]]:
+    """Returns (numbers of the name, bytes) of the files in a folder that are named by so many numbers."""
+    out = []
     for name, size in files.names(folder):
-        epoch, _, worker = name.rpartition("/")[2].partition("-")
-        if epoch.isdigit() and worker.isdigit():
-            out[int(epoch), int(worker)] = size
+        numbers = name.rpartition("/")[2].split("-")
+        if len(numbers) == parts and all(number.isdigit() for number in numbers):
+            out.append((tuple(map(int, numbers)), size))
     return out

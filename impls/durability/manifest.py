@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from impls.durability.files import Files
 from impls.errors import UsageError
 
-__all__ = ["NAME", "Manifest", "read_manifest", "write_manifest"]
+__all__ = ["NAME", "Manifest", "SnapshotName", "read_manifest", "write_manifest"]
 
 NAME = "manifest.json"
 FORMAT = 1
-_ARRAYS = ("base", "file_epoch", "state_worker", "queue_worker")
+SnapshotName = tuple[int, int, int]
+_ARRAYS = ("base", "file_epoch", "state_worker", "queue_worker", "generation")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Manifest:
         query: identity of the query.
         base: epoch whose end the bin's snapshot shows, -1 for the state that the operator creates.
         file_epoch: epoch in the snapshot files' names, -1 for none; below `base` when nothing has changed since.
+        generation: of the driver that had the snapshot made, the last part of the files' names.
         state_worker, queue_worker: workers in the names of the files with state and queue; the same for a bin at rest.
     """
 
@@ -34,18 +36,25 @@ class Manifest:
     file_epoch: NDArray[np.int64]
     state_worker: NDArray[np.int64]
     queue_worker: NDArray[np.int64]
+    generation: NDArray[np.int64]
 
     @classmethod
     def new(cls, query: str, bins: int) -> "Manifest":
         """Returns the manifest of a query without snapshots."""
         return cls(query, *(np.full(bins, -1, np.int64) for _ in _ARRAYS))
 
-    def files(self) -> set[tuple[int, int]]:
-        """Returns (epoch, worker) of every snapshot file in use."""
-        used = np.flatnonzero(self.file_epoch >= 0)
-        epochs = self.file_epoch[used].tolist()
-        workers = zip(self.state_worker[used].tolist(), self.queue_worker[used].tolist(), strict=True)
-        return {(epoch, worker) for epoch, pair in zip(epochs, workers, strict=True) for worker in pair}
+    def state_file(self, bin_: int) -> SnapshotName:
+        """Returns the name of the file with a bin's state."""
+        return int(self.file_epoch[bin_]), int(self.state_worker[bin_]), int(self.generation[bin_])
+
+    def queue_file(self, bin_: int) -> SnapshotName:
+        """Returns the name of the file with a bin's queue."""
+        return int(self.file_epoch[bin_]), int(self.queue_worker[bin_]), int(self.generation[bin_])
+
+    def files(self) -> set[SnapshotName]:
+        """Returns the names of every snapshot file in use."""
+        used = np.flatnonzero(self.file_epoch >= 0).tolist()
+        return {name for bin_ in used for name in (self.state_file(bin_), self.queue_file(bin_))}
 
 
 def write_manifest(files: Files, manifest: Manifest) -> None:

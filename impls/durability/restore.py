@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
-from impls.durability.manifest import Manifest, read_manifest
+from impls.durability.manifest import Manifest, SnapshotName, read_manifest
 from impls.errors import CorruptStateError, StateError, UsageError
 from impls.operators.base import Operator
 from impls.runtime.faults import fault
@@ -152,25 +152,28 @@ def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
 
 def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> None:
     """Writes the wanted bins' snapshots, one file in memory at a time; bins without one are created anew."""
-    by_file: dict[tuple[int, int], list[tuple[int, bool]]] = defaultdict(list)
+    by_file: dict[SnapshotName, list[tuple[int, bool]]] = defaultdict(list)
     for bin_ in sorted(wanted.states):
         if manifest.file_epoch[bin_] < 0:
             source.operator.create(bin_, source.bins, state)
         else:
-            by_file[int(manifest.file_epoch[bin_]), int(manifest.state_worker[bin_])].append((bin_, True))
+            by_file[manifest.state_file(bin_)].append((bin_, True))
     for bin_ in wanted.queues:
         # an image of another worker's queue is older than the routing: the queue was empty when the bin came here
         if manifest.file_epoch[bin_] >= 0 and manifest.queue_worker[bin_] == wanted.worker:
-            by_file[int(manifest.file_epoch[bin_]), wanted.worker].append((bin_, False))
+            by_file[manifest.queue_file(bin_)].append((bin_, False))
     for file, bins in by_file.items():
         images = _read_snapshot(source, *file)
         for bin_, is_state in bins:
+            if bin_ not in images:
+                path = source.files.path(snapshots.snapshot_name(*file))
+                raise CorruptStateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
             (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
     state.write_sizes()
 
 
-def _read_snapshot(source: Source, epoch: int, worker: int) -> dict[int, snapshots.BinImage]:
-    name = snapshots.snapshot_name(epoch, worker)
+def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:
+    name = snapshots.snapshot_name(epoch, worker, generation)
     path = source.files.path(name)
     raw = source.files.read(name)
     if raw is None:

@@ -1,18 +1,19 @@
 """Which bins are snapshotted in an epoch, and which files nobody needs any more. Pure: no clock, no files."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.durability.manifest import Manifest
+from impls.durability.manifest import Manifest, SnapshotName
 
 __all__ = ["REPLAY_EPOCHS", "Done", "SnapshotSchedule"]
 
 REPLAY_EPOCHS = 100
 MANIFEST_EPOCHS = 10
+_PLACES = ("file_epoch", "state_worker", "queue_worker", "generation")
 _LOG_BYTES = 32 << 20  # of changelog that is always allowed; above it, half of the state's size is
 _FILE_BYTES = 16 << 20  # of superseded images that is always allowed
 
@@ -22,7 +23,7 @@ class Done:
     """What the reports of an epoch say of changelog and snapshots.
 
     Attributes:
-        epoch: the epoch.
+        epoch, generation: the epoch, and of the driver that ran it.
         changed: bins whose state or queue changed, or that changed their location.
         log_bytes: bytes of all frames of the epoch.
         written: by worker, the bins in its snapshot file and the file's bytes.
@@ -31,6 +32,7 @@ class Done:
     """
 
     epoch: int
+    generation: int
     changed: Sequence[int]
     log_bytes: int
     written: Mapping[int, tuple[Sequence[int], int]]
@@ -54,7 +56,7 @@ class SnapshotSchedule:
         self._changed = np.full(bins, epoch, np.int64)  # what changed before a driver's start is not known any more
         self._sizes = np.zeros(bins, np.int64)
         self._log: deque[int] = deque(maxlen=replay_epochs)
-        self._file_bytes: dict[tuple[int, int], int] = {}
+        self._file_bytes: dict[SnapshotName, int] = {}
 
     @property
     def manifest_epochs(self) -> int:
@@ -86,8 +88,8 @@ class SnapshotSchedule:
         total, live = sum(self._file_bytes.values()), int(self._sizes.sum())
         if total <= 2 * live + _FILE_BYTES:
             return []
-        used: dict[tuple[int, int], int] = {}
-        owner = list(zip(self.manifest.file_epoch.tolist(), self.manifest.state_worker.tolist(), strict=True))
+        used: dict[SnapshotName, int] = {}
+        owner = [self.manifest.state_file(bin_) for bin_ in range(len(self._sizes))]
         for file, size in zip(owner, self._sizes.tolist(), strict=True):
             used[file] = used.get(file, 0) + size
         bad = {file for file, size in self._file_bytes.items() if 2 * used.get(file, 0) < size}
@@ -100,12 +102,16 @@ class SnapshotSchedule:
         self._sizes = done.sizes.copy()
         self._log.append(done.log_bytes)
         for worker, (_, size) in done.written.items():
-            self._file_bytes[epoch, worker] = size
+            self._file_bytes[epoch, worker, done.generation] = size
         new = self._complete(done)
-        fields = {name: getattr(manifest, name).copy() for name in ("file_epoch", "state_worker", "queue_worker")}
+        fields = {
+            name: getattr(manifest, name).copy()
+            for name in ("file_epoch", "state_worker", "queue_worker", "generation")
+        }
         fields["file_epoch"][new] = epoch
         fields["state_worker"][new] = done.location[new]
         fields["queue_worker"][new] = done.routing[new]
+        fields["generation"][new] = done.generation
         base = manifest.base.copy()
         base[new] = epoch
         base[self._changed <= manifest.base] = epoch  # nothing to replay: the old image shows this epoch too
@@ -126,23 +132,21 @@ class SnapshotSchedule:
             np.intp,
         )
 
-    def needless(self, names: Sequence[tuple[int, int]], *, log: bool) -> list[tuple[int, int]]:
-        """Returns those of (epoch, worker) files that recovery from the current manifest never reads.
+    def needless_log(self, names: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Returns those (epoch, worker) of frames up to the oldest base, to be deleted when the manifest is written."""
+        oldest = int(self.manifest.base.min())
+        return [name for name in names if name[0] <= oldest]
 
-        Frames up to the oldest base are needless, and snapshot files that the manifest does not name. Delete them only
-        when the manifest is written.
-        """
-        if log:
-            oldest = int(self.manifest.base.min())
-            return [name for name in names if name[0] <= oldest]
+    def needless_snapshots(self, names: Iterable[SnapshotName]) -> list[SnapshotName]:
+        """Returns those snapshot files that the current manifest does not name; to be deleted when it is written."""
         used = self.manifest.files()
         return [name for name in names if name not in used]
 
-    def adopt(self, files: Mapping[tuple[int, int], int]) -> None:
+    def adopt(self, files: Mapping[SnapshotName, int]) -> None:
         """Takes in the bytes of the snapshot files that are there."""
         self._file_bytes = dict(files)
 
-    def forget(self, files: Sequence[tuple[int, int]]) -> None:
+    def forget(self, files: Iterable[SnapshotName]) -> None:
         """Takes in that snapshot files were deleted."""
         for file in files:
             self._file_bytes.pop(file, None)

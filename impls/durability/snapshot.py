@@ -19,9 +19,12 @@ FORMAT = 1
 _MAGIC = b"RSSN"
 
 
-def snapshot_name(epoch: int, worker: int) -> str:
-    """Returns the name of the file with the bins that a worker snapshotted in an epoch."""
-    return f"{FOLDER}/{epoch:010d}-{worker:05d}"
+def snapshot_name(epoch: int, worker: int, generation: int) -> str:
+    """Returns the name of the file with the bins that a worker snapshotted in an epoch.
+
+    Drivers of different generations may ask for different bins of one epoch, so their files have different names.
+    """
+    return f"{FOLDER}/{epoch:010d}-{worker:05d}-{generation}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,12 @@ class Driver:
         self._keeper: Keeper | None = None
         if files is not None:
             self._keeper = Keeper(
-                files, checkpoint.query, controller.bins, epoch=self.last_epoch, replay_epochs=replay_epochs
+                files,
+                checkpoint.query,
+                controller.bins,
+                epoch=self.last_epoch,
+                generation=checkpoint.generation,
+                replay_epochs=replay_epochs,
             )
 
     def _replay(self) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import os
 import shutil
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -72,21 +73,23 @@ def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str,
             must be rebuilt and durability is "none".
     """
     path = store_path(order.state_dir, worker)
-    lock = _lock(path)
-    why = distrust if lock is not None else "held by another process that does not end"
-    if lock is not None:
+    with ExitStack() as stack:  # keeps others out until the old environment is set aside
+        lock = _lock(path)
+        why = distrust if lock is not None else "held by another process that does not end"
+        if lock is not None:
+            stack.callback(lock.close)
         try:
-            if not why:
-                return _trusted(order, worker, path, lock, map_bytes)
+            if lock is not None and not why:
+                opened = _trusted(order, worker, path, lock, map_bytes)
+                stack.pop_all()
+                return opened
+            _refuse_ahead(order, path)
         except _UnusableError as error:
             why = str(error)
         except DAMAGE as error:
-            why = f"damaged ({error})"
-        except BaseException:
-            lock.close()
-            raise
-        lock.close()
-    return _rebuilt(order, worker, path, map_bytes=map_bytes, why=why, report=report)
+            why = why or f"damaged ({error})"
+        aside = _set_aside(order, worker, path, why)
+    return _rebuilt(order, worker, path, aside, map_bytes=map_bytes, why=why, report=report)
 
 
 class _UnusableError(Exception):
@@ -104,6 +107,14 @@ def _trusted(order: StepOrder, worker: int, path: Path, lock: IO[bytes], map_byt
         store.close()
         raise
     return Opened(store, lock, meta)
+
+
+def _refuse_ahead(order: StepOrder, path: Path) -> None:
+    """Raises StateError when an environment that is to be given up is ahead: then it is this attempt that is old."""
+    with Store.open(path, create=False) as store, store.reading() as txn:
+        meta = read_meta(txn)
+        if meta is not None:
+            _check_owner(meta, order, path)
 
 
 def _checked(meta: Meta | None, order: StepOrder, path: Path) -> Meta:
@@ -142,14 +153,19 @@ def _heal(order: StepOrder, worker: int, meta: Meta, txn: lmdb.Transaction) -> N
         order.files.write(name, kept)
 
 
-def _rebuilt(order: StepOrder, worker: int, path: Path, *, map_bytes: int, why: str, report: Report) -> Opened:
-    """Replaces the environment by a new one; what was there is deleted only when that has succeeded."""
+def _set_aside(order: StepOrder, worker: int, path: Path, why: str) -> Path | None:
     if order.files is None and not order.first and worker not in order.fresh:
         raise StateError(
             f"Worker {worker} needs its state of epoch {order.written.epoch - 1} in {path}, but it is {why}; with "
             'durability "none" there is no copy of it.'
         )
-    aside = set_aside(path)
+    return set_aside(path)
+
+
+def _rebuilt(
+    order: StepOrder, worker: int, path: Path, aside: Path | None, *, map_bytes: int, why: str, report: Report
+) -> Opened:
+    """Makes an environment in place of the one set aside, which is deleted only when that has succeeded."""
     lock = _lock(path)
     assert lock is not None, "a new folder has no other writer"
     try:

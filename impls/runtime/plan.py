@@ -29,6 +29,7 @@ class EpochPlan:
         routing: int32, shape (B,): worker that receives the bin's records in this epoch.
         pulls: bins to fetch, in priority order.
         budget_bytes: most bytes each worker pulls in this epoch (at least one bin is always pulled); None for no limit.
+        background_bytes: on demand, most of the budget for bins that nothing needs yet; None for all that is left.
         on_demand: pull first what this epoch's records and queues need; False: pull everything before any record.
         hold: bins whose records are only queued in this epoch.
         replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
@@ -46,6 +47,7 @@ class EpochPlan:
     shadows: tuple[tuple[int, int], ...] = ()
     stop: Stop | None = None
     from_checkpoint: bool = False
+    background_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class WrittenPlan:
             "shadows": [list(s) for s in plan.shadows],
             "stop": plan.stop,
             "from_checkpoint": plan.from_checkpoint,
+            "background_bytes": plan.background_bytes,
             "drops": [list(d) for d in self.drops],
         }
 
@@ -101,6 +104,7 @@ class WrittenPlan:
             shadows=tuple((b, w) for b, w in data["shadows"]),
             stop=data["stop"],
             from_checkpoint=data.get("from_checkpoint", False),
+            background_bytes=data.get("background_bytes"),
         )
         drops = tuple((b, w) for b, w in data["drops"])
         return cls(data["epoch"], data["generation"], data["workers"], plan, drops, data["migrating"])

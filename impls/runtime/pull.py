@@ -1,7 +1,7 @@
 """Pulling bins from their old owners' environments on this host, or from the checkpoint where that is not possible."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import lmdb
 
@@ -9,45 +9,45 @@ from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
 from impls.runtime.faults import fault
 from impls.runtime.order import Report, StepOrder
-from impls.runtime.plan import Pull
+from impls.runtime.plan import EpochPlan, Pull
 from impls.runtime.state import copy_bin, drop_bin, read_size
 from impls.runtime.store import Store, read_meta, store_path
 
-__all__ = ["Puller", "pull_bins", "within_budget"]
+__all__ = ["Puller", "on_demand", "pull_bins", "within_budget"]
 
 
 class Puller:
     """The pulls of one worker in one epoch: in what order, and how many fit the byte budget."""
 
-    def __init__(self, order: StepOrder, worker: int, txn: lmdb.Transaction, report: Report):
+    def __init__(
+        self, order: StepOrder, worker: int, txn: lmdb.Transaction, report: Report, *, from_checkpoint: bool = False
+    ):
         self._order, self._worker, self._txn, self._report = order, worker, txn, report
+        self._from_checkpoint = from_checkpoint or order.written.plan.from_checkpoint
         plan = order.written.plan
         self._mine = [p for p in plan.pulls if p.target == worker]
         self._missing = {bin_ for bin_, _ in order.away if plan.routing[bin_] == worker}
         self.done: list[Pull] = []
 
-    def planned(self) -> list[Pull]:
-        """Returns the worker's pulls in the plan's order."""
-        return self._mine
+    def pull_planned(self) -> None:
+        """Copies bins in the plan's order."""
+        self._pull(within_budget(self._mine, dict(self._order.sizes), self._order.written.plan.budget_bytes))
 
-    def by_need(self, rates: tuple[list[int], list[int]], queues: dict[int, tuple[int, int]]) -> list[Pull]:
-        """Returns the pulls that records and queues need, most wanted first, then the others in the plan's order."""
+    def pull_needed(self, rates: tuple[list[int], list[int]], queues: dict[int, tuple[int, int]]) -> None:
+        """Copies the bins that records and queues need, most wanted first, then others in the plan's order."""
         need: dict[int, int] = defaultdict(int)
         for bin_, records in zip(*rates, strict=True):
             need[bin_] += records
         for bin_, (records, _) in queues.items():
             need[bin_] += records
-        return sorted(self._mine, key=lambda p: -need[p.bin])
+        self._pull(on_demand(self._mine, need, dict(self._order.sizes), self._order.written.plan))
 
     def missing(self) -> set[int]:
         """Returns the bins routed here whose state has not come."""
         return self._missing
 
-    def pull(self, pulls: list[Pull]) -> None:
-        """Copies bins until the budget is spent; the first is always copied, so that a migration progresses."""
-        budget = self._order.written.plan.budget_bytes
-        chosen = pulls if budget is None else within_budget(pulls, dict(self._order.sizes), budget)
-        sizes, restored = pull_bins(self._order, chosen, self._txn)
+    def _pull(self, chosen: list[Pull]) -> None:
+        sizes, restored = pull_bins(self._order, chosen, self._txn, from_checkpoint=self._from_checkpoint)
         self.done = chosen
         self._missing -= set(sizes)
         self._report.pulled = list(sizes)
@@ -56,11 +56,29 @@ class Puller:
             self._report.sizes = (list(sizes), list(sizes.values()))
 
 
-def within_budget(pulls: Sequence[Pull], sizes: dict[int, int], budget: int) -> list[Pull]:
-    """Returns the pulls, in order, that `budget` bytes suffice for, at least the first one.
+def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int, int], plan: EpochPlan) -> list[Pull]:
+    """Returns the pulls that the plan's budget suffices for: by need, then in the background, at least one."""
+    wanted = sorted((pull for pull in pulls if need.get(pull.bin)), key=lambda pull: -need[pull.bin])
+    chosen = within_budget(wanted, sizes, plan.budget_bytes)
+    if len(chosen) < len(wanted):
+        return chosen
+    left = plan.background_bytes
+    if plan.budget_bytes is not None:
+        rest = max(0, plan.budget_bytes - sum(sizes.get(pull.bin, 0) for pull in chosen))
+        left = rest if left is None else min(rest, left)
+    others = within_budget([pull for pull in pulls if not need.get(pull.bin)], sizes, left)
+    if chosen and left is not None and sum(sizes.get(pull.bin, 0) for pull in others) > left:
+        others = []  # the one that always comes has come already
+    return chosen + others
+
+
+def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int | None) -> list[Pull]:
+    """Returns the pulls, in order, that `budget` bytes suffice for, at least the first one so that there is progress.
 
     `sizes` are the bytes of the bins as last observed, so that every attempt on any host chooses the same.
     """
+    if budget is None:
+        return list(pulls)
     left = budget
     chosen: list[Pull] = []
     for pull in pulls:
@@ -72,12 +90,14 @@ def within_budget(pulls: Sequence[Pull], sizes: dict[int, int], budget: int) -> 
     return chosen
 
 
-def pull_bins(order: StepOrder, pulls: Iterable[Pull], txn: lmdb.Transaction) -> tuple[dict[int, int], int]:
+def pull_bins(
+    order: StepOrder, pulls: Iterable[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False
+) -> tuple[dict[int, int], int]:
     """Copies bins into a worker's transaction and returns ({bin: bytes} in the order given, bins from the checkpoint).
 
     A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
     does not touch the bin in this epoch, so both hold the same state of it. A source that is lost, stale, damaged or on
-    another host is replaced by the checkpoint. Raises StateError when there is neither.
+    another host is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is neither.
     """
     by_source: dict[int, list[int]] = defaultdict(list)
     wanted = {pull.bin: pull.source for pull in pulls}
@@ -85,7 +105,7 @@ def pull_bins(order: StepOrder, pulls: Iterable[Pull], txn: lmdb.Transaction) ->
         by_source[source].append(bin_)
     left: dict[int, int] = {}
     for source, bins in by_source.items():
-        if order.written.plan.from_checkpoint and order.files is not None:
+        if from_checkpoint and order.files is not None:
             left |= dict.fromkeys(bins, source)
             continue
         try:

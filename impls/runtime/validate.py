@@ -55,6 +55,8 @@ def _stop(plan: EpochPlan, view: View) -> None:
 def _pulls(plan: EpochPlan, view: View) -> NDArray[np.int64]:
     if plan.budget_bytes is not None and plan.budget_bytes < 0:
         raise InvalidPlanError(f"rule budget: {plan.budget_bytes} bytes is below 0")
+    if plan.background_bytes is not None and (not plan.on_demand or plan.background_bytes < 0):
+        raise InvalidPlanError(f"rule budget: {plan.background_bytes} background bytes: give 0 or more, on demand")
     bins = np.array([pull.bin for pull in plan.pulls], np.int64)
     _in_range(bins, view, "pull")
     _once(bins, "pull")

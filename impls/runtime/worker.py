@@ -78,9 +78,11 @@ class WorkerCore:
                 if worker == self.worker:
                     drop_bin(self._txn, bin_)
         with self._phase("pull"):
-            self._pulls = Puller(self.order, self.worker, self._txn, self.report)
+            # damage may have come with a pulled bin: then the source is not read again
+            doubt = bool(self._distrust)
+            self._pulls = Puller(self.order, self.worker, self._txn, self.report, from_checkpoint=doubt)
             if not self.plan.plan.on_demand:
-                self._pulls.pull(self._pulls.planned())
+                self._pulls.pull_planned()
 
     def receive(self, table: pa.Table) -> None:
         """Takes records of the epoch; nothing is applied before `end`."""
@@ -150,7 +152,7 @@ class WorkerCore:
             self.report.rates = counts(table.column("bin").to_numpy())
         if self.plan.plan.on_demand:
             with self._phase("pull"):
-                self._pulls.pull(self._pulls.by_need(self.report.rates, queue_lengths(self._transaction)[0]))
+                self._pulls.pull_needed(self.report.rates, queue_lengths(self._transaction)[0])
         blocked = self._pulls.missing() | set(self.plan.plan.hold)
         table = self._runnable(table, blocked)
         if table is None or not len(table):
@@ -259,7 +261,7 @@ class WorkerCore:
         if images:
             raw = snapshots.encode(self.order.query, self.worker, self.plan.epoch, images)
             self._fault("during-snapshot")
-            files.write(snapshots.snapshot_name(self.plan.epoch, self.worker), raw)
+            files.write(snapshots.snapshot_name(self.plan.epoch, self.worker, self.order.generation), raw)
             self.report.snapshot, self.report.snapshot_bytes = [image.bin for image in images], len(raw)
 
     def _holds(self) -> set[int]:

@@ -32,7 +32,7 @@ class History:
             if mine:
                 written[worker] = (mine, int(self.sizes[mine].sum()))
         self.schedule.observe(
-            Done(number, changed, log_bytes, written, self.location.copy(), self.routing.copy(), self.sizes)
+            Done(number, 1, changed, log_bytes, written, self.location.copy(), self.routing.copy(), self.sizes)
         )
         if number % self.schedule.manifest_epochs == 0:
             self.saved = self.schedule.manifest
@@ -77,10 +77,12 @@ def test_needless_files_are_those_that_the_manifest_does_not_need(seed, share):
         history.epoch(number)
     schedule, base = history.schedule, history.schedule.manifest.base
     frames = [(epoch, worker) for epoch in range(70) for worker in range(3)]
-    assert {e for e, _ in set(frames) - set(schedule.needless(frames, log=True))} == set(range(int(base.min()) + 1, 70))
-    images = set(schedule.needless(frames, log=False))
+    kept = set(frames) - set(schedule.needless_log(frames))
+    assert {epoch for epoch, _ in kept} == set(range(int(base.min()) + 1, 70))
+    names = [(epoch, worker, 1) for epoch, worker in frames]
+    images = set(schedule.needless_snapshots(names))
     assert not images & schedule.manifest.files()
-    assert images | schedule.manifest.files() >= set(frames)
+    assert images | schedule.manifest.files() >= set(names)
 
 
 def test_a_log_that_grows_faster_than_the_state_is_cut_by_faster_snapshots():

@@ -81,11 +81,13 @@ def test_an_unknown_durability_is_refused():
 def test_the_manifest_is_read_back_and_one_of_another_query_or_format_refused(tmp_path):
     files = Files(str(tmp_path))
     assert (read_manifest(files, "q", 4).base == -1).all()
-    columns = [np.array(values) for values in ([3, -1, 9, 7], [3, -1, 8, 7], [0, -1, 1, 2], [0, -1, 1, 3])]
+    columns = [
+        np.array(values) for values in ([3, -1, 9, 7], [3, -1, 8, 7], [0, -1, 1, 2], [0, -1, 1, 3], [1, -1, 2, 2])
+    ]
     write_manifest(files, Manifest("q", *columns))
     read = read_manifest(files, "q", 4)
     assert read.base.tolist() == [3, -1, 9, 7]
-    assert read.files() == {(3, 0), (8, 1), (7, 2), (7, 3)}
+    assert read.files() == {(3, 0, 1), (8, 1, 2), (7, 2, 2), (7, 3, 2)}
     for query, bins in (("p", 4), ("q", 8)):
         with pytest.raises(UsageError, match=r"manifest\.json belongs to another query"):
             read_manifest(files, query, bins)
