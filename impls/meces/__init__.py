@@ -1,0 +1,1 @@
+"""Meces: state fetched on demand, in the order of need."""

@@ -1,0 +1,1 @@
+"""Pausing what moves: partial pause and Order-Unaware."""
