@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
-from impls.durability.manifest import read_manifest, write_manifest
-from impls.durability.schedule import REPLAY_EPOCHS, Done, SnapshotSchedule
+from impls.durability.manifest import Manifest, read_manifest, write_manifest
+from impls.durability.schedule import REPLAY_EPOCHS, Done, SnapshotSchedule, needless_log, needless_snapshots
 from impls.runtime.order import Report
 
 __all__ = ["Keeper"]
@@ -30,7 +30,7 @@ class Keeper:
         self._log = {(n[0], n[1]): size for n, size in _numbered(files, frames.FOLDER, 2)}
         self._images = {(n[0], n[1], n[2]): size for n, size in _numbered(files, snapshots.FOLDER, 3)}
         self._schedule.adopt(self._images)
-        self._delete()
+        self._delete(self._schedule.manifest)
 
     @property
     def kept_bytes(self) -> int:
@@ -53,20 +53,18 @@ class Keeper:
         written = {r.worker: (r.snapshot, r.snapshot_bytes) for r in reports if r.snapshot}
         changed = sorted({bin_ for report in reports for bin_ in report.changed})
         log_bytes = sum(report.log_bytes for report in reports)
+        before = self._schedule.manifest
         self._schedule.observe(Done(epoch, self._generation, changed, log_bytes, written, location, routing, sizes))
         self._log |= {(epoch, report.worker): report.log_bytes for report in reports}
         self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
         if epoch % self._schedule.manifest_epochs == 0:
-            self.save()
+            write_manifest(self._files, before)  # this epoch may be run again, from the state of the one before
+            self._delete(before)
 
-    def save(self) -> None:
-        """Writes the manifest and deletes the files that recovery no longer reads."""
-        write_manifest(self._files, self._schedule.manifest)
-        self._delete()
-
-    def _delete(self) -> None:
-        log = self._schedule.needless_log(self._log)
-        images = self._schedule.needless_snapshots(self._images)
+    def _delete(self, written: Manifest) -> None:
+        """Deletes the files that recovery from the manifest written, or from the one to come, does not read."""
+        log = needless_log(written, self._log)
+        images = needless_snapshots([written, self._schedule.manifest], self._images)
         self._files.delete([frames.frame_name(*name) for name in log])
         self._files.delete([snapshots.snapshot_name(*name) for name in images])
         self._schedule.forget(images)

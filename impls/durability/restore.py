@@ -90,6 +90,7 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -
     """
     try:
         manifest = read_manifest(source.files, source.query, source.bins)
+        _check_not_ahead(source, manifest, epoch, wanted)
         walk = _walk(source, manifest, epoch, wanted)
         state = BinState(txn, source.bins)
         _load_snapshots(source, manifest, state, txn, wanted)
@@ -104,6 +105,16 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -
             put_queued(txn, bin_, stored)
     state.write_sizes()
     return [(bin_, read_size(txn, bin_)[1]) for bin_ in wanted.states]
+
+
+def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, wanted: Wanted) -> None:
+    bins = [*wanted.states, *wanted.queues]
+    newest = int(manifest.base[bins].max(initial=-1))
+    if newest > epoch:
+        raise StateError(
+            f"The snapshots in {source.files.uri} are of epoch {newest}, ahead of the epoch {epoch} asked for: this "
+            "attempt is outdated."
+        )
 
 
 def _walk(source: Source, manifest: Manifest, epoch: int, wanted: Wanted) -> _Walk:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from impls.durability.manifest import Manifest, SnapshotName
 
-__all__ = ["REPLAY_EPOCHS", "Done", "SnapshotSchedule"]
+__all__ = ["REPLAY_EPOCHS", "Done", "SnapshotSchedule", "needless_log", "needless_snapshots"]
 
 REPLAY_EPOCHS = 100
 MANIFEST_EPOCHS = 10
@@ -132,16 +132,6 @@ class SnapshotSchedule:
             np.intp,
         )
 
-    def needless_log(self, names: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Returns those (epoch, worker) of frames up to the oldest base, to be deleted when the manifest is written."""
-        oldest = int(self.manifest.base.min())
-        return [name for name in names if name[0] <= oldest]
-
-    def needless_snapshots(self, names: Iterable[SnapshotName]) -> list[SnapshotName]:
-        """Returns those snapshot files that the current manifest does not name; to be deleted when it is written."""
-        used = self.manifest.files()
-        return [name for name in names if name not in used]
-
     def adopt(self, files: Mapping[SnapshotName, int]) -> None:
         """Takes in the bytes of the snapshot files that are there."""
         self._file_bytes = dict(files)
@@ -150,3 +140,15 @@ class SnapshotSchedule:
         """Takes in that snapshot files were deleted."""
         for file in files:
             self._file_bytes.pop(file, None)
+
+
+def needless_log(written: Manifest, names: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns those (epoch, worker) of frames that recovery from the written manifest never reads."""
+    oldest = int(written.base.min())
+    return [name for name in names if name[0] <= oldest]
+
+
+def needless_snapshots(manifests: Iterable[Manifest], names: Iterable[SnapshotName]) -> list[SnapshotName]:
+    """Returns those snapshot files that none of the manifests names."""
+    used = set().union(*(manifest.files() for manifest in manifests))
+    return [name for name in names if name not in used]

@@ -10,7 +10,7 @@ from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
 from impls.runtime.records import from_bytes, to_bytes
 from impls.runtime.state import iter_range, read_size, verify_items, write_size
-from impls.runtime.store import QUEUE, STATE_TABLES, bin_range
+from impls.runtime.store import QUEUE, STATE_TABLES, bin_range, open_record
 
 __all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
 
@@ -41,10 +41,13 @@ class BinImage:
     queue: bytes | None
 
 
-def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, verify: bool) -> tuple[int, bytes]:
+def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, queue: bool) -> tuple[int, bytes]:
     items = [item for low, high in ranges for item in iter_range(txn, low, high)]
     names, values = [bytes(name) for name, _ in items], [bytes(value) for _, value in items]
-    if verify:
+    if queue:
+        for name, value in zip(names, values, strict=True):
+            open_record(name, value)
+    else:
         verify_items(names, values)
     table = pa.table({"name": pa.array(names, pa.binary()), "value": pa.array(values, pa.large_binary())})
     return len(names), to_bytes(table)
@@ -55,11 +58,11 @@ def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> B
     entries, size = read_size(txn, bin_)
     content = queued = None
     if state:
-        found, content = _items(txn, [bin_range(table, bin_) for table in STATE_TABLES], verify=True)
+        found, content = _items(txn, [bin_range(table, bin_) for table in STATE_TABLES], queue=False)
         if found != entries:
             raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded.")
     if queue:
-        _, queued = _items(txn, [bin_range(QUEUE, bin_)], verify=False)
+        _, queued = _items(txn, [bin_range(QUEUE, bin_)], queue=True)
     return BinImage(bin_, entries, size, content, queued)
 
 

@@ -34,17 +34,24 @@ def place(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]
     return blocks, row, codes & ((1 << _SLOT_BITS) - 1)
 
 
-def create_blocks(number: int) -> bytes:
-    """Returns `number` blocks of zero counts."""
-    words = np.zeros((number, _WORDS), "<u8")
-    words[:, SLOTS] = _SALT
+def _salts(numbers: NDArray[np.int64]) -> Words:
+    return (numbers.astype(np.uint64) + np.uint64(1)) * _SALT
+
+
+def create_blocks(numbers: NDArray[np.int64]) -> bytes:
+    """Returns blocks of zero counts with the numbers that `place` gives."""
+    words = np.zeros((len(numbers), _WORDS), "<u8")
+    words[:, SLOTS] = _salts(numbers)
     return words.tobytes()
 
 
-def open_blocks(raw: bytes, where: str) -> Words:
-    """Returns stored blocks as writable words, shape (m, 510); raises CorruptStateError when a checksum is wrong."""
+def open_blocks(raw: bytes, numbers: NDArray[np.int64], where: str) -> Words:
+    """Returns stored blocks as writable words, shape (m, 510).
+
+    Raises CorruptStateError when a checksum is wrong, or is that of a block of another number.
+    """
     words = np.frombuffer(raw, "<u8").reshape(-1, _WORDS).copy()
-    if (words[:, :SLOTS] @ _WEIGHTS + _SALT != words[:, SLOTS]).any():
+    if (words[:, :SLOTS] @ _WEIGHTS + _salts(numbers) != words[:, SLOTS]).any():
         raise CorruptStateError(f"A block of counts in {where} is damaged: its checksum does not match.")
     return words
 

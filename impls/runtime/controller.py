@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Controller:
         queued, size: int64, shape (B,): records in queue, bytes of state.
         moving: bins that the migration under way moves, empty between migrations.
         observed: the last epoch observed, -1 before the first.
+        replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
     """
 
     def __init__(self, initial: NDArray[np.int32], mechanism: Mechanism):
@@ -57,6 +58,7 @@ class Controller:
         self._started, self._stopped = 0, -1
         self._drops: list[tuple[int, int]] = []
         self._pulls: dict[int, Pull] = {}
+        self.replicas: dict[tuple[int, int], int] = {}
         self._events: list[Event] = []
         self._told: list[Event] = []
         self.observed = -1
@@ -83,7 +85,6 @@ class Controller:
 
     def view(self, epoch: int) -> View:
         """Returns what a mechanism may know for an epoch."""
-        none = np.full(self.bins, -1)
         return View(
             epoch=epoch,
             started=self._started,
@@ -95,8 +96,7 @@ class Controller:
             rate=self._rate.copy(),
             queued=self.queued.copy(),
             size=self.size.copy(),
-            replica=none.astype(np.int32),
-            replica_epoch=none.astype(np.int64),
+            replicas=dict(self.replicas),
             last=self._times,
             stopped=self._stopped,
         )
@@ -108,6 +108,9 @@ class Controller:
         if self._current is not None:
             view = self.view(epoch)
             plan = self._mechanism.plan(view)
+            validate(plan, view)
+        elif self.observed >= 0 and (pairs := self._mechanism.replicas(view := self.view(epoch))):
+            plan = replace(plan, replicas=pairs)
             validate(plan, view)
         drops = () if plan.stop is not None else tuple(sorted(self._drops))
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
@@ -145,10 +148,17 @@ class Controller:
         self.queued[seen.queued[0]] = seen.queued[1]
         self.size[seen.sizes[0]] = seen.sizes[1]
         self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
+        self._keep_replicas(seen)
         self._pulls.clear()  # what is left of them is planned anew
         self._check_done(seen.epoch)
         self.observed, self._told, self._events = seen.epoch, self._events, []
         return list(self._told)
+
+    def _keep_replicas(self, seen: Observation) -> None:
+        """Takes in refreshed replicas; one that its worker now owns is none any more."""
+        self.replicas |= {(bin_, worker): epoch for bin_, worker, epoch in seen.replicas}
+        for bin_ in seen.pulled:
+            self.replicas.pop((bin_, int(self.location[bin_])), None)
 
     def replay(
         self, plans: Sequence[WrittenPlan], observations: Iterable[Observation], commands: Iterable[Command]
@@ -179,6 +189,7 @@ class Controller:
             "current": self._current.to_json() if self._current else None,
             "started": self._started,
             "stopped": self._stopped,
+            "replicas": [[bin_, worker, at] for (bin_, worker), at in sorted(self.replicas.items())],
             "drops": [list(drop) for drop in self._drops],
             "times": asdict(self._times),
             "observed": self.observed,
@@ -194,6 +205,7 @@ class Controller:
         self._pending = [Command.from_json(command) for command in data["pending"]]
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
+        self.replicas = {(bin_, worker): at for bin_, worker, at in data["replicas"]}
         self._drops = [(bin_, worker) for bin_, worker in data["drops"]]
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
         self._events, self._told = ([event_from_json(event) for event in data[name]] for name in ("events", "told"))

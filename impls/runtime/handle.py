@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.placement import goal as placement_goal
+from impls.placement.movement import moved_against_minimum
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.control import ControlServer
 from impls.runtime.driver import Driver, QueryEnded, StopNeeded
@@ -57,16 +59,22 @@ class StreamHandle:
             raise UsageError(f"A query needs at least 1 worker, not {workers}.")
         check_bins(self._driver.controller.bins, workers)
         with self._commands:
-            goal = placement_goal(policy or self._policy, self._driver.controller.commanded, workers)
-            return self._command("rescale", goal, f"rescale to {workers} workers")
+            return self._command("rescale", self._place(policy, workers), f"rescale to {workers} workers")
 
-    def rebalance(self, goal: NDArray[np.int32], *, label: str = "rebalance") -> str:
-        """Asks for an explicit assignment, shape (bins,), and returns the command's id once it is durable.
+    def rebalance(
+        self, goal: NDArray[np.int32] | None = None, *, policy: str | None = None, label: str = "rebalance"
+    ) -> str:
+        """Asks for an assignment, shape (bins,), and returns the command's id once the command is durable.
 
-        Raises UsageError when the shape is wrong or a worker is negative.
+        Without a goal it is the policy's for the workers there are and the rates measured. Raises UsageError when the
+        shape is wrong, a worker is negative, or the policy is unknown.
         """
-        goal = np.asarray(goal)
         bins = self._driver.controller.bins
+        if goal is None:
+            with self._commands:
+                workers = 1 + int(self._driver.controller.commanded.max())
+                return self._command("rebalance", self._place(policy, workers), label)
+        goal = np.asarray(goal)
         if goal.shape != (bins,) or goal.min(initial=0) < 0:
             raise UsageError(f"A goal names a worker from 0 for each of the {bins} bins.")
         with self._commands:
@@ -133,11 +141,25 @@ class StreamHandle:
             with contextlib.suppress(Exception):  # the first error is the one to see
                 self.stop()
 
+    @property
+    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Records per epoch (mean over the last epochs) and bytes of state of each bin, shapes (bins,)."""
+        view = self._driver.controller.view(self._driver.last_epoch + 1)
+        return view.rate, view.size
+
+    def _place(self, policy: str | None, workers: int) -> NDArray[np.int32]:
+        rates, sizes = self.measured
+        return placement_goal(
+            policy or self._policy, self._driver.controller.commanded, workers, rates=rates, sizes=sizes
+        )
+
     def _command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> str:
         if self._ended.is_set() or self._driver.ending:
             raise UsageError("The query has ended: start it again before giving it a command.")
+        controller = self._driver.controller
+        moved = moved_against_minimum(controller.location, goal, controller.size)
         command = self._driver.command(kind, goal, label)
-        self._on_event("command", {"id": command.id, "label": label})
+        self._on_event("command", {"id": command.id, "label": label, "moves": asdict(moved)})
         return command.id
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +169,8 @@ class StreamHandle:
             case "rescale":
                 return {"id": self.rescale(int(request["workers"]), policy=request.get("policy"))}
             case "rebalance":
-                return {"id": self.rebalance(np.array(request["goal"], np.int32))}
+                goal = request.get("goal")  # without one the policy places by what was measured
+                return {"id": self.rebalance(None if goal is None else np.array(goal, np.int32))}
             case "stop":
                 self._driver.ending = True
                 return {"stopping": True}

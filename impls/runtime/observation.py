@@ -26,6 +26,7 @@ class Observation:
         queued: records in queue after the epoch; bins not listed have none.
         sizes: bytes of state, for bins whose size changed.
         epoch_ms, job_ms, pull_ms: times of the epoch, its Spark job and the longest pull of a worker.
+        replicas: (bin, worker, epoch that the worker's replica of the bin shows now).
         stopped: nothing but that the query was ended before this epoch because the plan asked for it.
     """
 
@@ -37,13 +38,16 @@ class Observation:
     epoch_ms: float = 0.0
     job_ms: float = 0.0
     pull_ms: float = 0.0
+    replicas: tuple[tuple[int, int, int], ...] = ()
     stopped: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary."""
         sparse = {name: [part.tolist() for part in getattr(self, name)] for name in ("records", "queued", "sizes")}
         times = {name: round(getattr(self, name), 3) for name in ("epoch_ms", "job_ms", "pull_ms")}
-        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, "stopped": self.stopped}
+        replicas = [list(replica) for replica in self.replicas]
+        rest = {"replicas": replicas, "stopped": self.stopped}
+        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Observation":
@@ -55,4 +59,5 @@ class Observation:
         return cls(
             epoch=data["epoch"], pulled=tuple(data["pulled"]), **sparse, epoch_ms=data["epoch_ms"],
             job_ms=data["job_ms"], pull_ms=data["pull_ms"], stopped=data["stopped"],
+            replicas=tuple((bin_, worker, epoch) for bin_, worker, epoch in data.get("replicas", ())),
         )  # fmt: skip

@@ -97,7 +97,7 @@ class _UnusableError(Exception):
 
 
 def _trusted(order: StepOrder, worker: int, path: Path, lock: IO[bytes], map_bytes: int) -> Opened:
-    store = Store.open(path, map_bytes=map_bytes, sync=order.fsync)
+    store = Store.open(path, map_bytes=map_bytes, sync=order.fsync, covered=order.files is not None)
     try:
         with store.reading() as txn:
             meta = _checked(read_meta(txn), order, path)
@@ -167,15 +167,20 @@ def _rebuilt(
 ) -> Opened:
     """Makes an environment in place of the one set aside, which is deleted only when that has succeeded."""
     lock = _lock(path)
-    assert lock is not None, "a new folder has no other writer"
+    if lock is None or (path / "data.mdb").exists():  # another attempt was quicker: judge its environment anew
+        if lock is not None:
+            lock.close()
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+        return open_worker(order, worker, map_bytes=map_bytes, distrust="", report=report)
     try:
         opened = _new(order, worker, path, lock, map_bytes=map_bytes, why=why, report=report)
     except BaseException:
-        lock.close()
-        if aside is not None:
+        if aside is not None and _is_at(lock, path / "writer"):  # else another attempt has its own environment there
             doomed = set_aside(path)
             aside.rename(path)
             shutil.rmtree(doomed or aside, ignore_errors=True)
+        lock.close()
         raise
     for old in path.parent.glob(f".{path.name}-*.aside"):
         shutil.rmtree(old, ignore_errors=True)
@@ -196,6 +201,7 @@ def _new(
                 report.sizes = _fill(order, worker, txn, why=why, report=report)
             write_meta(txn, meta)
             txn.commit()
+            store.cover()
         except BaseException:
             txn.abort()
             raise

@@ -35,6 +35,7 @@ class EpochPlan:
         replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
         shadows: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
         stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned anew.
+        from_replica: pulls take the new owner's replica of the bin and only what has changed since.
         from_checkpoint: pulls read the bins from the checkpoint folder, not from the old owners' environments.
     """
 
@@ -47,6 +48,7 @@ class EpochPlan:
     shadows: tuple[tuple[int, int], ...] = ()
     stop: Stop | None = None
     from_checkpoint: bool = False
+    from_replica: bool = False
     background_bytes: int | None = None
 
 
@@ -87,6 +89,7 @@ class WrittenPlan:
             "shadows": [list(s) for s in plan.shadows],
             "stop": plan.stop,
             "from_checkpoint": plan.from_checkpoint,
+            "from_replica": plan.from_replica,
             "background_bytes": plan.background_bytes,
             "drops": [list(d) for d in self.drops],
         }
@@ -104,6 +107,7 @@ class WrittenPlan:
             shadows=tuple((b, w) for b, w in data["shadows"]),
             stop=data["stop"],
             from_checkpoint=data.get("from_checkpoint", False),
+            from_replica=data.get("from_replica", False),
             background_bytes=data.get("background_bytes"),
         )
         drops = tuple((b, w) for b, w in data["drops"])

@@ -97,7 +97,8 @@ def pull_bins(
 
     A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
     does not touch the bin in this epoch, so both hold the same state of it. A source that is lost, stale, damaged or on
-    another host is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is neither.
+    another host is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is
+    neither.
     """
     by_source: dict[int, list[int]] = defaultdict(list)
     wanted = {pull.bin: pull.source for pull in pulls}

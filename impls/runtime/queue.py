@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from impls.runtime.records import from_bytes, to_bytes
 from impls.runtime.state import drop_range, iter_range
-from impls.runtime.store import QUEUE, bin_key, bin_range, get_checked, put_checked
+from impls.runtime.store import QUEUE, bin_key, bin_range, get_checked, open_record, put_checked
 
 __all__ = ["add_to_queues", "put_queued", "queue_lengths", "take_queues"]
 
@@ -36,7 +36,8 @@ def queue_lengths(txn: lmdb.Transaction) -> tuple[dict[int, tuple[int, int]], in
     for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
         bin_ = int.from_bytes(key[1:3], "big")
         records, size = lengths.get(bin_, (0, 0))
-        lengths[bin_] = (records + int.from_bytes(value[4:8], "little"), size + len(value))
+        stored = open_record(bytes(key), bytes(value))
+        lengths[bin_] = (records + int.from_bytes(stored[:4], "little"), size + len(value))
     return lengths, sum(size for _, size in lengths.values())
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from impls.errors import CorruptStateError
 from impls.runtime.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
 from impls.runtime.entries import CHECK_BYTES, open_value, stored_value, verify_entries
-from impls.runtime.store import DENSE, SIZE, STATE, STATE_TABLES, bin_key, bin_range
+from impls.runtime.store import DENSE, SIZE, STATE, STATE_TABLES, bin_key, bin_range, get_checked, put_checked
 
 __all__ = [
     "SLOTS",
@@ -50,7 +50,12 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
     verify_entries(names[:keyed], values[:keyed])
     if any(len(block) != BLOCK_BYTES for block in values[keyed:]):
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-    open_blocks(b"".join(values[keyed:]), f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin")
+    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:]]
+    open_blocks(
+        b"".join(values[keyed:]),
+        np.array(numbers, np.int64),
+        f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
+    )
 
 
 def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[Any, Any]]:
@@ -84,13 +89,13 @@ def drop_bin(txn: lmdb.Transaction, bin_: int) -> None:
 
 def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
     """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
-    raw = txn.get(bin_key(SIZE, bin_))
-    return _SIZE.unpack(bytes(raw)) if raw is not None else (0, 0)
+    raw = get_checked(txn, bin_key(SIZE, bin_))
+    return _SIZE.unpack(raw) if raw is not None else (0, 0)
 
 
 def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> None:
     """Writes what `read_size` returns."""
-    txn.put(bin_key(SIZE, bin_), _SIZE.pack(entries, size))
+    put_checked(txn, bin_key(SIZE, bin_), _SIZE.pack(entries, size))
 
 
 def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
@@ -107,6 +112,10 @@ def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> i
         raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
     write_size(target, bin_, entries, size)
     return size
+
+
+def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
+    return [bin_key(DENSE, n >> 30) + (n & 0x3FFFFFFF).to_bytes(4, "big") for n in numbers.tolist()]
 
 
 class Changes:
@@ -213,7 +222,7 @@ class BinState:
         return first, after
 
     def _blocks(self, blocks: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.uint64]]:
-        names = [bin_key(DENSE, b >> 30) + (b & 0x3FFFFFFF).to_bytes(4, "big") for b in blocks.tolist()]
+        names = _block_names(blocks)
         found = [value for _, value in self._txn.cursor().getmulti(names)]
         if len(found) != len(names):
             raise CorruptStateError(
@@ -222,7 +231,7 @@ class BinState:
         raw = b"".join(found)
         if len(raw) != BLOCK_BYTES * len(names):
             raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-        return names, open_blocks(raw, f"bins {int(blocks[0] >> 30)} to {int(blocks[-1] >> 30)}")
+        return names, open_blocks(raw, blocks, f"bins {int(blocks[0] >> 30)} to {int(blocks[-1] >> 30)}")
 
     def _put_blocks(self, names: list[bytes], words: NDArray[np.uint64]) -> None:
         raw = words.tobytes()
@@ -231,9 +240,9 @@ class BinState:
 
     def create_dense(self, bin_: int, slots: int) -> None:
         """Creates a dense bin of zero counts."""
-        blocks, zero = -(-slots // SLOTS), create_blocks(1)
-        prefix = bin_key(DENSE, bin_)
-        self._txn.cursor().putmulti((prefix + i.to_bytes(4, "big"), zero) for i in range(blocks))
+        blocks = -(-slots // SLOTS)
+        numbers = (bin_ << 30) + np.arange(blocks)
+        self._put_blocks(_block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
         self._count(bin_, blocks, blocks * BLOCK_BYTES)
 
     def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:

@@ -35,6 +35,7 @@ __all__ = [
     "bin_range",
     "get_checked",
     "new_meta",
+    "open_record",
     "put_checked",
     "read_meta",
     "set_aside",
@@ -94,8 +95,10 @@ class Store:
         self.path, self.env, self._inode, self._users = path, env, inode, 1
 
     @classmethod
-    def open(cls, path: Path, *, map_bytes: int = MAP_BYTES, sync: bool = False, create: bool = True) -> "Store":
-        """Opens or creates the environment.
+    def open(
+        cls, path: Path, *, map_bytes: int = MAP_BYTES, sync: bool = False, create: bool = True, covered: bool = False
+    ) -> "Store":
+        """Opens or creates the environment; `covered` says that `cover` follows every commit.
 
         Raises CorruptStateError when it is not a usable LMDB environment, or not there and not to be created, and
         StateError when the folder cannot be written.
@@ -113,7 +116,7 @@ class Store:
                 _open[inode]._users += 1
                 return _open[inode]
             size = max(map_bytes, _file_bytes(path) + (map_bytes >> 1))
-            _open[inode] = cls(path, _open_environment(path, size, sync=sync), inode)
+            _open[inode] = cls(path, _open_environment(path, size, sync=sync, covered=covered), inode)
             return _open[inode]
 
     def __enter__(self) -> "Store":
@@ -161,13 +164,21 @@ class Store:
             self.adopt_size()
             return self.env.begin(write=True, buffers=True)
 
+    def cover(self) -> None:
+        """Lets the file reach to the end of its last page, which LMDB may have used and freed without writing it.
+
+        A file that is shorter has then been truncated.
+        """
+        if _file_bytes(self.path) < (needed := _needed_bytes(self.env)):
+            os.truncate(self.path / "data.mdb", needed)
+
     def used_bytes(self) -> int:
         """Returns the bytes of all pages ever used; pages freed since are counted until they are used again."""
         info, stat = self.env.info(), self.env.stat()
         return int(info["last_pgno"] + 1) * int(stat["psize"])
 
 
-def _open_environment(path: Path, size: int, *, sync: bool) -> lmdb.Environment:
+def _open_environment(path: Path, size: int, *, sync: bool, covered: bool) -> lmdb.Environment:
     try:
         env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=512)
     except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
@@ -175,11 +186,14 @@ def _open_environment(path: Path, size: int, *, sync: bool) -> lmdb.Environment:
     except (lmdb.Error, OSError) as error:
         raise StateError(f"The state in {path} cannot be opened: {error}.") from error
     env.reader_check()
-    pages = env.info()["last_pgno"] + 1
-    if pages * env.stat()["psize"] > _file_bytes(path) > 0:
+    if covered and _needed_bytes(env) > _file_bytes(path) > 0:
         env.close()
         raise CorruptStateError(f"The state in {path} is truncated.")
     return env
+
+
+def _needed_bytes(env: lmdb.Environment) -> int:
+    return int((env.info()["last_pgno"] + 1) * env.stat()["psize"])
 
 
 def _file_bytes(path: Path) -> int:
@@ -188,8 +202,8 @@ def _file_bytes(path: Path) -> int:
 
 
 def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
-    """Writes a record with its checksum."""
-    txn.put(key, zlib.crc32(value).to_bytes(4, "little") + value)
+    """Writes a record with the checksum of its key and value."""
+    txn.put(key, zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
 
 
 def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
@@ -197,10 +211,14 @@ def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
     raw = txn.get(key)
     if raw is None:
         return None
-    value = bytes(raw[4:])
-    if zlib.crc32(value).to_bytes(4, "little") != bytes(raw[:4]):
+    return open_record(key, bytes(raw))
+
+
+def open_record(key: bytes, raw: bytes) -> bytes:
+    """Returns the value of a record as `put_checked` wrote it; raises CorruptStateError when it is damaged."""
+    if zlib.crc32(raw[4:], zlib.crc32(key)).to_bytes(4, "little") != raw[:4]:
         raise CorruptStateError("A record of the worker's state is damaged: its checksum does not match.")
-    return value
+    return raw[4:]
 
 
 def read_meta(txn: lmdb.Transaction) -> Meta | None:

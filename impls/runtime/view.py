@@ -1,5 +1,6 @@
 """What a mechanism sees of the query at the start of an epoch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,8 +34,7 @@ class View:
         rate: float64, records per epoch, mean over the last epochs.
         queued: int64, records in the bin's queue.
         size: int64, bytes of the bin's state.
-        replica: int32, worker that holds a replica of the bin, -1 for none.
-        replica_epoch: int64, last epoch the replica holds, -1 for none.
+        replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
         last: times of the last epoch.
     """
 
@@ -48,8 +48,7 @@ class View:
     rate: NDArray[np.float64]
     queued: NDArray[np.int64]
     size: NDArray[np.int64]
-    replica: NDArray[np.int32]
-    replica_epoch: NDArray[np.int64]
+    replicas: Mapping[tuple[int, int], int] = field(default_factory=dict)
     last: EpochTimes = field(default_factory=EpochTimes)
     stopped: int = -1
 
@@ -87,7 +86,5 @@ class View:
             rate=np.zeros(bins),
             queued=np.zeros(bins, np.int64),
             size=np.full(bins, size, np.int64),
-            replica=np.full(bins, -1, np.int32),
-            replica_epoch=np.full(bins, -1, np.int64),
             stopped=stopped,
         )

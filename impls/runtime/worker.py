@@ -198,6 +198,7 @@ class WorkerCore:
         put_checked(txn, OUTBOX + b"report", self.report.to_json().encode())
         txn.commit()
         self._txn = None
+        self._store.cover()
 
     def _keep_frame(self, txn: lmdb.Transaction) -> None:
         frame = frames.Frame(

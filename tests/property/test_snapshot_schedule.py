@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from impls.durability.manifest import Manifest
-from impls.durability.schedule import Done, SnapshotSchedule
+from impls.durability.schedule import Done, SnapshotSchedule, needless_log, needless_snapshots
 
 
 class History:
@@ -77,10 +77,10 @@ def test_needless_files_are_those_that_the_manifest_does_not_need(seed, share):
         history.epoch(number)
     schedule, base = history.schedule, history.schedule.manifest.base
     frames = [(epoch, worker) for epoch in range(70) for worker in range(3)]
-    kept = set(frames) - set(schedule.needless_log(frames))
+    kept = set(frames) - set(needless_log(schedule.manifest, frames))
     assert {epoch for epoch, _ in kept} == set(range(int(base.min()) + 1, 70))
     names = [(epoch, worker, 1) for epoch, worker in frames]
-    images = set(schedule.needless_snapshots(names))
+    images = set(needless_snapshots([schedule.manifest], names))
     assert not images & schedule.manifest.files()
     assert images | schedule.manifest.files() >= set(names)
 

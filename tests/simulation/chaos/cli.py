@@ -1,0 +1,48 @@
+"""`./inv simulate`: seeds one after another until one violates something that must hold; exit code 1 then."""
+
+import argparse
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from chaos.parameters import draw
+from chaos.runs import Totals, run_seeds
+
+
+def main() -> int:
+    """Runs what the command line asks for and returns the exit code."""
+    parser = argparse.ArgumentParser(prog="./inv simulate")
+    parser.add_argument("--seeds", type=int, default=1000, help="number of seeds, from 0 on")
+    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    asked = parser.parse_args()
+    console = Console(highlight=False, soft_wrap=True)
+    if asked.seed is not None:
+        drawn = draw(asked.seed)
+        console.print(f"seed {asked.seed}: {drawn}", *map(str, drawn.faults), sep="\n  ", markup=False)
+        return _run(console, range(asked.seed, asked.seed + 1), 1)
+    return _run(console, range(asked.seeds), asked.jobs)
+
+
+def _run(console: Console, seeds: range, jobs: int) -> int:
+    totals, start = Totals(), time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task("simulating", total=len(seeds))
+        for outcome in run_seeds(seeds, jobs):
+            totals.add(outcome)
+            progress.advance(task)
+            if outcome.violation:
+                progress.stop()
+                console.print(outcome.sentence, markup=False)
+                console.print(f"Again: ./inv simulate --seed {outcome.seed}", markup=False)
+                return 1
+    faults = ", ".join(f"{number} {kind}" for kind, number in sorted(totals.fired.items()))
+    console.print(
+        f"{totals.runs} seeds, {totals.epochs} epochs, {totals.starts} starts of the driver, {totals.recoveries} "
+        f"environments rebuilt; faults: {faults or 'none'}; 0 violations in {time.monotonic() - start:.0f} s; digest "
+        f"{totals.digest[:16]}",
+        markup=False,
+    )
+    return 0

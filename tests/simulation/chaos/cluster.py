@@ -1,0 +1,244 @@
+"""Spark's part, simulated: stages of tasks, attempts that are retried, run twice, die, or hang and wake later."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from chaos.fibers import Clock, Fiber, Killed
+from chaos.parameters import Fault, Parameters
+from chaos.workload import Batch
+from impls.runtime.order import StepOrder
+from impls.runtime.worker import run_epoch
+
+ATTEMPTS = 4
+_STEPS_MAX = 20_000
+_ZOMBIES_MAX = 4
+
+
+class JobFailed(Exception):  # noqa: N818
+    """A task has failed as often as Spark lets it; `errors` are the failures that no fault explains."""
+
+    def __init__(self, worker: int, errors: list[str]):
+        super().__init__(f"worker {worker}: {'; '.join(errors) or 'killed'}")
+        self.worker, self.errors = worker, errors
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One attempt of a worker's task.
+
+    Attributes:
+        fault: what befalls it at point `fault.at`, if anything does.
+        wakes: for one that hangs, the epoch in which it goes on.
+    """
+
+    worker: int
+    number: int
+    epoch: int
+    fault: Fault | None
+    fiber: Fiber
+    points: int = 0
+    wakes: int = -1
+
+
+class Cluster:
+    """Runs stages, one attempt at a time; an attempt hands over at every point it comes to, or goes on, by the seed.
+
+    Attributes:
+        clock: the simulated time.
+        current: the attempt that runs, None for the driver.
+        zombies: attempts that hang, or that live on although nobody waits for them.
+        fired: the faults that have happened.
+        deaths: by (epoch, worker), attempts that died or hung.
+        haunted: (epoch, worker) where more than one attempt of the worker lived.
+        on_step: called before every step of a stage.
+    """
+
+    def __init__(self, parameters: Parameters, chained: bool):
+        self._p, self._chained = parameters, chained
+        self._random = Random(parameters.seed + 2)
+        self.clock = Clock(Random(parameters.seed + 3), self._waited)
+        self.current: Attempt | None = None
+        self.zombies: list[Attempt] = []
+        self.fired: list[Fault] = []
+        self.deaths: Counter[tuple[int, int]] = Counter()
+        self.on_step: Callable[[int, int], None] = lambda _epoch, _step: None
+        self.steps = 0
+        self.haunted: set[tuple[int, int]] = set()
+        self._used: Counter[Fault] = Counter()
+
+    # -- what an attempt comes to -------------------------------------------------------------------------------------
+
+    def point(self, name: str) -> None:
+        """A point in the code of an attempt: here it may die, hang, or hand over."""
+        attempt = self.current
+        if attempt is None:
+            return
+        attempt.fiber.die_if_killed()
+        attempt.points += 1
+        fault = attempt.fault
+        if fault is not None and fault.at == attempt.points and fault.kind in {"die", "hang"}:
+            self.deaths[attempt.epoch, attempt.worker] += 1
+            if fault not in self.fired:
+                self.fired.append(fault)
+            if fault.kind == "die":
+                attempt.fiber.killed = True  # code that cleans up comes to no point either
+                raise Killed
+            attempt.wakes = attempt.epoch + fault.times
+            attempt.fiber.pause()
+        elif self._random.random() < self._p.switch:
+            attempt.fiber.pause()
+
+    def die_if_killed(self) -> None:
+        """A point at which an attempt neither waits nor dies, but goes no further when it is dead."""
+        if self.current is not None:
+            self.current.fiber.die_if_killed()
+
+    def _waited(self) -> None:
+        if self.current is not None:
+            self.current.fiber.pause()
+
+    def _resume(self, attempt: Attempt) -> None:
+        self.steps += 1
+        self.current = attempt
+        try:
+            attempt.fiber.resume()
+        finally:
+            self.current = None
+
+    def _kill(self, attempt: Attempt) -> None:
+        self.current = attempt
+        try:
+            attempt.fiber.kill()
+        finally:
+            self.current = None
+
+    # -- stages -------------------------------------------------------------------------------------------------------
+
+    def run(self, order: StepOrder, batch: Batch) -> list[dict[str, Any]]:
+        """Runs a task per worker and returns their rows; raises JobFailed, or Killed when the driver dies meanwhile."""
+        self.haunted |= {(order.written.epoch, zombie.worker) for zombie in self.zombies}
+        stage = _Stage(order, batch, self._random.sample(range(order.written.workers), order.written.workers))
+        try:
+            while len(stage.rows) < order.written.workers:
+                self._step(stage)
+        except BaseException:
+            self._leave(stage.running)
+            raise
+        self._leave(stage.running)
+        self.stroll(order.written.epoch)
+        return [stage.rows[worker] for worker in sorted(stage.rows)]
+
+    def _step(self, stage: "_Stage") -> None:
+        epoch, stage.steps = stage.order.written.epoch, stage.steps + 1
+        if stage.steps > _STEPS_MAX:
+            raise JobFailed(-1, [f"no end after {_STEPS_MAX} steps"])
+        while stage.waiting and len(stage.running) < self._p.slots:
+            self._launch(stage, stage.waiting.pop(0))
+        self.on_step(epoch, stage.steps)
+        attempt = self._random.choice(stage.running + self._awake(epoch))
+        self._resume(attempt)
+        if attempt in self.zombies:
+            self._bury(attempt)
+        elif attempt.fiber.done:
+            self._ended(stage, attempt)
+        elif attempt.wakes >= 0:
+            stage.running.remove(attempt)
+            self._haunt(attempt)
+            self._again(stage, attempt, "")
+
+    def _launch(self, stage: "_Stage", worker: int) -> None:
+        number, epoch = stage.attempts[worker], stage.order.written.epoch
+        stage.attempts[worker] += 1
+        tables = stage.batch.tables(stage.order.written.plan.routing, worker, self._random, chained=self._chained)
+
+        def body() -> Any:
+            self.point("task")
+            return run_epoch(stage.order, worker, number, tables)
+
+        fault = self._fault_of(epoch, worker, number, stage.order.written.workers)
+        stage.running.append(Attempt(worker, number, epoch, fault, Fiber(body)))
+        if fault is not None and fault.kind == "twice":
+            self.fired.append(fault)
+            self.haunted.add((epoch, worker))
+            self._launch(stage, worker)
+
+    def _fault_of(self, epoch: int, worker: int, number: int, workers: int) -> Fault | None:
+        for fault in self._p.faults:
+            if fault.epoch == epoch and fault.worker % workers == worker and fault.kind in {"die", "hang", "twice"}:
+                times = fault.times if fault.kind == "die" else 1
+                if number < times and self._used[fault] < times:
+                    self._used[fault] += 1
+                    return fault
+        return None
+
+    def _ended(self, stage: "_Stage", attempt: Attempt) -> None:
+        stage.running.remove(attempt)
+        error = attempt.fiber.error
+        if error is None:
+            report, cells = attempt.fiber.answer
+            stage.rows.setdefault(attempt.worker, {"report": report.to_json(), "cells": cells.tobytes()})
+        elif attempt.worker not in stage.rows:
+            self._again(stage, attempt, "" if isinstance(error, Killed) else f"{type(error).__name__}: {error}")
+
+    def _again(self, stage: "_Stage", attempt: Attempt, why: str) -> None:
+        worker = attempt.worker
+        stage.failures[worker] += 1
+        if why:
+            stage.errors.setdefault(worker, []).append(why)
+        if stage.failures[worker] >= ATTEMPTS:
+            raise JobFailed(worker, stage.errors.get(worker, []))
+        if all(other.worker != worker for other in stage.running):
+            stage.waiting.append(worker)
+
+    # -- zombies ------------------------------------------------------------------------------------------------------
+
+    def _leave(self, attempts: list[Attempt]) -> None:
+        """Nobody waits for these any more: they die, or live on."""
+        for attempt in attempts:
+            if self._random.random() < 0.5:
+                attempt.wakes = attempt.epoch + self._random.choice((0, 1, 3))
+                self._haunt(attempt)
+            else:
+                self._kill(attempt)
+
+    def _haunt(self, attempt: Attempt) -> None:
+        self.zombies.append(attempt)
+        self.haunted.add((attempt.epoch, attempt.worker))
+        if len(self.zombies) > _ZOMBIES_MAX:
+            self._kill(self.zombies.pop(0))
+
+    def _awake(self, epoch: int) -> list[Attempt]:
+        return [zombie for zombie in self.zombies if zombie.wakes <= epoch]
+
+    def _bury(self, zombie: Attempt) -> None:
+        if zombie.fiber.done:
+            self.zombies.remove(zombie)
+
+    def stroll(self, epoch: int) -> None:
+        """Between two stages zombies that are awake go on for a while."""
+        for zombie in self._awake(epoch):
+            for _ in range(self._random.choice((0, 1, 5, 50))):
+                if not zombie.fiber.done:
+                    self._resume(zombie)
+            self._bury(zombie)
+
+    def kill_all(self) -> None:
+        """Kills every attempt there is, as the failure of the host does."""
+        while self.zombies:
+            self._kill(self.zombies.pop())
+
+
+class _Stage:
+    """A job under way: workers whose task waits for a place, attempts that run, and what came of them."""
+
+    def __init__(self, order: StepOrder, batch: Batch, waiting: list[int]):
+        self.order, self.batch, self.waiting = order, batch, waiting
+        self.running: list[Attempt] = []
+        self.attempts: Counter[int] = Counter()
+        self.failures: Counter[int] = Counter()
+        self.errors: dict[int, list[str]] = {}
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.steps = 0

@@ -1,0 +1,67 @@
+"""The real driver, with a cluster in one process in Spark's place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.cluster import Cluster
+from chaos.parameters import Parameters
+from chaos.workload import Batch
+from impls.durability.files import Files
+from impls.operators.base import Operator
+from impls.placement import initial
+from impls.runtime.checkpoint import Checkpoint
+from impls.runtime.controller import Controller
+from impls.runtime.driver import Driver, EpochRecord
+from impls.runtime.order import StepOrder
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as the driver sees it: `collect` runs it."""
+
+    cluster: Cluster
+    order: StepOrder
+    batch: Batch
+
+    def collect(self) -> list[dict[str, Any]]:
+        return self.cluster.run(self.order, self.batch)
+
+
+class SimulatedDriver(Driver):
+    """One life of the driver, from opening the checkpoint to its end.
+
+    Attributes:
+        record: of the last epoch.
+    """
+
+    record: EpochRecord
+
+    def __init__(self, parameters: Parameters, cluster: Cluster, folder: Path, operator: Operator, output: Any):
+        self._cluster = cluster
+        self.checkpoint = Checkpoint(folder / "checkpoint", {"bins": parameters.bins})
+        self.files = Files(str(self.checkpoint.own))
+        try:
+            super().__init__(
+                Controller(initial(parameters.bins, parameters.workers), parameters.make_mechanism()),
+                self.checkpoint,
+                operator=operator,
+                output=output,
+                state_dir=str(folder / "state"),
+                files=self.files,
+                replay_epochs=parameters.replay_epochs,
+                on_epoch=self._done,
+            )
+        except BaseException:
+            self.checkpoint.close()
+            raise
+
+    def _job(self, frame: Any, order: StepOrder) -> Any:
+        return Job(self._cluster, order, frame)
+
+    def _done(self, record: EpochRecord) -> None:
+        self.record = record
+
+    def close(self) -> None:
+        """Lets go of the checkpoint, as the end of the process does."""
+        self.checkpoint.close()

@@ -1,0 +1,232 @@
+"""What must hold after every epoch, whatever happened in it."""
+
+import hashlib
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import numpy as np
+from memory import RESULTS
+
+from chaos.damage import Damage, log_epochs
+from chaos.parameters import Parameters
+from chaos.workload import Batch, Workload
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
+from impls.durability.manifest import read_manifest
+from impls.durability.restore import Source, Wanted, restore
+from impls.errors import CorruptStateError, StateError
+from impls.runtime.blocks import BLOCK_BYTES, SLOTS
+from impls.runtime.controller import Controller
+from impls.runtime.plan import WrittenPlan
+from impls.runtime.records import from_bytes
+from impls.runtime.results import Deduplicator
+from impls.runtime.state import verify_items
+from impls.runtime.store import DENSE, QUEUE, SIZE, STATE, Store, get_checked, read_meta, store_path
+
+_DISK_BYTES = 64 << 20
+_TABLES = (STATE, QUEUE, SIZE, DENSE)
+Items = dict[bytes, bytes]
+
+
+class Violation(Exception):  # noqa: N818
+    """Something that must hold does not; `check` names it."""
+
+    def __init__(self, check: str, what: str):
+        super().__init__(what)
+        self.check = check
+
+
+def require(holds: bool, check: str, what: str) -> None:
+    """Raises Violation unless something holds."""
+    if not holds:
+        raise Violation(check, what)
+
+
+class Attempts:
+    """Any two attempts of an epoch write equal frames and equal images."""
+
+    def __init__(self) -> None:
+        self._frames: dict[str, bytes] = {}
+        self._images: dict[tuple[str, int], snapshots.BinImage] = {}
+        self.digest = hashlib.sha256()
+
+    def wrote(self, name: str, data: bytes) -> None:
+        """Takes in a file that was written."""
+        self.digest.update(name.encode() + data)
+        if name.startswith(frames.FOLDER):
+            before = self._frames.setdefault(name, data)
+            require(before == data, "attempts", f"two attempts wrote different frames {name}")
+        elif name.startswith(snapshots.FOLDER):
+            for bin_, image in snapshots.decode(data, name)[1].items():
+                before_image = self._images.setdefault((name, bin_), image)
+                require(
+                    before_image == image, "attempts", f"two attempts wrote different images of bin {bin_} in {name}"
+                )
+
+
+class Results:
+    """Every key's one result of an epoch in which records of it were applied, in order, after repeats are dropped."""
+
+    def __init__(self, topic: str):
+        self._topic, self._read = topic, 0
+        self._seen = Deduplicator()
+        self._sent: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        self.digest = hashlib.sha256()
+
+    def check(self, epoch: int, expected: dict[int, bytes], bin_of: list[int], routing: Any) -> None:
+        """Compares what was sent since the last call with what an epoch must have sent."""
+        found: dict[int, bytes] = {}
+        rows, self._read = RESULTS[self._topic][self._read :], len(RESULTS[self._topic])
+        for worker, number, index, name, payload in rows:
+            self.digest.update(b"%d %d %d %s %s" % (worker, number, index, name, payload))
+            before = self._sent.setdefault((worker, number, index), (name, payload))
+            require(
+                before == (name, payload), "attempts", f"result {index} of worker {worker} in epoch {number} differs"
+            )
+            if not self._seen.accept(0, worker, number, index):
+                continue
+            key = int.from_bytes(name, "big")
+            require(number == epoch, "results", f"a result of epoch {number} for key {key} comes after epoch {epoch}")
+            require(key not in found, "results", f"key {key} has two results in epoch {epoch}")
+            require(worker == routing[bin_of[key]], "results", f"worker {worker} sends for key {key}, which is not its")
+            found[key] = payload
+        for key in sorted(expected.keys() | found.keys()):
+            ours, theirs = expected.get(key), found.get(key)
+            require(ours == theirs, "results", f"key {key} has the result {_shown(theirs)}, not {_shown(ours)}")
+
+
+def _shown(payload: bytes | None) -> str:
+    if payload is None:
+        return "none"
+    return str(int.from_bytes(payload, "little")) if len(payload) == 8 else payload.decode()
+
+
+class Oracle:
+    """check() after every epoch that was committed."""
+
+    def __init__(self, parameters: Parameters, workload: Workload, state_dir: Path, damage: Damage, scratch: Store):
+        self._p, self._workload, self._state_dir, self._damage = parameters, workload, state_dir, damage
+        self._scratch = scratch
+        self.results = Results(str(state_dir))
+
+    def check(self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source) -> None:
+        """Applies the epoch's records to the truth and compares everything with it."""
+        plan, location = written.plan, controller.location
+        blocked = set(np.flatnonzero(plan.routing != location).tolist()) | set(plan.hold)
+        expected = self._workload.apply(batch, blocked)
+        self.results.check(batch.epoch, expected, self._workload.bin_of, plan.routing)
+        queued = {bin_: len(queue) for bin_, queue in self._workload.queues.items() if queue}
+        seen = {bin_: int(controller.queued[bin_]) for bin_ in np.flatnonzero(controller.queued).tolist()}
+        require(queued == seen, "queues", f"the controller knows of the queues {seen}, not {queued}")
+        for worker in range(written.workers):
+            self._environment(worker, controller, written)
+        if batch.epoch % 5 == 4:
+            self.files(controller, written, source)
+
+    def _environment(self, worker: int, controller: Controller, written: WrittenPlan) -> None:
+        """A worker's environment holds the bins at their place, and copies only of bins that are to be dropped."""
+        try:
+            items = self._read(worker, written.epoch)
+        except CorruptStateError as error:
+            hurt = worker in self._damage.hurt or self._damage.flipped
+            require(hurt, "environment", f"nothing was done to worker {worker}, but: {error}")
+            return
+        self._damage.hurt.discard(worker)
+        states, queues = self._decode(items)
+        self._compare(worker, states, queues, controller.location, written.plan.routing)
+        strange = {bin_ for bin_ in states if controller.location[bin_] != worker}
+        waiting = {bin_ for bin_, at in controller._drops if at == worker}
+        require(strange <= waiting, "one owner", f"worker {worker} holds bins {sorted(strange - waiting)} of others")
+
+    def _read(self, worker: int, epoch: int) -> Items:
+        path = store_path(self._state_dir, worker)
+        with Store.open(path, create=False) as store, store.reading() as txn:
+            meta = read_meta(txn)
+            if meta is None or meta.epoch != epoch:
+                raise CorruptStateError(f"it is of epoch {meta.epoch if meta else None}, not {epoch}")
+            items = {bytes(k): bytes(v) for k, v in txn.cursor().iternext() if bytes(k)[:1] in _TABLES}
+            state = [name for name in items if name[:1] in {STATE, DENSE}]
+            verify_items(state, [items[name] for name in state])
+            for name in items:
+                if name[:1] == QUEUE:
+                    get_checked(txn, name)
+            return items
+
+    def _decode(self, items: Items) -> tuple[dict[int, dict[int, Any]], dict[int, list[Any]]]:
+        states: dict[int, dict[int, Any]] = defaultdict(dict)
+        queues: dict[int, list[Any]] = defaultdict(list)
+        for name, value in items.items():
+            bin_ = int.from_bytes(name[1:3], "big")
+            if name[:1] == STATE:
+                key, raw = int.from_bytes(name[3:], "big"), value[:-4]
+                states[bin_][key] = tuple(json.loads(raw)) if self._workload.chained else int.from_bytes(raw, "little")
+            elif name[:1] == DENSE:
+                states[bin_] |= self._dense(bin_, int.from_bytes(name[3:], "big"), value)
+            elif name[:1] == QUEUE:
+                queues[bin_] += _records(value[8:], self._workload.chained)
+        return states, queues
+
+    def _dense(self, bin_: int, block: int, value: bytes) -> dict[int, int]:
+        assert len(value) == BLOCK_BYTES
+        per_bin = -(-self._p.keys // self._p.bins)
+        first = bin_ * per_bin + block * SLOTS
+        last = min((bin_ + 1) * per_bin, self._p.keys)
+        return dict(zip(range(first, last), np.frombuffer(value, "<u8", SLOTS).tolist(), strict=False))
+
+    def _compare(
+        self, worker: int, states: dict[int, Any], queues: dict[int, list[Any]], location: Any, routing: Any
+    ) -> None:
+        for bin_ in np.flatnonzero(location == worker).tolist():
+            ours, theirs = self._workload.truth.get(bin_, {}), states.get(bin_, {})
+            if ours != theirs:
+                key = next(k for k in sorted(ours.keys() | theirs.keys()) if ours.get(k) != theirs.get(k))
+                what = f"key {key} of bin {bin_} has {theirs.get(key)} at worker {worker}, not {ours.get(key)}"
+                raise Violation("state", what)
+        for bin_ in range(self._p.bins):
+            ours_queued = [r if self._workload.chained else r[:3] for r in self._workload.queues.get(bin_, [])]
+            ours_queued = ours_queued if routing[bin_] == worker else []
+            found = sorted(queues.get(bin_, []))
+            what = f"the queue of bin {bin_} at worker {worker} is {found}, not {sorted(ours_queued)}"
+            require(found == sorted(ours_queued), "state", what)
+
+    # -- the checkpoint -----------------------------------------------------------------------------------------------
+
+    def files(self, controller: Controller, written: WrittenPlan, source: Source) -> None:
+        """Bins restored from the checkpoint alone are as at their owners, and no file is kept for nothing."""
+        for worker in range(written.workers):
+            self._restored(worker, controller, written, source)
+        epoch, files = written.epoch, source.files
+        base = int(read_manifest(files, source.query, source.bins).base.min())
+        require(base >= epoch - self._p.replay_epochs, "replay", f"after epoch {epoch} recovery begins with {base + 1}")
+        kept = sum(size for folder in (frames.FOLDER, snapshots.FOLDER) for _, size in files.names(folder))
+        most = 3 * int(controller.size.sum()) + _DISK_BYTES
+        require(kept <= most, "disk", f"the checkpoint takes {kept} bytes, {most} are allowed")
+        oldest = [number for number in log_epochs(files) if number <= base - self._p.replay_epochs]
+        require(len(oldest) <= self._p.replay_epochs, "disk", f"frames of epochs {sorted(oldest)} are still there")
+
+    def _restored(self, worker: int, controller: Controller, written: WrittenPlan, source: Source) -> None:
+        here = np.flatnonzero(controller.location == worker).tolist()
+        queues = tuple(np.flatnonzero((written.plan.routing == worker) & (controller.queued > 0)).tolist())
+        txn = self._scratch.env.begin(write=True, buffers=True)
+        try:
+            restore(source, txn, written.epoch, Wanted(dict.fromkeys(here, worker), queues, worker))
+            items = {bytes(k): bytes(v) for k, v in txn.cursor().iternext()}
+        except (StateError, lmdb.Error, KeyError, AssertionError) as error:
+            raise Violation("restore", f"worker {worker} cannot be restored: {error!r}") from error
+        finally:
+            txn.abort()
+        states, queued = self._decode(items)
+        try:
+            self._compare(worker, states, queued, controller.location, written.plan.routing)
+        except Violation as error:
+            raise Violation("restore", f"restored from the checkpoint, {error}") from error
+
+
+def _records(raw: bytes, chained: bool) -> list[Any]:
+    table = from_bytes(raw)
+    columns = ["partition", "offset", "key", *(["value"] if chained else [])]
+    rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
+    return [(p, o, int.from_bytes(k, "big") if chained else k, *rest) for p, o, k, *rest in rows]

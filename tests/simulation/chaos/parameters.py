@@ -1,0 +1,186 @@
+"""What one seed decides: the query, its input, its commands, and the faults it must survive."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+from crash_simulator import OnDemand
+
+from impls import catalog
+from impls.mechanism import Mechanism
+from impls.placement import goal, initial
+
+OPERATORS = ("dense", "hash", "preloaded", "chain")
+DRIVER_POINTS = (
+    "before-plan", "after-plan", "before-epoch-commit", "between-pull-and-drop", "job", "appended", "write", "rewrite",
+)  # fmt: skip
+COUNTED = {"job": 16, "appended": 3, "write": 1, "rewrite": 3}  # the driver comes to these points so often, or oftener
+KINDS = {"die": 6, "hang": 5, "twice": 3, "driver": 5, "host": 1, "lose": 3, "stale": 2, "flip": 3}
+_DAMAGE = {"lose", "stale", "flip"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault; what its numbers mean is in `__str__`.
+
+    Attributes:
+        epoch: when.
+        kind: one of KINDS.
+        worker: whose task or environment, modulo the workers of the epoch.
+        at: how far into it, in points that the attempt, or steps that the stage, has come to.
+        times: how often, or how long.
+        point: where the driver dies.
+    """
+
+    epoch: int
+    kind: str
+    worker: int = 0
+    at: int = 0
+    times: int = 1
+    point: str = ""
+
+    def __str__(self) -> str:
+        what = {
+            "die": f"{self.times} attempts of worker {self.worker} die at their point {self.at}",
+            "hang": f"worker {self.worker} hangs at its point {self.at} for {self.times} epochs",
+            "twice": f"worker {self.worker} runs twice",
+            "driver": f"the driver dies at {self.point}" + (f" {self.at}" if self.point in COUNTED else ""),
+            "host": f"the host dies {'after' if self.at else 'before'} the epoch is committed, its frames are torn",
+            "lose": f"the state of worker {self.worker} is deleted at step {self.at}",
+            "stale": f"the state of worker {self.worker} is {self.times} epochs old",
+            "flip": f"{self.times} bits flip in the state of worker {self.worker}",
+        }
+        return f"epoch {self.epoch}: {what[self.kind]}"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All that a run depends on."""
+
+    seed: int
+    mechanism: str
+    options: dict[str, int]
+    operator: str
+    keys: int
+    bins: int
+    workers: int
+    replay_epochs: int
+    base_epochs: int
+    epochs: int
+    records: int
+    skew: float
+    idle: float
+    slots: int
+    switch: float
+    commands: tuple[tuple[int, str, int], ...]
+    faults: tuple[Fault, ...]
+
+    def __str__(self) -> str:
+        names = [field.name for field in fields(self) if field.name not in {"seed", "faults", "options"}]
+        drawn = {name: getattr(self, name) for name in names}
+        drawn["mechanism"] = self.mechanism + "".join(f" {k}={v}" for k, v in self.options.items())
+        drawn["commands"] = ", ".join(f"{kind} {value} at {epoch}" for epoch, kind, value in self.commands)
+        return "; ".join(f"{name} {value}" for name, value in drawn.items())
+
+    def make_mechanism(self) -> Mechanism:
+        """Returns the mechanism that the run migrates with."""
+        if self.mechanism == "on-demand":
+            return OnDemand(self.options["budget"])
+        return catalog.make(self.mechanism, **self.options)
+
+    def goal(self, kind: str, value: int, current: Any) -> Any:
+        """Returns the goal of a command, int32 of shape (bins,)."""
+        goals: dict[str, Callable[[], Any]] = {
+            "rescale": lambda: goal("minimal_move", current, value),
+            "contiguous": lambda: goal("contiguous", current, value),
+            "shuffle": lambda: np.random.default_rng(value).integers(0, self.workers, self.bins),
+            "home": lambda: initial(self.bins, self.workers),
+        }
+        return goals[kind]().astype(np.int32)
+
+
+def draw(seed: int, *, kinds: dict[str, int] | None = None, faults: int | None = None, **fixed: Any) -> Parameters:
+    """Returns what a seed decides.
+
+    `kinds` weighs the faults, `faults` is their number, and `fixed` replaces what is drawn.
+    """
+    random = Random(seed)
+    name = random.choice(
+        [name for name in catalog.names() if name not in {"none", "external-state"}] * 2 + ["none"] + ["on-demand"] * 3
+    )
+    name = fixed.get("mechanism", name)
+    options = _options(random, name)
+    bins, workers = random.choice((8, 8, 16, 16, 32)), random.choice((1, 2, 2, 3, 3, 4, 5, 6))
+    drawn = Parameters(
+        seed=seed, mechanism=name, options=options, operator=random.choice(OPERATORS), keys=random.randint(20, 250),
+        bins=bins, workers=workers, replay_epochs=random.choice((5, 8, 12, 20, 30)), base_epochs=random.randint(4, 40),
+        epochs=random.randint(30, 45), records=random.choice((5, 20, 60)), skew=random.choice((0.0, 0.6, 1.2)),
+        idle=random.choice((0.1, 0.3)), slots=random.randint(1, 4), switch=random.choice((0.1, 0.3, 0.6)),
+        commands=(), faults=(),
+    )  # fmt: skip
+    drawn = replace(drawn, **{name: value for name, value in fixed.items() if name not in {"commands", "faults"}})
+    commands = fixed.get("commands", _commands(random, drawn))
+    return replace(drawn, commands=commands, faults=_faults(random, drawn, kinds or KINDS, faults))
+
+
+def _options(random: Random, mechanism: str) -> dict[str, int]:
+    if mechanism == "on-demand":
+        return {"budget": random.choice((0, 100, 400, 2000, 10000))}
+    if mechanism == "megaphone-batched":
+        return {"bins_per_pair": random.randint(1, 4), "gap_epochs": random.choice((0, 0, 1))}
+    return {}
+
+
+def _commands(random: Random, drawn: Parameters) -> tuple[tuple[int, str, int], ...]:
+    """Returns one to four commands, some of them while the one before is under way, some there and back."""
+    found, epoch = [], random.randint(0, 6)
+    for _ in range(random.randint(1, 4)):
+        kind = random.choice(("rescale", "rescale", "contiguous", "shuffle", "home"))
+        found.append((epoch, kind, random.randint(1, 6)))
+        epoch += random.choice((0, 1, 2, 3, 5, 8))
+    return tuple(command for command in found if command[0] < drawn.epochs)
+
+
+def _faults(random: Random, drawn: Parameters, kinds: dict[str, int], number: int | None) -> tuple[Fault, ...]:
+    chosen = random.choices(list(kinds), list(kinds.values()), k=random.randint(2, 8) if number is None else number)
+    faults: list[Fault] = []
+    for kind in chosen:
+        fault = _fault(random, drawn, kind)
+        if faults and random.random() < 0.4:  # what befalls an epoch that something else befalls too is worth most
+            fault = replace(fault, epoch=faults[-1].epoch + random.choice((0, 0, 1)))
+        faults.append(fault)
+    faults.sort(key=lambda fault: fault.epoch)
+    hosts = {fault.epoch for fault in faults if fault.kind == "host"}
+    return tuple(fault for fault in faults if not _spoils(fault, hosts))
+
+
+def _spoils(fault: Fault, hosts: set[int]) -> bool:
+    """Returns whether a fault would take the one copy that heals what the failure of a host has torn."""
+    if fault.kind in {"die", "hang", *_DAMAGE} and fault.epoch - 1 in hosts:
+        return True
+    return fault.kind in _DAMAGE | {"hang", "twice", "die"} and fault.epoch in hosts
+
+
+def _fault(random: Random, drawn: Parameters, kind: str) -> Fault:
+    epoch, worker = random.randint(1, drawn.epochs - 4), random.randrange(6)
+    where = random.randint(1, 16)
+    fault = Fault(epoch, kind, worker)
+    match kind:
+        case "die":
+            fault = replace(fault, at=where, times=random.choice((1, 1, 2, 3)))
+        case "hang":
+            fault = replace(fault, at=where, times=random.choice((0, 0, 1, 2, 5)))
+        case "driver":
+            point = random.choice(DRIVER_POINTS)
+            fault = replace(fault, at=1 + where % COUNTED.get(point, 1), point=point)
+        case "host":
+            fault = replace(fault, at=random.randint(0, 1))
+        case "lose":
+            fault = replace(fault, at=random.choice((0, 0, where)))
+        case "stale":
+            fault = replace(fault, times=random.randint(2, 7))
+        case "flip":
+            fault = replace(fault, times=random.randint(1, 4))
+    return fault

@@ -1,0 +1,125 @@
+"""What is put in place of time, of random identities, and around the places where attempts hand over."""
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import lmdb
+
+from chaos.cluster import Cluster
+from impls.durability.files import Files
+from impls.runtime import checkpoint, commands, driver, faults, opening, worker
+from impls.runtime import store as stores
+from impls.runtime.journal import Journal
+from impls.runtime.store import Store
+
+Wrote = Callable[[str, bytes], None]
+Wiped = Callable[[Path], None]
+
+
+@contextlib.contextmanager
+def simulated(
+    cluster: Cluster, seed: int, hook: faults.Hook, wrote: Wrote, wiped: Wiped, base_epochs: int
+) -> Iterator[None]:
+    """Makes the runtime see the cluster's clock and identities from the seed, and attempts stop at points."""
+    random = Random(seed + 4)
+    identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
+    with contextlib.ExitStack() as stack:
+        for module in (driver, opening, worker):
+            stack.enter_context(mock.patch.object(module, "time", cluster.clock))
+        for module in (checkpoint, commands, stores):
+            stack.enter_context(mock.patch.object(module, "uuid", identities))
+        stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", base_epochs))
+        stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
+        stack.enter_context(mock.patch.object(Files, "write", _write(cluster, wrote, hook)))
+        stack.enter_context(mock.patch.object(Files, "read", _read(cluster)))
+        stack.enter_context(mock.patch.object(Journal, "append", _append(hook)))
+        stack.enter_context(mock.patch.object(Journal, "rewrite", _rewrite(hook)))
+        stack.enter_context(mock.patch.object(Store, "begin", _begin(cluster)))
+        faults.install(hook)
+        try:
+            yield
+        finally:
+            faults.install(None)
+
+
+def _write(cluster: Cluster, wrote: Wrote, hook: faults.Hook) -> Any:
+    plain = Files.write
+
+    def write(self: Files, name: str, data: bytes) -> None:
+        hook("write", {})
+        plain(self, name, data)
+        wrote(name, data)
+        cluster.point("written")
+
+    return write
+
+
+def _append(hook: faults.Hook) -> Any:
+    plain = Journal.append
+
+    def append(self: Journal, entry: dict[str, Any]) -> None:
+        plain(self, entry)
+        hook("appended", {})
+
+    return append
+
+
+def _rewrite(hook: faults.Hook) -> Any:
+    plain = Journal.rewrite
+
+    def rewrite(self: Journal, entries: Iterable[dict[str, Any]], *, base: int) -> None:
+        hook("rewrite", {})
+        plain(self, entries, base=base)
+
+    return rewrite
+
+
+def _read(cluster: Cluster) -> Any:
+    plain = Files.read
+
+    def read(self: Files, name: str) -> bytes | None:
+        cluster.point("read")
+        return plain(self, name)
+
+    return read
+
+
+def _set_aside(cluster: Cluster, wiped: Wiped) -> Any:
+    plain = opening.set_aside
+
+    def set_aside(path: Path) -> Path | None:
+        cluster.die_if_killed()
+        wiped(path)
+        aside = plain(path)
+        cluster.point("is aside")
+        return aside
+
+    return set_aside
+
+
+def _begin(cluster: Cluster) -> Any:
+    """LMDB's own lock would stop the one thread that may run: who finds it taken waits as for any other lock."""
+    plain, writing = Store.begin, {}
+
+    def begin(self: Store) -> lmdb.Transaction:
+        cluster.point("begin")
+        while self in writing and _under_way(writing[self]):
+            cluster.clock.sleep(0.1)
+        writing[self] = plain(self)
+        return writing[self]
+
+    return begin
+
+
+def _under_way(txn: lmdb.Transaction) -> bool:
+    try:
+        txn.id()
+    except lmdb.Error:
+        return False
+    return True

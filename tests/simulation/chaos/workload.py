@@ -1,0 +1,133 @@
+"""Input of the simulated query, its operators, and the answer recomputed with none of the project's code."""
+
+import json
+import struct
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from chaos.parameters import Parameters
+from impls.operators import DenseCount, HashCount, Operator, StatefulMap
+from impls.runtime.hashing import bin_of_hash, hash_int64
+
+PARTITIONS = 2
+Record = tuple[int, int, int, int]  # partition, offset, key, value
+
+
+class Chain(StatefulMap):
+    """Chains the values of a key, so that their order shows; some values delete the entry, some send nothing."""
+
+    columns = ("value",)
+    key_type: ClassVar[Literal["binary", "long"]] = "binary"
+
+    def update(self, key: bytes, record: dict[str, Any], state: Any) -> tuple[Any, Any]:
+        value = record["value"]
+        count, chain = state or (0, 0)
+        after = [count + 1, (chain * 31 + value + 1) % 1_000_003]
+        return (None if value % 7 == 0 else after), (None if value % 11 == 0 else after)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records of one epoch, in the order of the stream, and their bins."""
+
+    epoch: int
+    records: list[Record]
+    bins: list[int]
+
+    def tables(self, routing: Any, worker: int, random: Random, *, chained: bool) -> list[pa.Table]:
+        """Returns a worker's records as Spark hands them over: in any order, in one batch or two."""
+        mine = [i for i, bin_ in enumerate(self.bins) if routing[bin_] == worker]
+        random.shuffle(mine)
+        cut = random.randint(0, len(mine))
+        return [self._table(part, chained) for part in (mine[:cut], mine[cut:]) if part]
+
+    def _table(self, rows: list[int], chained: bool) -> pa.Table:
+        partition, offset, key, value = zip(*(self.records[i] for i in rows), strict=True)
+        columns = {
+            "bin": pa.array([self.bins[i] for i in rows], pa.int32()),
+            "partition": pa.array(partition, pa.int32()),
+            "offset": pa.array(offset, pa.int64()),
+            "time": pa.nulls(len(rows), pa.int64()),
+            "key": pa.array([_name(k) for k in key], pa.binary()) if chained else pa.array(key, pa.int64()),
+        }
+        return pa.table({**columns, "value": pa.array(value, pa.int64())} if chained else columns)
+
+
+def _name(key: int) -> bytes:
+    return key.to_bytes(8, "big")
+
+
+class Workload:
+    """The stream, epoch by epoch from a seed, and the fold of it that the query must agree with.
+
+    Attributes:
+        operator: the keyed operator of the query.
+        truth: by bin, the state of every key.
+        queues: by bin, records that arrived and wait for the state.
+    """
+
+    def __init__(self, parameters: Parameters):
+        self._p, self._random = parameters, Random(parameters.seed + 1)
+        self.chained = parameters.operator == "chain"
+        self.operator: Operator = {
+            "dense": DenseCount(parameters.keys),
+            "hash": HashCount(),
+            "preloaded": HashCount(parameters.keys),
+            "chain": Chain(),
+        }[parameters.operator]
+        self.bin_of = self._bins()
+        self._weights = [1 / (rank + 1) ** parameters.skew for rank in range(parameters.keys)]
+        self._offsets = [0] * PARTITIONS
+        self.truth: dict[int, dict[int, Any]] = defaultdict(dict)
+        self.queues: dict[int, list[Record]] = defaultdict(list)
+        if parameters.operator in {"dense", "preloaded"}:
+            for key, bin_ in enumerate(self.bin_of):
+                self.truth[bin_][key] = 0
+
+    def _bins(self) -> list[int]:
+        keys = np.arange(self._p.keys, dtype=np.int64)
+        if isinstance(self.operator, DenseCount):
+            return (keys // self.operator.per_bin(self._p.bins)).tolist()
+        return bin_of_hash(hash_int64(keys), self._p.bins).tolist()
+
+    def batch(self, epoch: int) -> Batch:
+        """Returns the next epoch's records; a key's records are all in one partition."""
+        random, records = self._random, []
+        number = 0 if random.random() < self._p.idle else random.randint(1, self._p.records)
+        for key in random.choices(range(self._p.keys), self._weights, k=number):
+            partition = key % PARTITIONS
+            records.append((partition, self._offsets[partition], key, random.randrange(1000)))
+            self._offsets[partition] += 1
+        return Batch(epoch, records, [self.bin_of[record[2]] for record in records])
+
+    def apply(self, batch: Batch, blocked: Iterable[int]) -> dict[int, bytes]:
+        """Takes in an epoch in which bins were blocked; returns the payload that each key's one result must have."""
+        blocked = set(blocked)
+        arrived: dict[int, list[Record]] = defaultdict(list)
+        for bin_, queue in self.queues.items():
+            arrived[bin_] += queue
+        for record, bin_ in zip(batch.records, batch.bins, strict=True):
+            arrived[bin_].append(record)
+        self.queues = defaultdict(list, {bin_: arrived.pop(bin_) for bin_ in blocked & set(arrived)})
+        results: dict[int, bytes | None] = {}
+        for bin_, records in arrived.items():
+            for _, _, key, value in sorted(records):
+                results[key] = self._fold(bin_, key, value)
+        return {key: payload for key, payload in results.items() if payload is not None}
+
+    def _fold(self, bin_: int, key: int, value: int) -> bytes | None:
+        state = self.truth[bin_]
+        if not self.chained:
+            state[key] = state.get(key, 0) + 1
+            return struct.pack("<q", state[key])
+        count, chain = state.pop(key, (0, 0))
+        after = (count + 1, (chain * 31 + value + 1) % 1_000_003)
+        if value % 7:
+            state[key] = after
+        return None if value % 11 == 0 else json.dumps(after, separators=(",", ":")).encode()

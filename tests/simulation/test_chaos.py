@@ -1,0 +1,32 @@
+"""Forty simulated queries under faults: nothing is lost, doubled, out of order or stuck, and a seed is one run."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chaos.parameters import KINDS, draw
+from chaos.query import simulate
+
+# a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
+SEEDS = range(40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_goes_wrong_under_faults(seed):
+    outcome = simulate(draw(seed))
+    assert outcome.violation is None, outcome.sentence
+
+
+@pytest.mark.parametrize("seed", [3, 1234])
+def test_two_runs_of_a_seed_give_one_digest(seed):
+    once, twice = (simulate(draw(seed)) for _ in range(2))
+    assert once == twice
+    assert once.digest != simulate(draw(seed + 1)).digest
+
+
+def test_every_kind_of_fault_is_drawn():
+    assert {fault.kind for seed in SEEDS for fault in draw(seed).faults} == set(KINDS)
