@@ -18,3 +18,10 @@ class Mechanism(ABC):
     @abstractmethod
     def plan(self, view: View) -> EpochPlan:
         """Returns the plan of epoch `view.epoch`; raises nothing for a valid view."""
+
+    def replicas(self, view: View) -> tuple[tuple[int, int], ...]:
+        """Returns (bin, worker) pairs whose replica is brought up to date in an epoch without a migration.
+
+        None by default. While a migration is under way, `plan` says it.
+        """
+        return ()

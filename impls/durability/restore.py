@@ -6,7 +6,7 @@ worker of another host and restarts with another number of workers all come here
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import lmdb
 import numpy as np
@@ -22,7 +22,7 @@ from impls.runtime.faults import fault
 from impls.runtime.queue import put_queued, take_queues
 from impls.runtime.state import BinState, read_size
 
-__all__ = ["Source", "Wanted", "restore"]
+__all__ = ["Restored", "Source", "Wanted", "restore", "usable_from"]
 
 
 @dataclass(frozen=True)
@@ -75,36 +75,70 @@ class Wanted:
         states: bin -> worker that held its state then.
         queues: bins whose queue is restored too, as `worker` held it.
         worker: the worker whose queues they are.
+        have: bin -> epoch whose end the transaction shows the bin at already; only later changes are written.
     """
 
     states: Mapping[int, int]
     queues: tuple[int, ...] = ()
     worker: int = -1
+    have: Mapping[int, int] = field(default_factory=dict)
 
 
-def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -> list[tuple[int, int]]:
-    """Writes bins into a transaction as they were at the end of an epoch and returns their (bin, bytes of state).
+@dataclass(frozen=True)
+class Restored:
+    """What a restoration wrote.
 
-    The environment must not hold the bins. Raises StateError when a frame, a snapshot or the manifest is missing or
-    damaged; the message names the file.
+    Attributes:
+        sizes: (bin, bytes of its state) of the wanted bins.
+        image_bytes: bytes of state that came from snapshots, or was created.
+        delta_bytes: bytes of the changes after them.
+    """
+
+    sizes: list[tuple[int, int]]
+    image_bytes: int
+    delta_bytes: int
+
+
+def usable_from(source: Source) -> int:
+    """Returns the oldest epoch that a bin may be at for `Wanted.have`: later changes are still in the changelog."""
+    try:
+        return int(read_manifest(source.files, source.query, source.bins).base.min())
+    except UsageError as error:
+        raise StateError(str(error)) from error
+
+
+def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -> Restored:
+    """Writes bins into a transaction as they were at the end of an epoch.
+
+    The environment must not hold the bins, those in `wanted.have` excepted. Raises StateError when a frame, a snapshot
+    or the manifest is missing or damaged; the message names the file.
     """
     try:
-        manifest = read_manifest(source.files, source.query, source.bins)
+        manifest = _with(read_manifest(source.files, source.query, source.bins), wanted.have)
         _check_not_ahead(source, manifest, epoch, wanted)
         walk = _walk(source, manifest, epoch, wanted)
         state = BinState(txn, source.bins)
-        _load_snapshots(source, manifest, state, txn, wanted)
+        image_bytes = _load_snapshots(source, manifest, state, txn, wanted)
     except (CorruptStateError, UsageError) as error:
         raise StateError(str(error)) from error
     fault("during-recovery", worker=wanted.worker, epoch=epoch + 1)
-    state.redo(*walk.newest())
+    names, values, codes, counts = walk.newest()
+    state.redo(names, values, codes, counts)
     for bin_, stored in reversed(walk.queue):
         if stored is None:
             take_queues(txn, [bin_])
         else:
             put_queued(txn, bin_, stored)
     state.write_sizes()
-    return [(bin_, read_size(txn, bin_)[1]) for bin_ in wanted.states]
+    delta = sum(map(len, names)) + sum(len(value or b"") for value in values) + codes.nbytes + counts.nbytes
+    return Restored([(bin_, read_size(txn, bin_)[1]) for bin_ in wanted.states], image_bytes, delta)
+
+
+def _with(manifest: Manifest, have: Mapping[int, int]) -> Manifest:
+    """Returns the manifest with the bins that are there already as if a snapshot of their epoch were."""
+    base = manifest.base.copy()
+    base[list(have)] = list(have.values())
+    return replace(manifest, base=base)
 
 
 def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, wanted: Wanted) -> None:
@@ -161,10 +195,13 @@ def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
     return frame
 
 
-def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> None:
-    """Writes the wanted bins' snapshots, one file in memory at a time; bins without one are created anew."""
+def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> int:
+    """Writes the wanted bins' snapshots, one file in memory at a time, and returns their bytes.
+
+    Bins without a snapshot are created as the operator creates them.
+    """
     by_file: dict[SnapshotName, list[tuple[int, bool]]] = defaultdict(list)
-    for bin_ in sorted(wanted.states):
+    for bin_ in sorted(set(wanted.states) - set(wanted.have)):
         if manifest.file_epoch[bin_] < 0:
             source.operator.create(bin_, source.bins, state)
         else:
@@ -181,6 +218,7 @@ def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lm
                 raise CorruptStateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
             (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
     state.write_sizes()
+    return sum(read_size(txn, bin_)[1] for bin_ in set(wanted.states) - set(wanted.have))
 
 
 def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:

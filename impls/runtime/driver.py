@@ -23,7 +23,7 @@ from impls.runtime.commands import Command
 from impls.runtime.controller import Controller
 from impls.runtime.events import Event
 from impls.runtime.faults import fault
-from impls.runtime.hashing import worker_column
+from impls.runtime.hashing import worker_column, workers_column
 from impls.runtime.journal import ADVICE
 from impls.runtime.observation import Observation
 from impls.runtime.order import Report, StepOrder
@@ -212,8 +212,13 @@ class Driver:
             self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
 
     def _job(self, frame: DataFrame, order: StepOrder) -> DataFrame:
-        worker = worker_column(F.col("bin"), order.written.plan.routing)
-        routed = frame.repartitionById(order.written.workers, worker)
+        plan = order.written.plan
+        worker = worker_column(F.col("bin"), plan.routing)
+        if plan.shadows:  # their records go to two workers
+            both = frame.withColumn("worker", F.explode(workers_column(F.col("bin"), plan.routing, plan.shadows)))
+            routed = both.repartitionById(order.written.workers, F.col("worker")).drop("worker")
+        else:
+            routed = frame.repartitionById(order.written.workers, worker)
         return routed.mapInArrow(partial(run_step, order), REPORT_SCHEMA)
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
@@ -238,6 +243,7 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
     return Observation(
         epoch=epoch,
         pulled=tuple(bin_ for report in reports for bin_ in report.pulled),
+        replicas=tuple((bin_, report.worker, at) for report in reports for bin_, at in report.replicas),
         records=merged("rates"),
         queued=merged("queued"),
         sizes=merged("sizes"),

@@ -16,6 +16,7 @@ from impls.durability.frame import decode, frame_name
 from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
 from impls.runtime.order import Report, StepOrder
+from impls.runtime.replicas import copy_replicas
 from impls.runtime.state import BinState
 from impls.runtime.store import (
     OUTBOX,
@@ -227,7 +228,10 @@ def _fill(
     routing = order.written.plan.routing
     queues = tuple(bin_ for bin_ in order.queued if routing[bin_] == worker)
     epoch = order.written.epoch - 1
-    sizes = restore(source, txn, epoch, Wanted(order.states_at(worker), queues, worker))
+    states = order.states_at(worker)
+    holders = {} if why.startswith("damaged") else {b: at for b, at, _ in order.replicas if b in states}
+    have, _ = copy_replicas(order, holders, txn)  # a replica takes the place of a snapshot
+    sizes = restore(source, txn, epoch, Wanted(states, queues, worker, have)).sizes
     report.recovered = why
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return [bin_ for bin_, _ in sizes], [size for _, size in sizes]

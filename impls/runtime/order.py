@@ -15,7 +15,7 @@ from impls.runtime.plan import WrittenPlan
 
 __all__ = ["PHASES", "Report", "StepOrder", "counts"]
 
-PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot")
+PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot", "replicate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class StepOrder:
         fresh: workers that own nothing and may start from an empty environment.
         away: (bin, worker) of the bins whose state is not yet where the epoch routes them, with the worker that has it;
             pulls of this epoch included.
+        replicas: (bin, worker, epoch) of the replicas there are.
         queued: bins with a queue when the epoch begins.
         sizes: (bin, bytes) of the bins that the plan pulls, as last observed.
         generation: that of the driver that runs the epoch; an environment of a later one is refused.
@@ -51,6 +52,7 @@ class StepOrder:
     first: bool = False
     fresh: tuple[int, ...] = ()
     away: tuple[tuple[int, int], ...] = ()
+    replicas: tuple[tuple[int, int, int], ...] = ()
     queued: tuple[int, ...] = ()
     sizes: tuple[tuple[int, int], ...] = ()
     generation: int = 0
@@ -63,6 +65,10 @@ class StepOrder:
     def fsync(self) -> bool:
         """Whether what is committed must survive the failure of its host."""
         return self.files is not None and self.files.fsync
+
+    def location_of(self, bin_: int) -> int:
+        """Returns the worker that holds a bin's state when the epoch begins."""
+        return dict(self.away).get(bin_, int(self.written.plan.routing[bin_]))
 
     def states_at(self, worker: int) -> dict[int, int]:
         """Returns the bins whose state the worker holds when the epoch begins, each with the worker."""
@@ -89,6 +95,8 @@ class Report:
         sizes: (bins, bytes) of bins whose state size changed.
         pulled: bins pulled; `pulled_bytes` their size; `restored`: how many of them came from the checkpoint.
         recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
+        replicas: [bin, epoch it shows now] of the replicas brought up; `replicated_bytes`: what was read for them;
+            `shadowed`: records processed a second time.
         changed: bins whose state, queue or location changed; `log_bytes`: size of the changelog frame.
         snapshot: bins snapshotted; `snapshot_bytes`: size of their file.
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
@@ -108,6 +116,9 @@ class Report:
     pulled: list[int] = field(default_factory=list)
     pulled_bytes: int = 0
     restored: int = 0
+    replicas: list[list[int]] = field(default_factory=list)
+    replicated_bytes: int = 0
+    shadowed: int = 0
     recovered: str = ""
     changed: list[int] = field(default_factory=list)
     log_bytes: int = 0

@@ -1,7 +1,8 @@
 """Pulling bins from their old owners' environments on this host, or from the checkpoint where that is not possible."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import lmdb
 
@@ -10,10 +11,20 @@ from impls.errors import CorruptStateError, StateError
 from impls.runtime.faults import fault
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.plan import EpochPlan, Pull
+from impls.runtime.replicas import copy_replicas
 from impls.runtime.state import copy_bin, drop_bin, read_size
 from impls.runtime.store import Store, read_meta, store_path
 
-__all__ = ["Puller", "on_demand", "pull_bins", "within_budget"]
+__all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What was pulled: {bin: bytes of its state} in the order asked, bytes shipped, bins that the checkpoint gave."""
+
+    sizes: dict[int, int]
+    shipped: int
+    restored: int
 
 
 class Puller:
@@ -47,11 +58,12 @@ class Puller:
         return self._missing
 
     def _pull(self, chosen: list[Pull]) -> None:
-        sizes, restored = pull_bins(self._order, chosen, self._txn, from_checkpoint=self._from_checkpoint)
+        done = pull_bins(self._order, chosen, self._txn, from_checkpoint=self._from_checkpoint)
+        sizes = done.sizes
         self.done = chosen
         self._missing -= set(sizes)
         self._report.pulled = list(sizes)
-        self._report.pulled_bytes, self._report.restored = sum(sizes.values()), restored
+        self._report.pulled_bytes, self._report.restored = done.shipped, done.restored
         if sizes:
             self._report.sizes = (list(sizes), list(sizes.values()))
 
@@ -91,9 +103,9 @@ def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int |
 
 
 def pull_bins(
-    order: StepOrder, pulls: Iterable[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False
-) -> tuple[dict[int, int], int]:
-    """Copies bins into a worker's transaction and returns ({bin: bytes} in the order given, bins from the checkpoint).
+    order: StepOrder, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False
+) -> Pulled:
+    """Copies bins into a worker's transaction.
 
     A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
     does not touch the bin in this epoch, so both hold the same state of it. A source that is lost, stale, damaged or on
@@ -105,6 +117,8 @@ def pull_bins(
     for bin_, source in wanted.items():
         by_source[source].append(bin_)
     left: dict[int, int] = {}
+    if order.written.plan.from_replica and order.files is not None and not from_checkpoint:
+        return _from_replicas(order, wanted, {pull.bin: pull.target for pull in pulls}, txn)
     for source, bins in by_source.items():
         if from_checkpoint and order.files is not None:
             left |= dict.fromkeys(bins, source)
@@ -116,7 +130,22 @@ def pull_bins(
                 raise CorruptStateError(f"Worker {source} cannot hand over its bins: {error}") from error
             left |= dict.fromkeys(bins, source)
     _restore(order, left, txn)
-    return {bin_: read_size(txn, bin_)[1] for bin_ in wanted}, len(left)
+    sizes = {bin_: read_size(txn, bin_)[1] for bin_ in wanted}
+    return Pulled(sizes, sum(sizes.values()), len(left))
+
+
+def _from_replicas(
+    order: StepOrder, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction
+) -> "Pulled":
+    """Takes the new owner's own replicas and ships only what has changed since; a bin without one comes whole."""
+    source = order.source()
+    assert source is not None, "pull_bins has checked it"
+    have, without = copy_replicas(order, holders, txn)
+    for bin_ in without:
+        drop_bin(txn, bin_)
+    done = restore(source, txn, order.written.epoch - 1, Wanted(states, have=have))
+    _half_way(order)
+    return Pulled(dict(done.sizes), done.image_bytes + done.delta_bytes, len(without))
 
 
 def _copy(order: StepOrder, source: int, bins: list[int], txn: lmdb.Transaction) -> None:

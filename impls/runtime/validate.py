@@ -78,15 +78,29 @@ def _sets(plan: EpochPlan, view: View) -> None:
     hold = np.array(plan.hold, np.int64)
     _in_range(hold, view, "hold")
     _once(hold, "hold")
+    _replicas(plan, view)
     for rule, pairs in (("replica", plan.replicas), ("shadow", plan.shadows)):
         bins = np.array([bin_ for bin_, _ in pairs], np.int64)
         _in_range(bins, view, rule)
-        _once(bins, rule)
+        if len(set(pairs)) != len(pairs):
+            raise InvalidPlanError(f"rule {rule}: a pair of bin and worker is named twice")
         for bin_, worker in pairs:
             if not 0 <= worker < view.workers:
                 raise InvalidPlanError(f"rule {rule}: bin {bin_} names worker {worker}, which does not exist")
             if worker == plan.routing[bin_]:
                 raise InvalidPlanError(f"rule {rule}: bin {bin_} names its own owner {worker}")
+
+
+def _replicas(plan: EpochPlan, view: View) -> None:
+    """A pull from a replica needs one; a shadow runs beside an owner that has the bin, and from a replica."""
+    if plan.from_replica:
+        without = [pull.bin for pull in plan.pulls if (pull.bin, pull.target) not in view.replicas]
+        _none(np.array(without, np.intp), "replica", "is pulled from a replica that its new owner does not have")
+    shadowed = [bin_ for bin_, worker in plan.shadows if (bin_, worker) not in view.replicas]
+    _none(np.array(shadowed, np.intp), "shadow", "is processed twice by a worker without a replica of it")
+    bins = np.array([bin_ for bin_, _ in plan.shadows], np.int64)
+    away = bins[(plan.routing[bins] != view.location[bins]) | np.isin(bins, np.array(plan.hold, np.int64))]
+    _none(away, "shadow", "is processed twice but not processed by its owner")
 
 
 def _in_range(bins: NDArray[np.int64], view: View, rule: str) -> None:

@@ -25,6 +25,7 @@ from impls.runtime.order import Report, StepOrder, counts
 from impls.runtime.pull import Puller
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
 from impls.runtime.records import Results, concat, from_bytes, to_bytes
+from impls.runtime.replicas import keep_replicas
 from impls.runtime.state import BinState, Changes, drop_bin, read_size
 from impls.runtime.store import (
     MAP_BYTES,
@@ -86,7 +87,7 @@ class WorkerCore:
 
     def receive(self, table: pa.Table) -> None:
         """Takes records of the epoch; nothing is applied before `end`."""
-        if not self.report.repeated:
+        if not self.report.repeated or self.plan.plan.shadows:
             self._received.append(table)
 
     def end(self) -> tuple[Report, NDArray[np.void]]:
@@ -147,7 +148,7 @@ class WorkerCore:
         self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
 
     def _apply(self) -> None:
-        table = concat(self._received) if self._received else None
+        table = self._own_records()
         if table is not None:
             self.report.rates = counts(table.column("bin").to_numpy())
         if self.plan.plan.on_demand:
@@ -164,6 +165,14 @@ class WorkerCore:
         sizes = {**dict(zip(*self.report.sizes, strict=True)), **dict(state.write_sizes())}
         self.report.sizes = (list(sizes), list(sizes.values()))
         self._keep(results, table)
+
+    def _own_records(self) -> pa.Table | None:
+        """Returns the epoch's records without those that only a replica here processes."""
+        tables = self._received
+        if any(worker == self.worker for _, worker in self.plan.plan.shadows):
+            routing = self.plan.plan.routing
+            tables = [t.filter(pa.array(routing[t.column("bin").to_numpy()] == self.worker)) for t in tables]
+        return concat(tables) if tables else None
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
         ready = [bin_ for bin_ in queue_lengths(self._transaction)[0] if bin_ not in blocked]
@@ -236,6 +245,8 @@ class WorkerCore:
         self.report.done_us = time.time_ns() // 1000
         with self._phase("snapshot"):
             self._snapshot()
+        with self._phase("replicate"):
+            keep_replicas(self.order, self.worker, self._received, self.report)
         self.report.lmdb_bytes = self._store.used_bytes()
         self._fault("before-report")
         return self.report, self._latencies(times)

@@ -46,7 +46,15 @@ CASES = {
     "hold: bin 4 does not exist": (replace(GOOD, hold=(4,)), VIEW),
     "hold: bin 1 is named twice": (replace(GOOD, hold=(1, 1)), VIEW),
     "replica: bin 1 names its own owner": (replace(GOOD, replicas=((1, 0),)), VIEW),
-    "shadow: bin 1 names worker 7": (replace(GOOD, shadows=((1, 7),)), VIEW),
+    "replica: a pair of bin and worker is named twice": (replace(GOOD, replicas=((1, 2), (1, 2))), VIEW),
+    "replica: bin 0 is pulled from a replica": (replace(GOOD, from_replica=True), VIEW),
+    "shadow: bin 1 names worker 7": (replace(GOOD, shadows=((1, 7),)), replace(VIEW, replicas={(1, 7): 0})),
+    "shadow: bin 1 is processed twice by a worker without": (replace(GOOD, shadows=((1, 2),)), VIEW),
+    "shadow: bin 0 is processed twice but not": (
+        EpochPlan(MOVED, hold=(0,), shadows=((0, 1),)),
+        replace(VIEW, replicas={(0, 1): 0}),
+    ),
+    "budget: -1 background": (replace(GOOD, on_demand=True, background_bytes=-1), VIEW),
     "stop: 'reboot' is unknown": (EpochPlan(ROUTING, stop="reboot"), VIEW),
     "stop: a plan that stops": (replace(GOOD, stop="query"), VIEW),
     "stop: a plan that stops may": (EpochPlan(ROUTING, stop="query", from_checkpoint=True), VIEW),
@@ -73,7 +81,8 @@ def test_a_broken_rule_is_named(rule):
         (EpochPlan(MOVED, hold=(0,)), VIEW),
         (EpochPlan(MOVED, on_demand=True), VIEW),
         (EpochPlan(MOVED, (PULL,), budget_bytes=0), apart()),
-        (EpochPlan(MOVED, (PULL,), replicas=((1, 2),), shadows=((2, 0),)), VIEW),
+        (EpochPlan(MOVED, (PULL,), replicas=((1, 2),), shadows=((2, 0),)), replace(VIEW, replicas={(2, 0): 0})),
+        (replace(GOOD, from_replica=True), replace(VIEW, replicas={(0, 2): 0})),
     ],
 )
 def test_a_plan_within_the_rules_passes(plan, view):

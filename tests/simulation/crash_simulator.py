@@ -83,7 +83,7 @@ class Cluster:
         for number in self._random.permutation(written.workers).tolist():
             mine = {b: r for b, r in arrived.items() if written.plan.routing[b] == number}
             pulled += self._step(number, written, mine)
-        self.done, self.last = written.epoch, self._observation(written.epoch, arrived, pulled)
+        self.done, self.last = written.epoch, self._observation(written.epoch, written.plan, arrived, pulled)
         return self.last
 
     def _step(self, number: int, written: WrittenPlan, arrived: dict[int, list[Record]]) -> list[int]:
@@ -115,12 +115,15 @@ class Cluster:
             left = None if left is None else max(0, left - size_of(state))
         return pulled
 
-    def _observation(self, epoch: int, arrived: dict[int, list[Record]], pulled: list[int]) -> Observation:
+    def _observation(
+        self, epoch: int, plan: EpochPlan, arrived: dict[int, list[Record]], pulled: list[int]
+    ) -> Observation:
         queued = {b: len(q) for w in self.workers.values() for b, q in w.queues.items() if q}
         sizes = {b: size_of(s) for w in self.workers.values() for b, s in w.bins.items()}
+        replicas = tuple((b, w, epoch - 1) for b, w in plan.replicas) + tuple((b, w, epoch) for b, w in plan.shadows)
         return Observation(
             epoch, tuple(pulled), sparse({b: len(r) for b, r in arrived.items()}), sparse(queued), sparse(sizes),
-            epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)),
+            epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)), replicas=replicas,
         )  # fmt: skip
 
 

@@ -47,6 +47,8 @@ class Cluster:
             written.epoch,
             pulled=tuple(pull.bin for pull in plan.pulls),
             records=(seen.astype(np.int32), counts),
+            replicas=tuple((b, w, written.epoch - 1) for b, w in plan.replicas)
+            + tuple((b, w, written.epoch) for b, w in plan.shadows),
             queued=(np.array(list(lengths), np.int32), np.array(list(lengths.values()), np.int64)),
         )
 

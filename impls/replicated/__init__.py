@@ -1,0 +1,1 @@
+"""Replicated dataflow: the new owner processes the same records until it takes over."""

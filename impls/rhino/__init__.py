@@ -1,0 +1,1 @@
+"""Rhino: replicas kept beside the stream, so that a move ships only the last delta."""
