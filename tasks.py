@@ -33,14 +33,18 @@ def _run(c: Context, command: str) -> None:
         "mechanism": "mechanisms to compare, separated by commas",
         "workload": "dense (counts in an array per bin) or hash (an entry per key)",
         "keys": "number of keys, such as 4000000, 4e6 or 4M",
-        "distribution": "uniform or zipf",
+        "distribution": "uniform, zipf, or drift:keys=N,share=S,speed=V, a hot set of N keys that moves",
         "exponent": "of the Zipf law",
         "rate": "records per second",
+        "rate-shape": "constant, step:10=5,20=50, sine:period=30, spike:at=10, csv:PATH, csv-steps:PATH",
+        "cost-us": "microseconds that each record costs its worker",
+        "cost": "wait (a remote call, the default) or compute",
+        "value-bytes": "hash: bytes kept per key besides the count",
         "duration": "seconds of measured load",
         "workers": "N, or FROM:TO for a rescale",
         "bins": "number of bins, a power of two up to 16384",
-        "policy": "placement policy of a rescale: minimal_move or contiguous",
-        "migration": "pattern (Megaphone's), rescale, none, or a plan file",
+        "policy": "minimal_move, contiguous, consistent_hashing:virtual_nodes=64 or load_aware:imbalance=0.05",
+        "migration": "pattern (Megaphone's), rescale, rebalance (by the policy), none, or a plan file",
         "bins-per-pair": "megaphone-batched: bins each pair of workers moves in an epoch",
         "gap-epochs": "megaphone-batched: epochs without moves between two with",
         "seed": "of keys and of the order of runs",
@@ -49,7 +53,9 @@ def _run(c: Context, command: str) -> None:
         "max-offsets-per-trigger": "Spark's limit on records per epoch",
         "bootstrap-servers": "an existing broker instead of an embedded one",
         "state-dir": "folder for the workers' state instead of the result folder",
+        "durability": "what the state survives: none, process (the default) or host (flushed to disk)",
         "master": "Spark master instead of local mode",
+        "fault": "run every mechanism a second time with a fault in its migration: victim@migrating or victim@point",
         "output": "folder for results",
         "name": "name of the experiment",
         "force": "run although the same result is there already",
@@ -57,16 +63,35 @@ def _run(c: Context, command: str) -> None:
     }
 )
 def bench(
-    c: Context, mechanism=None, workload=None, keys=None, distribution=None, exponent=None, rate=None, duration=None,
-    workers=None, bins=None, policy=None, migration=None, bins_per_pair=None, gap_epochs=None, seed=None, rounds=None,
-    quick=False, max_offsets_per_trigger=None, bootstrap_servers=None, state_dir=None, master=None, output=None,
-    name=None, force=False, resume=False,
+    c: Context, mechanism=None, workload=None, keys=None, distribution=None, exponent=None, rate=None,
+    rate_shape=None, cost_us=None, cost=None, value_bytes=None, duration=None, workers=None, bins=None, policy=None,
+    migration=None, bins_per_pair=None, gap_epochs=None, seed=None, rounds=None, quick=False,
+    max_offsets_per_trigger=None, bootstrap_servers=None, state_dir=None, durability=None, master=None, fault=None,
+    output=None, name=None, force=False, resume=False,
 ):  # fmt: skip
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report."""
     options = {name: value for name, value in locals().items() if name != "c"}
     from harness.cli import run_bench
 
     sys.exit(run_bench(options))
+
+
+@task(
+    help={
+        "seed": "of the schedule of faults",
+        "mechanism": "mechanisms under test, separated by commas; the four that must stand it by default",
+        "only": "these faults only, as victim@point separated by commas, each with every mechanism",
+        "quick": "the twelve faults that show the most, about 3 minutes",
+        "durability": "process or host",
+        "output": "folder for results",
+    }
+)
+def fault_test(c: Context, seed=1, mechanism="", only="", quick=False, durability="process", output=None):
+    """Kill processes, damage files and fill disks while a query migrates; nothing may be lost or doubled."""
+    from harness.faults.run import run_fault_test
+
+    options = {"mechanism": mechanism, "only": only, "quick": quick, "durability": durability, "output": output}
+    sys.exit(run_fault_test(seed=seed, **options))
 
 
 @task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
@@ -96,6 +121,19 @@ def validate(c: Context, file: str) -> None:
 
     with one_sentence():
         check_file(Path(file))
+
+
+@task(help={"workload": "dense or hash", "keys": "numbers of keys, separated by commas", "rounds": "repetitions"})
+def recovery_curve(c: Context, workload: str = "dense", keys: str = "100k,1M,4M,10M", rounds: int = 3) -> None:
+    """Measure how long a worker of a given size takes to be rebuilt from the checkpoint."""
+    _run(c, f"harness.perf.recovery --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}")
+
+
+@task(help={"workload": "dense or hash", "keys": "number of keys", "rounds": "repetitions", "output": "folder"})
+def durability_cost(c: Context, workload: str = "dense", keys: str = "4M", rounds: int = 5, output: str = "") -> None:
+    """Measure what the changelog costs: the same load with durability none, process and host, interleaved."""
+    more = f" --output {shlex.quote(output)}" if output else ""
+    _run(c, f"harness.perf.durability --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}{more}")
 
 
 @task
@@ -128,6 +166,13 @@ def test(c: Context, select: str = "", all: bool = False) -> None:  # noqa: A002
         use_java()
     every = "-m ''" if all else ""
     _run(c, f"pytest {every} {select}")
+
+
+@task(help={"seeds": "number of seeds, from 0 on", "seed": "only this one", "jobs": "processes"})
+def simulate(c: Context, seeds: int = 1000, seed: int | None = None, jobs: int = 2) -> None:
+    """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong."""
+    one = "" if seed is None else f"--seed {int(seed)}"
+    _run(c, f"tests.simulation.simulate --seeds {int(seeds)} --jobs {int(jobs)} {one}")
 
 
 @task

@@ -8,14 +8,26 @@ from numpy.typing import NDArray
 
 from generators.errors import GeneratorError
 from generators.permutation import Permutation
-from generators.random64 import draw_unit
+from generators.random64 import draw, draw_unit
+from generators.spec import options_of, split_choice
 
-__all__ = ["DISTRIBUTIONS", "EXPONENT_MAX", "KEYS_MAX", "KeySampler", "UniformKeys", "ZipfKeys", "make_keys"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "EXPONENT_MAX",
+    "KEYS_MAX",
+    "DriftKeys",
+    "KeySampler",
+    "UniformKeys",
+    "ZipfKeys",
+    "make_keys",
+]
 
-DISTRIBUTIONS = ("uniform", "zipf")
+DISTRIBUTIONS = ("uniform", "zipf", "drift")
 KEYS_MAX = 1 << 40
 EXPONENT_MAX = 10.0
 _SUMMED_OCTAVES = 16
+_DRIFT = {"keys": 0.0, "share": 0.9, "speed": 1000.0}  # keys=0: a hundredth of all
+_SPEED_MAX = 1_000_000
 
 
 class KeySampler(ABC):
@@ -90,17 +102,63 @@ class ZipfKeys(KeySampler):
         return self._permutation(self.ranks(index) - 1)
 
 
+class DriftKeys(KeySampler):
+    """A share of the records goes to a hot set of neighbouring keys that moves through the key space.
+
+    At record i the hot set begins `speed * i // 1000` keys behind its seeded origin, modulo the number of keys. A
+    record's first number decides whether it is hot, its second picks a key of the hot set, or of all the others, each
+    equally likely.
+    """
+
+    def __init__(self, keys: int, hot: int, share: float, speed: int, seed: int):
+        self.keys = _checked_keys(keys)
+        if not 1 <= hot < keys:
+            raise GeneratorError(f"The hot set must have from 1 key to one less than all {keys}, not {hot}.")
+        if not 0 < share <= 1:
+            raise GeneratorError(f"The hot set's share of the records must be above 0 and at most 1, not {share:g}.")
+        if not 0 <= speed <= _SPEED_MAX:
+            raise GeneratorError(f"The hot set moves 0 to {_SPEED_MAX} keys per 1,000 records, not {speed}.")
+        self.hot, self.share, self.speed, self.seed = hot, share, speed, seed
+        self._origin = int(draw(seed, 2, np.zeros(1, np.int64))[0]) % keys
+
+    def starts(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the first key of the hot set at each record number."""
+        return (self._origin + index * self.speed // 1000) % self.keys
+
+    def at(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the key of each record number of `index`, in its order."""
+        is_hot = draw_unit(self.seed, 0, index) < self.share
+        place = draw_unit(self.seed, 1, index)
+        cold = self.hot + (place * (self.keys - self.hot)).astype(np.int64)
+        return (self.starts(index) + np.where(is_hot, (place * self.hot).astype(np.int64), cold)) % self.keys
+
+
 def make_keys(distribution: str, keys: int, exponent: float, seed: int) -> KeySampler:
-    """Returns the sampler of a distribution, "uniform" (which has no exponent) or "zipf".
+    """Returns the sampler of a distribution: uniform, zipf (the only one with an exponent) or drift.
+
+    `drift:keys=N,share=S,speed=V` has a hot set of N keys (a hundredth of all by default) that gets the share S of the
+    records (0.9) and moves V keys per 1,000 records (1,000).
 
     Raises:
-        GeneratorError: unknown distribution, or a number of keys or an exponent out of range.
+        GeneratorError: unknown distribution or option, or a number of keys, an exponent or an option out of range.
     """
-    if distribution == "uniform":
-        return UniformKeys(keys, seed)
-    if distribution == "zipf":
-        return ZipfKeys(keys, exponent, seed)
-    raise GeneratorError(f"The key distribution {distribution!r} is unknown: use {' or '.join(DISTRIBUTIONS)}.")
+    name, rest = split_choice(distribution)
+    if name == "drift":
+        return _drift(rest, keys, seed)
+    if name not in DISTRIBUTIONS:
+        raise GeneratorError(f"The key distribution {name!r} is unknown: use one of {', '.join(DISTRIBUTIONS)}.")
+    options_of(rest, {}, f"the distribution {name!r}")
+    return UniformKeys(keys, seed) if name == "uniform" else ZipfKeys(keys, exponent, seed)
+
+
+def _drift(text: str, keys: int, seed: int) -> DriftKeys:
+    given = options_of(text, _DRIFT, "the distribution 'drift'")
+    for name in ("keys", "speed"):
+        if given[name] != int(given[name]):
+            raise GeneratorError(
+                f"The option {name!r} of the distribution 'drift' is a whole number, not {given[name]}."
+            )
+    return DriftKeys(keys, int(given["keys"]) or max(1, keys // 100), given["share"], int(given["speed"]), seed)
 
 
 def _checked_keys(keys: int) -> int:

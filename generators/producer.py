@@ -19,11 +19,12 @@ from generators.errors import GeneratorError
 from generators.keys import DISTRIBUTIONS, make_keys
 from generators.lag import LagHistogram
 from generators.openloop import OpenLoop
-from generators.rates import ConstantRate
+from generators.rates import ConstantRate, Schedule
+from generators.shapes import SHAPES, make_schedule
 from generators.stream import Share, Stream
 from generators.topic import records_present
 
-__all__ = ["RATE_MAX", "check_rate", "main"]
+__all__ = ["RATE_MAX", "check_peak", "check_rate", "main"]
 
 RATE_MAX = 1_000_000
 _BLOCK = 4096
@@ -35,9 +36,14 @@ _HEAD_START_US = 1_000_000  # connecting to the broker
 
 def check_rate(rate: int) -> None:
     """Raises GeneratorError unless one process can be asked for `rate` records per second."""
-    ConstantRate(rate)
-    if rate > RATE_MAX:
-        raise GeneratorError(f"One producer sends at most {RATE_MAX} records per second, not {rate}: lower the rate.")
+    check_peak(ConstantRate(rate))
+
+
+def check_peak(schedule: Schedule, producers: int = 1) -> None:
+    """Raises GeneratorError unless `producers` processes together can be asked for the schedule's highest rate."""
+    peak = -(-schedule.peak // producers)
+    if peak > RATE_MAX:
+        raise GeneratorError(f"One producer sends at most {RATE_MAX} records per second, not {peak}: lower the rate.")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -66,12 +72,13 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
     if not options.out.parent.is_dir():
         raise GeneratorError(f"The folder {options.out.parent} does not exist: make it or give another --out.")
     share = Share.parse(options.share, options.partitions)
-    check_rate(-(-options.rate // share.of))
+    schedule = make_schedule(options.rate_shape, options.rate, options.lead_in)
+    check_peak(schedule, share.of)
     if options.resume and not options.start_us:
         raise GeneratorError("A stream is resumed on its first schedule: give the --start-us of the first start.")
     stream = Stream(
         make_keys(options.distribution, options.keys, options.exponent, options.seed),
-        ConstantRate(options.rate),
+        schedule,
         options.start_us or now_us() + _HEAD_START_US,
         options.records,
     )
@@ -133,9 +140,11 @@ def _parser() -> _Parser:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, default=2, help="of the topic; record i goes to i modulo partitions")
     parser.add_argument("--rate", type=int, required=True, help="records per second of the whole stream")
+    parser.add_argument("--rate-shape", default="constant", help=f"{', '.join(SHAPES)}; options behind a colon")
+    parser.add_argument("--lead-in", type=float, default=0.0, help="seconds before the shape begins")
     parser.add_argument("--records", type=int, required=True, help="of the whole stream")
     parser.add_argument("--keys", type=int, required=True)
-    parser.add_argument("--distribution", default="uniform", help=" or ".join(DISTRIBUTIONS))
+    parser.add_argument("--distribution", default="uniform", help=f"{', '.join(DISTRIBUTIONS)}; options behind a colon")
     parser.add_argument("--exponent", type=float, default=1.0, help="of zipf")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(

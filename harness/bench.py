@@ -13,6 +13,7 @@ from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.summary import write_result
 from harness.run.child import RunProcess
+from harness.run.disturb import disturbed
 from impls.errors import UsageError
 from plots.figures import write_all
 
@@ -105,16 +106,20 @@ def _carry_out_all(runs: Sequence[Run], folder: Path, view: LiveView) -> None:
                 view.skipped(run)
                 continue
             process, ready = ready or RunProcess(folder / run.folder), None
-            _carry_out(run, process, view, prepare_next)
+            if not _carry_out(run, process, view, prepare_next):
+                view.note(f"{run.folder}: its fault has ended it; it is resumed")
+                _carry_out(run, RunProcess(folder / run.folder), view, prepare_next)
     finally:
         if ready is not None:
             ready.end()
 
 
-def _carry_out(run: Run, process: RunProcess, view: LiveView, prepare_next: Callable[[], None]) -> None:
+def _carry_out(run: Run, process: RunProcess, view: LiveView, prepare_next: Callable[[], None]) -> bool:
+    """Carries a run out; returns False when the fault it was to stand has ended its process, which can be resumed."""
     view.begin(run)
     error: str | None = None
     (process.folder / "error.json").unlink(missing_ok=True)
+    before = disturbed(process.folder)
     try:
         process.go()
         for line in process.lines():
@@ -127,7 +132,10 @@ def _carry_out(run: Run, process: RunProcess, view: LiveView, prepare_next: Call
         process.end()
     if code == 2:
         raise UsageError(error or f"The run was refused; its log is {process.folder / 'run.log'}.")
+    if code and disturbed(process.folder) and not before:
+        return False
     if code:
         told = error or f"The run ended with exit code {code}; its log is {process.folder / 'run.log'}."
         write_json(process.folder / "error.json", {"error": told})
     view.end(run, process.folder)
+    return True

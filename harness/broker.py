@@ -142,6 +142,11 @@ class EmbeddedBroker(Broker):
         """What the broker says."""
         return self._folder / "broker.log"
 
+    @property
+    def running(self) -> bool:
+        """Whether the broker's process lives."""
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Starts the broker and returns when it answers (about 2 s); raises UsageError when it does not in 60 s."""
         try:
@@ -155,6 +160,18 @@ class EmbeddedBroker(Broker):
         except OSError as error:
             raise UsageError(f"The broker cannot be started in {self._folder}: {error.strerror or error}.") from error
         raise UsageError(f"The broker found its ports taken {_PORT_TRIES} times: see {self.log}.")
+
+    def restart(self) -> None:
+        """Starts a broker that was killed again, on its ports and data, and returns when it answers.
+
+        Raises UsageError when it does not in 60 s, or when its ports are taken.
+        """
+        port = int(self.bootstrap.rpartition(":")[2])
+        self.stop()
+        for _ in range(_PORT_TRIES):  # a client that looks for the broker may sit on its port for a moment
+            if self._launch(port):
+                return
+        raise UsageError(f"The broker did not start again: {self._tail()}; its log is {self.log}.")
 
     def stop(self) -> None:
         """Ends the broker, gracefully if it can within 10 s; the data folder stays."""
@@ -185,6 +202,14 @@ class EmbeddedBroker(Broker):
         port, controller = _free_ports()
         self._write_properties(port, controller, logs=self._folder / "data")
         said = self.log.stat().st_size
+        if self._launch(port):
+            return True
+        if b"Address already in use" not in self.log.read_bytes()[said:]:
+            raise UsageError(f"The broker did not start: {self._tail()}; its log is {self.log}.")
+        return False
+
+    def _launch(self, port: int) -> bool:
+        """Starts the broker that `server.properties` describes; returns False when it ended instead of answering."""
         with self.log.open("ab") as log:
             self._process = self._spawn(["kafka.Kafka", self._folder / "server.properties"], log)
         try:
@@ -198,8 +223,6 @@ class EmbeddedBroker(Broker):
             self.bootstrap, self.pid = f"{_HOST}:{port}", self._process.pid
             return True
         self.stop()
-        if b"Address already in use" not in self.log.read_bytes()[said:]:
-            raise UsageError(f"The broker did not start: {self._tail()}; its log is {self.log}.")
         return False
 
     def _await_port(self, port: int) -> bool:

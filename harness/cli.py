@@ -27,7 +27,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
 _OPTIONS = ("bins_per_pair", "gap_epochs")
 _NUMBERS: dict[str, Callable[[str], Any]] = {
-    "duration_s": float, "exponent": float, "seed": int, "max_offsets_per_trigger": int, **dict.fromkeys(_OPTIONS, int)
+    "duration_s": float, "exponent": float, "cost_us": float, "value_bytes": int,
+    "seed": int, "max_offsets_per_trigger": int, **dict.fromkeys(_OPTIONS, int)
 }  # fmt: skip
 
 

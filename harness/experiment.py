@@ -2,17 +2,23 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field, replace
+import math
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from generators.keys import make_keys
-from generators.producer import check_rate
+from generators.producer import check_peak
+from generators.rates import Schedule
+from generators.shapes import csv_path, make_schedule
 from harness import migrations
+from harness.faults.schedule import parse_fault
 from impls import catalog
+from impls.durability.files import check_level
 from impls.errors import UsageError
+from impls.operators.cost import check_cost
 from impls.placement import goal, initial
 from impls.runtime.hashing import check_bins
 
@@ -37,6 +43,7 @@ QUICK: dict[str, Any] = {
     "bins": 64,
     "name": "quick",
 }
+_WITH = " with "  # between a mechanism and the fault of a disturbed run
 _SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
@@ -48,16 +55,22 @@ class Experiment:
         name: first part of the result folder's name.
         mechanisms: mechanisms to run; `options` are those of every mechanism that knows them.
         workload: dense (counts in an array per bin, "key-count") or hash (an entry per key, "hash-count").
-        keys: number of keys; distribution: uniform or zipf with `exponent`.
-        rate: records per second, constant; duration_s: length of the measured load; lead_in_s: load before it.
+        keys: number of keys; distribution: uniform, zipf with `exponent`, or drift:OPTION=VALUE,...
+        value_bytes: bytes that hash keeps per key besides the count.
+        cost_us: what a record costs a worker; cost: wait (a remote call) or compute.
+        rate: base rate in records per second; rate_shape: how it changes, see `generators.shapes`.
+        duration_s: length of the measured load; lead_in_s: load before it.
         workers, workers_goal: workers at the start, and after the rescale (equal: Megaphone's pattern instead).
-        bins: number of bins. policy: placement policy of a rescale.
-        migration: pattern, rescale, none, or the path of a plan file.
+        bins: number of bins. policy: placement policy of a rescale, see `impls.placement`.
+        migration: pattern, rescale, rebalance (by the policy), none, or the path of a plan file.
         seed: of keys and of the order of runs; rounds: repetitions.
         max_offsets_per_trigger: Spark's limit on records per epoch, None for no limit.
         bootstrap: an existing broker, None for an embedded one.
         state_dir: parent folder of the workers' state, None for the run's folder.
+        durability: what the state survives: none, process or host; see `impls.stream`.
         master: Spark master, None for local.
+        fault: victim@migrating or victim@point: a fault in each mechanism's first migration, in a second run next to
+            the undisturbed one; None for none.
     """
 
     name: str = "key-count"
@@ -67,7 +80,11 @@ class Experiment:
     keys: int = 4_000_000
     distribution: str = "uniform"
     exponent: float = 1.0
+    value_bytes: int = 0
+    cost_us: float = 0.0
+    cost: str = "wait"
     rate: int = 10_000
+    rate_shape: str = "constant"
     duration_s: float = 36.0
     lead_in_s: float = 5.0
     workers: int = 4
@@ -80,18 +97,26 @@ class Experiment:
     max_offsets_per_trigger: int | None = None
     bootstrap: str | None = None
     state_dir: str | None = None
+    durability: str = "process"
     master: str | None = None
+    fault: str | None = None
     input_partitions: int = 2
     result_partitions: int = 4
 
     @property
     def records(self) -> int:
         """Records of the whole load, lead-in included."""
-        return int(self.rate * (self.lead_in_s + self.duration_s))
+        return self.schedule().records_until(int((self.lead_in_s + self.duration_s) * 1e6) - 1)
+
+    def schedule(self) -> Schedule:
+        """Returns when each record is due; raises GeneratorError for a shape that cannot be."""
+        return make_schedule(self.rate_shape, self.rate, self.lead_in_s)
 
     def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        """Returns a short digest of all parameters, and of the file of rates if there is one."""
+        path = csv_path(self.rate_shape)
+        rates = b"" if path is None else path.read_bytes()
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode() + rates).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
@@ -108,8 +133,11 @@ class Experiment:
         out: list[Run] = []
         for number in range(self.rounds):
             order = draw.permutation(len(self.mechanisms)) if number else np.arange(len(self.mechanisms))
-            out += [Run(self, self.mechanisms[i], number, len(out) + place) for place, i in enumerate(order)]
-        return [replace(run, number=i) for i, run in enumerate(out)]
+            for mechanism in (self.mechanisms[i] for i in order):
+                out.append(Run(self, mechanism, number, len(out)))
+                if self.fault is not None and mechanism != "none":  # which never migrates
+                    out.append(Run(self, mechanism, number, len(out), disturbed=True))
+        return out
 
 
 @dataclass(frozen=True)
@@ -120,11 +148,22 @@ class Run:
     mechanism: str
     round: int
     number: int
+    disturbed: bool = False
 
     @property
     def folder(self) -> str:
         """Name of the run's folder."""
-        return f"{self.number:02d}-{self.mechanism}-r{self.round}"
+        return f"{self.number:02d}-{self.mechanism}-r{self.round}{'-fault' if self.disturbed else ''}"
+
+    @property
+    def fault(self) -> str | None:
+        """The fault in the run's first migration, None for an undisturbed run."""
+        return self.experiment.fault if self.disturbed else None
+
+    @property
+    def title(self) -> str:
+        """What results call the run's mechanism; a disturbed one is another, so that no figure merges the two."""
+        return f"{self.mechanism}{_WITH}{self.fault}" if self.disturbed else self.mechanism
 
     def options(self) -> dict[str, Any]:
         """Returns the options that this run's mechanism knows."""
@@ -135,7 +174,7 @@ class Run:
         """Returns the run's parameters."""
         return {
             **self.experiment.to_json(),
-            "mechanism": self.mechanism,
+            "mechanism": self.title,
             "round": self.round,
             "number": self.number,
             "seed": self.experiment.seed,
@@ -145,8 +184,9 @@ class Run:
     def read(cls, folder: Path) -> "Run":
         """Reads run.json of a run's folder."""
         data = json.loads((folder / "run.json").read_text())
-        mechanism, number, round_ = data.pop("mechanism"), data.pop("number"), data.pop("round")
-        return cls(Experiment.from_json(data), mechanism, round_, number)
+        title, number, round_ = data.pop("mechanism"), data.pop("number"), data.pop("round")
+        mechanism, _, fault = title.partition(_WITH)
+        return cls(Experiment.from_json(data), mechanism, round_, number, disturbed=bool(fault))
 
 
 def parse_number(text: str | float, what: str) -> int:
@@ -207,12 +247,34 @@ def check(experiment: Experiment) -> None:
         raise UsageError(
             f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
         )
-    check_rate(experiment.rate)
+    check_level(experiment.durability)
+    if not (3 <= experiment.duration_s < math.inf and 0 <= experiment.lead_in_s < math.inf):
+        raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
+    _check_load(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
-    if experiment.duration_s < 3 or experiment.lead_in_s < 0:
-        raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
+    if experiment.fault is not None:
+        _check_fault(experiment)
     migrations.plan_for(experiment)
+
+
+def _check_load(experiment: Experiment) -> None:
+    check_peak(experiment.schedule())
+    if not experiment.records:
+        raise UsageError("The load has no record: the rates are 0 all the time.")
+    check_cost(experiment.cost_us, experiment.cost, experiment.value_bytes)
+    if experiment.value_bytes and experiment.workload == "dense":
+        raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
+
+
+def _check_fault(experiment: Experiment) -> None:
+    victim, point = parse_fault(str(experiment.fault))
+    if experiment.migration == "none":
+        raise UsageError("A fault needs a migration to happen in: leave out --fault or --migration none.")
+    if victim == "broker" and experiment.bootstrap is not None:
+        raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
+    if point == "during-recovery":
+        raise UsageError("The point 'during-recovery' comes with a lost environment: use ./inv fault-test.")
 
 
 def _check_options(experiment: Experiment) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.placement import goal as placement_goal
+from impls.placement import initial as initial_assignment
 
 if TYPE_CHECKING:
     from harness.experiment import Experiment
@@ -22,11 +23,27 @@ Goal = Callable[[NDArray[np.int32]], NDArray[np.int32]]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command of a schedule: at `at_s` seconds of the load, lead-in included, `goal(current goal)` is asked for."""
+    """One command of a schedule: at `at_s` seconds of the load, lead-in included, `goal(current goal)` is asked for.
+
+    A step that names a policy asks that policy for `workers` workers instead.
+    """
 
     at_s: float
     label: str
-    goal: Goal
+    change: Goal | None = None
+    policy: str = ""
+    workers: int = 0
+
+    def goal(
+        self,
+        current: NDArray[np.int32],
+        rates: NDArray[np.float64] | None = None,
+        sizes: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int32]:
+        """Returns the goal from the current one and what was measured per bin."""
+        if self.change is not None:
+            return self.change(current)
+        return placement_goal(self.policy, current, self.workers, rates=rates, sizes=sizes)
 
 
 def megaphone_pattern(initial: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
@@ -52,16 +69,18 @@ def plan_for(experiment: "Experiment") -> list[Step]:
         case "pattern":
             if workers < 2:
                 raise UsageError("Megaphone's pattern needs at least 2 workers.")
-            start = placement_goal("contiguous", np.zeros(bins, np.int32), workers)
+            start = initial_assignment(bins, workers, experiment.policy)
             skewed = megaphone_pattern(start, workers)
             return [
                 Step(lead + third, "a quarter of the state to the other half", lambda _: skewed),
                 Step(lead + 2 * third, "back", lambda _: start),
             ]
         case "rescale":
-            target, policy = experiment.workers_goal, experiment.policy
+            target = experiment.workers_goal
             label = f"rescale {workers} to {target} workers"
-            return [Step(lead + third, label, lambda current: placement_goal(policy, current, target))]
+            return [Step(lead + third, label, policy=experiment.policy, workers=target)]
+        case "rebalance":
+            return [Step(lead + third, "rebalance", policy=experiment.policy, workers=experiment.workers_goal)]
         case path:
             return read_plan_file(Path(path), bins, max(workers, experiment.workers_goal))
 

@@ -59,7 +59,7 @@ def stream(
         bins: units of routing and movement, a power of two up to 16,384; fixed for the life of a checkpoint.
         mechanism: how a migration proceeds, see `impls.catalog.names()`.
         options: the mechanism's options.
-        policy: how a rescale places bins: minimal_move or contiguous.
+        policy: how a rescale places bins, see `impls.placement`; options as in load_aware:imbalance=0.1.
         time: column of each record's scheduled time in µs since the Unix epoch, for latencies; None measures none.
         trigger: Structured Streaming's processing-time interval.
         durability: what the state survives: "none" the death of processes, as long as the environments in `state_dir`
@@ -75,9 +75,7 @@ def stream(
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     check_bins(bins, workers)
-    check_level(durability)
-    if replay_epochs < 1:
-        raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
+    _check_durability(durability, replay_epochs)
     check_session(df.sparkSession)
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
@@ -86,21 +84,25 @@ def stream(
     try:
         home = Path(state_dir).absolute()
         home.mkdir(parents=True, exist_ok=True)
-        controller = Controller(initial(bins, workers), how)
+        controller = Controller(initial(bins, workers, policy), how)
         files = None if durability == "none" else Files(log_dir or str(opened.own), fsync=durability == "host")
         driver = Driver(
             controller, opened, operator=operator, output=results, state_dir=str(home), files=files,
             replay_epochs=replay_epochs, on_epoch=on_epoch,
         )  # fmt: skip
-        writer = (
-            frame.writeStream.queryName(f"rescale-{opened.query[:8]}")
-            .option("checkpointLocation", opened.spark)
-            .trigger(processingTime=trigger)
-        )
+        name = f"rescale-{opened.query[:8]}"
+        writer = frame.writeStream.queryName(name).option("checkpointLocation", opened.spark)
+        writer = writer.trigger(processingTime=trigger)
         return StreamHandle(writer, driver, opened, policy, on_event or (lambda _kind, _fields: None))
     except BaseException:
         opened.close()
         raise
+
+
+def _check_durability(level: str, replay_epochs: int) -> None:
+    check_level(level)
+    if replay_epochs < 1:
+        raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
 
 
 def prepared(df: DataFrame, key: str, operator: Operator, bins: int, time: str | None) -> DataFrame:

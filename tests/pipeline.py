@@ -83,6 +83,15 @@ class Pipeline:
         )  # fmt: skip
         return self.handle
 
+    def await_migration(self, deadline_s: float = 60.0) -> bool:
+        """Waits until no migration is under way; a query that wants a new session is started again in this one."""
+        assert self.handle is not None
+        done = self.handle.await_migration(deadline_s)
+        if self.handle.wants_restart:
+            assert self.handle.ended(deadline_s), f"waited {deadline_s} s for the query to end"
+            done = self.start().await_migration(deadline_s)
+        return done
+
     def applied(self) -> int:
         """Records applied, over all starts of the query."""
         lines = {e["epoch"]: e["records"] for e in self.epochs()}

@@ -82,7 +82,10 @@ class Clockwork:
             return False
         self.commands.pop(0)
         self.migration, self.left = self.migration + 1, MOVED_BINS
-        self.event("command", id=f"m{self.migration}", label="a quarter there" if not self.migration else "and back")
+        size = MOVED_BINS * BIN_BYTES
+        moves = {"bins": MOVED_BINS, "size": size, "bins_minimum": MOVED_BINS // 2, "size_minimum": size // 2}
+        label = "a quarter there" if not self.migration else "and back"
+        self.event("command", id=f"m{self.migration}", label=label, moves=moves)
         return True
 
     def restart(self) -> float:

@@ -1,8 +1,8 @@
 """The migrations of a run: when each was under way, and what it moved, from events and the epoch log."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Migration", "Moved", "migrations_of", "moved"]
@@ -20,6 +20,7 @@ class Migration:
         begin_us: when it was commanded, wall clock.
         end_us: end of its last epoch; None if it never ended.
         epochs: numbers of the epochs that it lasted, in order.
+        moves: what its goal moves and the least that would do, see `impls.placement.movement`; empty where not known.
     """
 
     id: str
@@ -27,6 +28,7 @@ class Migration:
     begin_us: int
     end_us: int | None
     epochs: tuple[int, ...]
+    moves: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def migrations_of(events: Sequence[Line], epochs: Sequence[Line]) -> list[Migrat
             numbers = _numbers(begin, end, by_number)
             last = max((by_number[n]["end_us"] for n in numbers), default=0)
             label = str(commands.get(key, begin).get("label", ""))
-            out.append(Migration(key, label, at, max(end["at_us"], last) if end else None, numbers))
+            until = max(end["at_us"], last) if end else None
+            out.append(Migration(key, label, at, until, numbers, commands.get(key, {}).get("moves", {})))
         else:  # commanded, but no epoch of it was finished
             out.append(Migration(key, str(commands[key].get("label", "")), commands[key]["at_us"], None, ()))
     return sorted(out, key=lambda migration: migration.begin_us)

@@ -1,6 +1,7 @@
 """The generator as a child process of a run, and the schedule it follows."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from generators.clock import now_us
+from generators.shapes import csv_path
 from harness.experiment import Experiment
 from harness.files import write_json
 from impls.errors import StateError, UsageError
 
 __all__ = ["Load", "schedule"]
 
+_RATES = "rates.csv"
 _HEAD_START_US = 1_500_000  # the generator's own start-up
 
 
@@ -24,9 +27,14 @@ def schedule(folder: Path, experiment: Experiment, topic: str) -> dict[str, Any]
     if path.exists():
         data: dict[str, Any] = json.loads(path.read_text())
         return data
+    folder.mkdir(parents=True, exist_ok=True)
+    planned = experiment.schedule()
+    seconds = range(1, int(experiment.lead_in_s + experiment.duration_s) + 1)
     data = {
         "start_us": now_us() + _HEAD_START_US,
         "rate": experiment.rate,
+        "rate_shape": _own_shape(folder, experiment.rate_shape),
+        "due_by_second": [planned.records_until(second * 1_000_000 - 1) for second in seconds],
         "records": experiment.records,
         "lead_in_s": experiment.lead_in_s,
         "seed": experiment.seed,
@@ -40,6 +48,21 @@ def schedule(folder: Path, experiment: Experiment, topic: str) -> dict[str, Any]
     return data
 
 
+def _own_shape(folder: Path, shape: str) -> str:
+    """Returns the shape with a copy of its file in the folder, so that the run keeps it and is resumed on it."""
+    path = csv_path(shape)
+    if path is None:
+        return shape
+    shutil.copyfile(path, folder / _RATES)
+    return f"{shape.partition(':')[0]}:{_RATES}"
+
+
+def _shape(folder: Path, load: Mapping[str, Any]) -> str:
+    """Returns the shape as the producer needs it: with the place of its file."""
+    shape = str(load.get("rate_shape", "constant"))
+    return shape if csv_path(shape) is None else f"{shape.partition(':')[0]}:{(folder / _RATES).absolute()}"
+
+
 class Load:
     """The producer process; `with Load(...)` ends it whatever happens, and it ends itself when this process dies."""
 
@@ -48,7 +71,8 @@ class Load:
         self._log = (folder / "generator.log").open("ab")
         command = [
             sys.executable, "-m", "generators.producer", "--bootstrap-servers", bootstrap, "--topic", load["topic"],
-            "--partitions", load["partitions"], "--rate", load["rate"], "--records", load["records"],
+            "--partitions", load["partitions"], "--rate", load["rate"],
+            "--rate-shape", _shape(folder, load), "--lead-in", load.get("lead_in_s", 0), "--records", load["records"],
             "--keys", load["keys"], "--distribution", load["distribution"], "--exponent", load["exponent"],
             "--seed", load["seed"], "--start-us", load["start_us"], "--out", folder / "generator.json",
             "--watch-stdin", *(["--resume"] if resume else []),

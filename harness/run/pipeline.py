@@ -44,8 +44,10 @@ def read_records(
 def operator_for(experiment: Experiment) -> Operator:
     """Returns the operator of the experiment's workload, its state created for all keys."""
     if experiment.workload == "dense":
-        return DenseCount(keys=experiment.keys)
-    return HashCount(preload=experiment.keys)
+        return DenseCount(experiment.keys, cost_us=experiment.cost_us, cost=experiment.cost)
+    return HashCount(
+        experiment.keys, value_bytes=experiment.value_bytes, cost_us=experiment.cost_us, cost=experiment.cost
+    )
 
 
 def start_query(

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,15 @@ from harness.experiment import Run
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
 from harness.results.summary import summarise_run
+from harness.run.application import Application
 from harness.run.check import check, expected_migrations
+from harness.run.disturb import Disturbance
 from harness.run.load import Load, schedule
 from harness.run.pipeline import start_query, state_dir
 from harness.run.recorder import Recorder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
-from impls.runtime.handle import StreamHandle
 from impls.runtime.session import spark_session
 
 __all__ = ["Cancelled", "execute", "main"]
@@ -112,10 +114,11 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     resumed = (folder / "load.json").exists()
     recorder = Recorder(folder)
     progress = Progress(recorder, cancelled=cancelled)
+    disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
         stack.callback(recorder.close)
         progress.say("starting")
-        broker, spark = _start(run, folder, stack)
+        broker, first = _start(run, folder, stack)
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
         if not resumed:
@@ -126,12 +129,19 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         else:
             recorder.event("resume")
             recorder.forget({line["epoch"]: line["records"] for line in read_epochs(folder / "epochs.jsonl")})
-        with start_query(
-            spark, run, folder, broker.bootstrap, topics, on_epoch=recorder.on_epoch, on_event=recorder.event
-        ) as query:
-            _drive(run, folder, broker, query, progress, resumed=resumed)
+        with Application(
+            first,
+            new_session=partial(_session, run),
+            start=partial(
+                start_query, run=run, folder=folder, bootstrap=broker.bootstrap, topics=topics,
+                on_epoch=recorder.on_epoch, on_event=recorder.event,
+            ),
+            on_event=recorder.event,
+        ) as query:  # fmt: skip
+            stack.callback(query.end)
+            _drive(run, folder, broker, query, progress, disturbance=disturbance, resumed=resumed)
         progress.say("checking")
-        spark.stop()
+        query.end()
         check(run, folder, broker.bootstrap, topics)
     summarise_run(folder)
     for heavy in (folder / "state", folder / "checkpoint", folder / "broker", state_dir(run, folder)):
@@ -143,17 +153,30 @@ def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSessi
     jars = ensure_jars()
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(open_broker, run.experiment.bootstrap, folder / "broker", jars.broker, use_java())
-        workers = max(run.experiment.workers, run.experiment.workers_goal)
-        spark = spark_session(
-            jars.spark, threads=workers, master=run.experiment.master, name=run.folder, settings=_SPARK
-        )
+        spark = _session(run)
         stack.callback(spark.stop)
         broker = starting.result()
     stack.callback(broker.stop)
     return broker, spark
 
 
-def _drive(run: Run, folder: Path, broker: Broker, query: StreamHandle, progress: Progress, *, resumed: bool) -> None:
+def _session(run: Run) -> SparkSession:
+    workers = max(run.experiment.workers, run.experiment.workers_goal)
+    return spark_session(
+        ensure_jars().spark, threads=workers, master=run.experiment.master, name=run.folder, settings=_SPARK
+    )
+
+
+def _drive(
+    run: Run,
+    folder: Path,
+    broker: Broker,
+    query: Application,
+    progress: Progress,
+    *,
+    disturbance: Disturbance,
+    resumed: bool,
+) -> None:
     recorder = progress.recorder
 
     def first_epoch() -> bool:
@@ -170,14 +193,22 @@ def _drive(run: Run, folder: Path, broker: Broker, query: StreamHandle, progress
         if not resumed:
             recorder.event("load_begin", {"planned_us": load["start_us"]})
         progress.say("load")
-        _command(run, folder, load["start_us"], query=query, generator=generator, progress=progress)
+        watch = partial(disturbance.watch, query=query, broker=broker)
+        _command(run, folder, load["start_us"], query=query, generator=generator, progress=progress, watch=watch)
         recorder.event("load_end")
         progress.say("draining")
         _drain(load["records"], query, progress)
 
 
 def _command(
-    run: Run, folder: Path, start_us: int, *, query: StreamHandle, generator: Load, progress: Progress
+    run: Run,
+    folder: Path,
+    start_us: int,
+    *,
+    query: Application,
+    generator: Load,
+    progress: Progress,
+    watch: Callable[..., None],
 ) -> None:
     """Gives each command at its time, and returns when the generator has finished and all are given."""
     given = sum(line["kind"] == "command" for line in _events(folder))
@@ -187,7 +218,10 @@ def _command(
         _raise_if_ended(query)
         if left and now_us() >= start_us + left[0].at_s * 1e6 and not query.status()["migrating"]:
             step = left.pop(0)
-            query.rebalance(step.goal(query.goal), label=step.label)
+            before, goal = query.goal, step.goal(query.goal, *query.measured)
+            query.rebalance(goal, label=step.label)
+            watch(commanded=(before, goal))
+        watch()
         return generator.finished() and not left
 
     seconds = run.experiment.lead_in_s + run.experiment.duration_s
@@ -199,7 +233,7 @@ def _events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _drain(records: int, query: StreamHandle, progress: Progress) -> None:
+def _drain(records: int, query: Application, progress: Progress) -> None:
     def drained() -> bool:
         _raise_if_ended(query)
         status = query.status()
@@ -209,7 +243,7 @@ def _drain(records: int, query: StreamHandle, progress: Progress) -> None:
     progress.recorder.event("drained")
 
 
-def _raise_if_ended(query: StreamHandle) -> None:
+def _raise_if_ended(query: Application) -> None:
     if query.await_end(0):
         raise StateError("The query ended before its run was over.")
 

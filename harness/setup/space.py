@@ -11,11 +11,13 @@ __all__ = ["check_space", "needed_bytes"]
 _RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
 _FIXED_BYTES = 256 << 20  # broker, logs, figures
 _KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
+_COPIES = 3  # of a value: state or changelog, a moved copy, free pages
 
 
 def needed_bytes(experiment: Experiment) -> int:
     """Returns an upper estimate of the bytes that one run of an experiment has on disk at a time."""
-    return experiment.keys * _KEY_BYTES[experiment.workload] + experiment.records * _RECORD_BYTES + _FIXED_BYTES
+    state = experiment.keys * (_KEY_BYTES[experiment.workload] + _COPIES * experiment.value_bytes)
+    return state + experiment.records * (_RECORD_BYTES + _COPIES * experiment.value_bytes) + _FIXED_BYTES
 
 
 def check_space(folder: Path, experiment: Experiment) -> None:

@@ -2,6 +2,8 @@
 
 `DenseCount` keeps an array of counts per bin (Megaphone's "key-count", section 5.2), `HashCount` an entry per key
 ("hash-count", same place). Both emit one result per key and epoch: the count after the epoch as little-endian int64.
+
+`cost_us` and `cost` ("wait" or "compute") say what a record costs besides, see `impls.operators.cost`.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.operators.base import Operator
+from impls.operators.cost import check_cost, padding, pay
 from impls.runtime.hashing import bin_of_hash, hash_int64
 from impls.runtime.records import Results
 from impls.runtime.state import BinState
@@ -32,7 +35,12 @@ class DenseCount(Operator):
     """Counts keys 0..keys-1 in an array per bin; a bin is a contiguous range of keys."""
 
     keys: int
+    cost_us: float = 0.0
+    cost: str = "wait"
     key_type: ClassVar[Literal["binary", "long"]] = "long"
+
+    def __post_init__(self) -> None:
+        check_cost(self.cost_us, self.cost)
 
     def per_bin(self, bins: int) -> int:
         """Returns the number of keys of a bin."""
@@ -48,6 +56,8 @@ class DenseCount(Operator):
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Counts the records; see `Operator.apply`."""
+        if self.cost_us:
+            pay(len(records), self.cost_us, self.cost)
         keys, bins = records.column("key").to_numpy(), records.column("bin").to_numpy()
         first_key = self._first_keys(bins, state)
         first, counts = state.add_to_slots(bins, keys - first_key)
@@ -66,24 +76,41 @@ def _keys_by_bin(keys: int, bins: int) -> tuple[NDArray[np.int64], NDArray[np.in
 
 @dataclass(frozen=True)
 class HashCount(Operator):
-    """Counts any 64-bit integer keys in an entry per key; `preload` keys 0..preload-1 start with an entry of 0."""
+    """Counts any 64-bit integer keys in an entry per key; `preload` keys 0..preload-1 start with an entry of 0.
+
+    An entry is the count and `value_bytes` bytes that follow from the key, so that state per key can be swept (1, 10
+    and 100 KB in Trisk, SoCC 2021). Each update writes them anew, as an operator does whose value is one object.
+    """
 
     preload: int = 0
+    value_bytes: int = 0
+    cost_us: float = 0.0
+    cost: str = "wait"
     key_type: ClassVar[Literal["binary", "long"]] = "long"
+
+    def __post_init__(self) -> None:
+        check_cost(self.cost_us, self.cost, self.value_bytes)
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the entries of the bin's preloaded keys."""
         if self.preload:
             order, edges = _keys_by_bin(self.preload, bins)
             names = _eight_bytes(order[edges[bin_] : edges[bin_ + 1]], ">")
-            state.create_entries(bin_, ((name, bytes(8)) for name in names))
+            state.create_entries(bin_, ((name, bytes(8) + padding(name, self.value_bytes)) for name in names))
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Counts the records; see `Operator.apply`."""
+        if self.cost_us:
+            pay(len(records), self.cost_us, self.cost)
         distinct, first, counts = np.unique(records.column("key").to_numpy(), return_index=True, return_counts=True)
         bins, names = records.column("bin").to_numpy()[first], _eight_bytes(distinct, ">")
         old = state.get_many(bins.tolist(), names)
-        before = np.frombuffer(b"".join(v or bytes(8) for v in old), "<i8")
+        before = np.frombuffer(b"".join(v[:8] if v else bytes(8) for v in old), "<i8")
         after = _eight_bytes(before + counts, "<")
-        state.put_many(bins.tolist(), names, after, old)
+        state.put_many(bins.tolist(), names, self._values(names, after), old)
         return Results(bins, names, after)
+
+    def _values(self, names: list[bytes], counts: list[bytes]) -> list[bytes]:
+        if not self.value_bytes:
+            return counts
+        return [count + padding(name, self.value_bytes) for name, count in zip(names, counts, strict=True)]

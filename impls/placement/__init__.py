@@ -1,5 +1,10 @@
-"""Placement policies: which worker shall own which bin. One module each, found by glob."""
+"""Placement policies: which worker shall own which bin. One module each, found by glob.
 
+A policy is a function `place(placing, *, option=default, ...)`, pure and deterministic. It is named by a text: the name
+of its module, with options NAME:OPTION=VALUE,OPTION=VALUE. Adding one adds a module to this folder.
+"""
+
+import inspect
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -9,35 +14,75 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
+from impls.placement.base import Placing
 from impls.runtime.hashing import check_bins
 
-__all__ = ["Policy", "goal", "initial", "policies"]
+__all__ = ["Placing", "Policy", "goal", "initial", "options", "policies"]
 
 
 class Policy(Protocol):
-    """Computes a goal (int32, shape (B,)) from the current assignment and a worker count; deterministic."""
+    """Computes a goal (int32, shape (B,)); raises UsageError for an option out of range."""
 
-    def __call__(self, current: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
+    def __call__(self, placing: Placing, /, **options: float) -> NDArray[np.int32]:
         """Returns the goal."""
 
 
 @cache
 def policies() -> dict[str, Policy]:
-    """Returns the policies by name: modules of this folder that hold a function `place`."""
-    modules = [path.stem for path in sorted(Path(__file__).parent.glob("*.py")) if not path.stem.startswith("_")]
-    return {name: import_module(f"impls.placement.{name}").place for name in modules}
+    """Returns the policies by name: modules of this folder that define a function `place`."""
+    stems = [path.stem for path in sorted(Path(__file__).parent.glob("*.py")) if path.stem != "__init__"]
+    found = {stem: vars(import_module(f"impls.placement.{stem}")).get("place") for stem in stems}
+    return {name: place for name, place in found.items() if place is not None}
 
 
-def goal(policy: str, current: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
-    """Returns a policy's goal; raises UsageError for an unknown policy, no worker, or more workers than bins."""
+def options(policy: str) -> dict[str, float]:
+    """Returns a policy's options with their defaults; raises UsageError for an unknown policy."""
     if policy not in policies():
         raise UsageError(f"The placement policy {policy!r} is unknown: use one of {', '.join(policies())}.")
+    parameters = inspect.signature(policies()[policy]).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def goal(
+    policy: str,
+    current: NDArray[np.int32],
+    workers: int,
+    *,
+    rates: NDArray[np.float64] | None = None,
+    sizes: NDArray[np.int64] | None = None,
+) -> NDArray[np.int32]:
+    """Returns a policy's goal; see `Placing` for what it is told.
+
+    Raises:
+        UsageError: an unknown policy or option, an option out of range, no worker, or more workers than bins.
+    """
+    name, _, text = policy.partition(":")
+    given = _read_options(name, text)
     if workers < 1:
         raise UsageError(f"A query needs at least 1 worker, not {workers}.")
     check_bins(len(current), workers)
-    return policies()[policy](current, workers)
+    return policies()[name](Placing(np.asarray(current, np.int32), workers, rates, sizes), **given)
 
 
-def initial(bins: int, workers: int) -> NDArray[np.int32]:
-    """Returns the assignment a query starts with: contiguous ranges."""
-    return goal("contiguous", np.zeros(bins, np.int32), workers)
+def initial(bins: int, workers: int, policy: str = "contiguous") -> NDArray[np.int32]:
+    """Returns the assignment a query starts with: what the policy makes of contiguous ranges.
+
+    That is the ranges themselves for every policy but consistent hashing, whose ring it must be on from the start.
+    """
+    return goal(policy, goal("contiguous", np.zeros(bins, np.int32), workers), workers)
+
+
+def _read_options(name: str, text: str) -> dict[str, float]:
+    """Reads A=1,B=2 for a policy; a value is of the type of its option's default."""
+    known, out = options(name), {}
+    for part in text.split(",") if text else []:
+        option, _, value = part.strip().partition("=")
+        if option not in known:
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise UsageError(f"The placement policy {name!r} has no option {option!r}: {takes}.")
+        try:
+            out[option] = type(known[option])(value)
+        except ValueError:
+            kind = "a whole number" if isinstance(known[option], int) else "a number"
+            raise UsageError(f"The option {option!r} of the policy {name!r} is {kind}, not {value!r}.") from None
+    return out

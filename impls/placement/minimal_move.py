@@ -3,15 +3,17 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.placement.base import Placing
+
 __all__ = ["place"]
 
 
-def place(current: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
+def place(placing: Placing) -> NDArray[np.int32]:
     """Returns an assignment whose counts differ by at most 1, with the fewest bins moved.
 
     Workers that own most keep the larger shares; a worker with too many gives its highest bins away.
     """
-    bins = len(current)
+    current, workers, bins = placing.current, placing.workers, placing.bins
     owned = np.bincount(current[current < workers], minlength=workers)
     share = np.full(workers, bins // workers)
     larger = np.lexsort((np.arange(workers), -owned))[: bins % workers]

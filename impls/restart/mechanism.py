@@ -1,17 +1,20 @@
 """Stop, start, restore: what one has to do without live migration, on this project's own state."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 from impls.mechanism import Mechanism
 from impls.runtime.moves import continued, movable, pull_plan
-from impls.runtime.plan import EpochPlan
+from impls.runtime.plan import EpochPlan, Stop
 from impls.runtime.view import View
 
-__all__ = ["MECHANISMS", "QueryRestart"]
+__all__ = ["MECHANISMS", "ApplicationRestart", "QueryRestart"]
 
 
 class QueryRestart(Mechanism):
     """The query is stopped between two epochs and started; new owners then restore their bins from the checkpoint."""
+
+    what: ClassVar[Stop] = "query"
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a stop once all bins are at rest, and after it the pulls of all of them; see `Mechanism.plan`."""
@@ -19,8 +22,14 @@ class QueryRestart(Mechanism):
         if len(under_way) or view.queued.any() or not len(view.misplaced):
             return pull_plan(view, under_way)
         if view.stopped < view.started:
-            return replace(pull_plan(view, under_way), stop="query")
+            return replace(pull_plan(view, under_way), stop=self.what)
         return replace(pull_plan(view, movable(view).bins), from_checkpoint=True)
 
 
-MECHANISMS = {"runtime-restart": QueryRestart}
+class ApplicationRestart(QueryRestart):
+    """The same, and the whole application is stopped and started: the Spark session with its JVM."""
+
+    what: ClassVar[Stop] = "application"
+
+
+MECHANISMS = {"runtime-restart": QueryRestart, "restart-application": ApplicationRestart}

@@ -29,7 +29,7 @@ from impls.runtime.observation import Observation
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.orders import Orders
 from impls.runtime.outbox import Output
-from impls.runtime.plan import WrittenPlan
+from impls.runtime.plan import Stop, WrittenPlan
 from impls.runtime.step import REPORT_SCHEMA, run_step
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
@@ -40,11 +40,14 @@ class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a f
 
 
 class StopNeeded(Exception):  # noqa: N818
-    """The plan asks for a stop before `epoch`: the query ends, that becomes durable, and it is started again."""
+    """The plan asks for a stop before `epoch`: the query ends, that becomes durable, and it is started again.
 
-    def __init__(self, epoch: int):
+    With `what` "application" the Spark session is to be stopped and started as well.
+    """
+
+    def __init__(self, epoch: int, what: Stop):
         super().__init__(f"stop before epoch {epoch}")
-        self.epoch = epoch
+        self.epoch, self.what = epoch, what
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +185,7 @@ class Driver:
             elif epoch > self._held:
                 self.controller.adopt(written)
             if written.plan.stop is not None:
-                raise StopNeeded(epoch)
+                raise StopNeeded(epoch, written.plan.stop)
             self._held = epoch
         return written
 

@@ -30,6 +30,10 @@ class StreamHandle:
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread starts the Spark query, and starts it again after a stop that the mechanism asked for.
+
+    Attributes:
+        wants_restart: the query has ended because the mechanism asks for a new Spark session: whoever made this handle
+            is to stop the session, start another and start the query on the same checkpoint.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class StreamHandle:
         self._on_event = on_event
         self._signal: Exception | None = None
         self._failure: Exception | None = None
+        self.wants_restart = False
         self._ended = threading.Event()
         self._commands = threading.Lock()
         self._control = ControlServer(checkpoint.own, self._answer)
@@ -112,6 +117,10 @@ class StreamHandle:
         if ended and self._failure is not None:
             raise self._failure
         return ended
+
+    def ended(self, timeout_s: float) -> bool:
+        """Waits until the query has ended, for whatever reason, and returns whether it has."""
+        return self._ended.wait(timeout_s)
 
     @property
     def goal(self) -> NDArray[np.int32]:
@@ -193,7 +202,8 @@ class StreamHandle:
         self._on_event("query_stop", {})
         if isinstance(signal, StopNeeded):
             self._driver.stopped(signal.epoch)
-            return True
+            self.wants_restart = signal.what == "application"
+            return not self.wants_restart
         if signal is not None and not isinstance(signal, QueryEnded):
             raise signal
         return False

@@ -13,7 +13,7 @@ from impls.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 CASES = {
-    "unknown mechanism": ({"mechanism": "teleport"}, "'teleport' is unknown: use one of megaphone-all-at-once"),
+    "unknown mechanism": ({"mechanism": "teleport"}, "'teleport' is unknown: use one of"),
     "no mechanism": ({"mechanism": ","}, "No mechanism is named"),
     "bins no power of two": ({"bins": "3"}, "power of two from 2 to 16384, not 3"),
     "too many bins": ({"bins": "32768"}, "power of two from 2 to 16384"),
@@ -31,7 +31,21 @@ CASES = {
     "unknown distribution": ({"distribution": "normal"}, "normal"),
     "impossible exponent": ({"distribution": "zipf", "exponent": "-1"}, "exponent"),
     "seed that is no number": ({"seed": "lucky"}, "--seed takes a number, not 'lucky'"),
-    "unknown policy": ({"policy": "random"}, "policy 'random' is unknown: use one of contiguous, minimal_move"),
+    "unknown policy": (
+        {"policy": "random"},
+        "policy 'random' is unknown: use one of consistent_hashing, contiguous, load_aware, minimal_move",
+    ),
+    "policy without that option": ({"policy": "load_aware:speed=2"}, "it takes imbalance, size_share"),
+    "unknown rate shape": ({"rate_shape": "square"}, "rate shape 'square' is unknown: use one of constant, step"),
+    "rate shape without that option": ({"rate_shape": "sine:speed=2"}, "it takes amplitude, period"),
+    "peak beyond the generator": ({"rate": "30k", "rate_shape": "step:1=50"}, "per second, not 1500000"),
+    "rates that are not there": ({"rate_shape": "csv:no-such.csv"}, "no-such.csv cannot be read"),
+    "drift without that option": ({"distribution": "drift:size=2"}, "it takes keys, share, speed"),
+    "unknown cost": ({"cost": "think"}, "wait or compute, not 'think'"),
+    "cost that is no number": ({"cost_us": "dear"}, "--cost-us takes a number, not 'dear'"),
+    "cost below nothing": ({"cost_us": "-1"}, "cost of a record must be from 0"),
+    "value bytes of counts": ({"value_bytes": "100"}, "dense keeps counts only: leave out --value-bytes"),
+    "value bytes beyond reason": ({"workload": "hash", "value_bytes": "99999999"}, "from 0 to 1048576"),
     "too short": ({"duration": "1"}, "at least 3 seconds"),
     "option nobody knows": (
         {"mechanism": "none", "bins_per_pair": "4"},

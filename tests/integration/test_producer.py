@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from generators.clock import now_us
 from generators.keycount import split_block
 from generators.keys import make_keys
-from generators.rates import ConstantRate
+from generators.shapes import make_schedule
 from generators.stream import Share, Stream
 
 ROOT = Path(__file__).parents[2]
@@ -45,9 +45,10 @@ def run(*args, **kwargs):
     return finish(start(*args, **kwargs))
 
 
-def expected(records, start_us, rate=RATE, partitions=2):
+def expected(records, start_us, rate=RATE, partitions=2, distribution="zipf", shape="constant", lead_s=0.0):
     """Values of each partition, straight from the definition of the stream."""
-    stream = Stream(make_keys("zipf", KEYS, 1.0, SEED), ConstantRate(rate), start_us, records)
+    keys = make_keys(distribution, KEYS, 1.0, SEED)
+    stream = Stream(keys, make_schedule(shape, rate, lead_s), start_us, records)
     values = [v for block in stream.blocks(Share(0, 1, partitions), [0] * partitions, 1000) for v in block.values]
     assert b"".join(values) == b"".join(split_block(b"".join(values)))
     return [values[p::partitions] for p in range(partitions)]
@@ -128,6 +129,21 @@ def test_two_shares_send_the_stream_of_one(kafka, topic_factory, consumer, tmp_p
     assert contents(consumer, topic, 4) == expected(20_000, begin, partitions=4)
 
 
+def test_a_changing_rate_and_drifting_keys_are_resumed_and_split_too(kafka, topic_factory, consumer, tmp_path):
+    topic, begin = topic_factory(2), now_us() + 1_500_000
+    how = {"distribution": "drift:share=0.5", "shape": "step:0.5=5", "lead_s": 0.25}
+    more = ("--distribution", how["distribution"], "--rate-shape", how["shape"], "--lead-in", how["lead_s"])
+    for number in range(2):  # one share after the other: what fell due meanwhile is sent at once
+        share = ("--share", f"{number}/2", *more)
+        out = tmp_path / f"g{number}.json"
+        assert run(kafka, topic, out, 4000, start_us=begin, rate=2000, extra=share) == (0, "")
+        assert run(kafka, topic, out, 6000, start_us=begin, rate=2000, extra=(*share, "--resume")) == (0, "")
+    assert contents(consumer, topic) == expected(6000, begin, rate=2000, **how)
+    code, printed = run(kafka, topic, out, 7000, start_us=begin, rate=2000, extra=("--resume", *more[:2]))
+    assert code == 2
+    assert "another record" in printed
+
+
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_stream_cut_off_is_resumed_without_gap_or_repeat(kafka, topic_factory, consumer, tmp_path, ending):
     topic, begin, out = topic_factory(2), now_us() + 1_000_000, tmp_path / "generator.json"
@@ -191,9 +207,12 @@ def test_a_record_the_broker_refuses_is_counted_and_ends_the_run(kafka, topic_fa
     ("extra", "says"),
     [
         (("--keys", 0), "number of keys"),
-        (("--distribution", "normal"), "uniform or zipf"),
+        (("--distribution", "normal"), "uniform, zipf, drift"),
         (("--rate", 0), "rate"),
         (("--rate", 2_000_000), "at most 1000000"),
+        (("--rate-shape", "spike:factor=100"), "at most 1000000"),
+        (("--rate-shape", "square"), "use one of constant, step"),
+        (("--lead-in", -1, "--rate-shape", "sine"), "lead-in"),
         (("--records", -1), "number of records"),
         (("--partitions", 3), "has 2 partitions, not 3"),
         (("--share", "0/3"), "cannot be divided"),

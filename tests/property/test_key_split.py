@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generators.keys import make_keys
-from generators.rates import ConstantRate
+from generators.shapes import make_schedule
 from generators.stream import Share, Stream
 
 SAMPLERS = st.builds(
     make_keys,
-    st.sampled_from(["uniform", "zipf"]),
-    st.integers(1, 10**9),
+    st.sampled_from(["uniform", "zipf", "drift", "drift:share=0.5,speed=1000000"]),
+    st.integers(2, 10**9),
     st.floats(0.1, 3.0),
     st.integers(0, 2**64 - 1),
 )
@@ -38,7 +38,7 @@ def test_a_key_depends_on_its_record_alone(sampler, index):
 def splits(draw):
     partitions = draw(st.integers(1, 12))
     of = draw(st.sampled_from([n for n in range(1, partitions + 1) if partitions % n == 0]))
-    return partitions, of, draw(st.integers(0, 400)), draw(st.integers(1, 130)), draw(st.integers(1, 10**6))
+    return partitions, of, draw(st.integers(0, 400)), draw(st.integers(1, 130)), draw(st.integers(1, 10**4))
 
 
 def sent(stream, share, done, size):
@@ -54,7 +54,8 @@ def sent(stream, share, done, size):
 @given(sampler=SAMPLERS, split=splits(), data=st.data())
 def test_shares_and_restarts_together_send_the_stream_once(sampler, split, data):
     partitions, of, records, size, rate = split
-    stream = Stream(sampler, ConstantRate(rate), 1_700_000_000_000_000, records)
+    schedule = make_schedule(data.draw(st.sampled_from(["constant", "step:0.01=50", "sine:period=0.1"])), rate, 0.01)
+    stream = Stream(sampler, schedule, 1_700_000_000_000_000, records)
     whole = sent(stream, Share(0, 1, partitions), [0] * partitions, 1000)
     assert sum(len(part) for part in whole.values()) == records
     for number in range(of):

@@ -9,7 +9,8 @@ from impls import catalog
 from impls.runtime.validate import validate
 from impls.runtime.view import View
 
-LIVE = [name for name in catalog.names() if name not in {"none", "runtime-restart"}]
+RESTARTS = {"runtime-restart": "query", "restart-application": "application"}
+LIVE = [name for name in catalog.names() if name not in {"none", *RESTARTS}]
 
 
 @st.composite
@@ -57,11 +58,12 @@ def test_location_gets_closer_to_the_goal_in_every_epoch(name, view):
     assert all(pull.target == view.goal[pull.bin] for pull in plan.pulls)
 
 
+@pytest.mark.parametrize("name", RESTARTS)
 @given(view=views())
-def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(view):
-    plan = catalog.make("runtime-restart").plan(view)
+def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(name, view):
+    plan = catalog.make(name).plan(view)
     stopped = view.stopped >= view.started
-    assert (plan.stop == "query") == (len(view.misplaced) > 0 and not stopped)
+    assert (plan.stop == RESTARTS[name]) == (len(view.misplaced) > 0 and not stopped)
     assert [pull.bin for pull in plan.pulls] == (view.misplaced.tolist() if stopped else [])
     assert plan.from_checkpoint == (len(plan.pulls) > 0)
 

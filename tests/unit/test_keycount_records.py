@@ -11,6 +11,7 @@ from generators.keycount import decode_block, digest, encode_block, partition_of
 from generators.keys import make_keys
 from generators.lag import LagHistogram
 from generators.rates import ConstantRate
+from generators.shapes import make_schedule
 from generators.stream import Share, Stream
 
 # a digest that moves means that streams made before and after are different workloads under one name
@@ -21,6 +22,13 @@ GOLDEN = {
     ("zipf", 1): "00135c2c67bd0c5dddd80af3ceec3ac178b8b30dec763203e4ca80c2fc3f92f9",
     ("zipf", 2): "6c7f7c1ac1b2d9762a635e2aab41447e46819131f679efe464879937a62819c6",
     ("zipf", 18446744073709551615): "1fb72e78fc038e614d8bd340cf385f813529fd1d28b8e9f63db6f832c9e300dd",
+    ("drift:share=0.8,speed=5000", 1): "96b1daa1c85db5844b923f4218237978d5f984ab0e458f2e2d8fc1d2196e7f11",
+    ("drift:share=0.8,speed=5000", 2): "e953e968e64578bba734a0446e0a4ae8e6a93c3242b11e681a5b142f685e4740",
+}
+GOLDEN_SHAPES = {
+    "step:1=5,2=50": "eb3b1976c18261a0c5efe27e059b838d0cdc02bf96f1e20bf89a8bfad2c6ac5e",
+    "sine:period=7": "c99e30e6e04a13d2d55ac4be219cedbea5e234c26c95e121906f0c7f96fcdacc",
+    "spike:at=1": "b46187b5f14db17491255678334dbffed8e4457390ec7490a303aad667d9d4e0",
 }
 
 
@@ -28,6 +36,12 @@ GOLDEN = {
 def test_a_stream_is_the_same_forever(distribution, seed):
     sampler = make_keys(distribution, 4_000_000, 1.1, seed)
     assert digest(sampler, ConstantRate(10_000), 100_000) == GOLDEN[distribution, seed]
+
+
+@pytest.mark.parametrize("shape", GOLDEN_SHAPES)
+def test_a_shaped_stream_is_the_same_forever(shape):
+    sampler = make_keys("uniform", 4_000_000, 1.1, 1)
+    assert digest(sampler, make_schedule(shape, 10_000, 1.0), 100_000) == GOLDEN_SHAPES[shape]
 
 
 def test_records_are_two_little_endian_integers():

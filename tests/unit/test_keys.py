@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from generators.errors import GeneratorError
-from generators.keys import UniformKeys, ZipfKeys, make_keys
+from generators.keys import DriftKeys, UniformKeys, ZipfKeys, make_keys
 from generators.permutation import Permutation
 from generators.random64 import draw, mix
 
@@ -78,8 +78,29 @@ def test_the_permutation_is_a_bijection_around_a_power_of_two(size):
     assert len(np.unique(Permutation(size, 1)(np.arange(size)))) == size
 
 
+def test_the_hot_set_gets_its_share_and_drifts_at_its_speed():
+    sampler = DriftKeys(10_000, hot=100, share=0.8, speed=250, seed=5)
+    index = np.arange(DRAWS)
+    behind = (sampler.at(index) - sampler.starts(index)) % 10_000  # of the hot set's first key
+    assert abs((behind < 100).mean() - 0.8) < 4.5 * (0.8 * 0.2 / DRAWS) ** 0.5
+    assert chisquare(np.bincount(behind[behind < 100])).pvalue > 1e-4
+    assert chisquare(np.bincount(behind[behind >= 100] // 100)[1:]).pvalue > 1e-4
+    assert (sampler.starts(np.array([4000, 40_000])) - sampler.starts(np.array([0]))).tolist() == [
+        1000,
+        10_000 - 10_000,
+    ]
+    assert sampler.starts(np.array([3]))[0] == sampler.starts(np.array([0]))[0]
+
+
+def test_a_hot_set_may_have_all_records_and_stand_still():
+    sampler = make_keys("drift:keys=7,share=1,speed=0", 1000, 1.0, 3)
+    assert len(np.unique(sampler.block(0, 5000))) == 7
+    assert make_keys("drift", 1000, 1.0, 3).hot == 10
+
+
 def test_the_seed_changes_keys():
-    for make in (lambda seed: UniformKeys(1000, seed), lambda seed: ZipfKeys(1000, 1.0, seed)):
+    samplers = ("uniform", "zipf", "drift")
+    for make in [lambda seed, name=name: make_keys(name, 1000, 1.0, seed) for name in samplers]:
         assert make(1).block(0, 100).tolist() == make(1).block(0, 100).tolist()
         assert make(1).block(0, 100).tolist() != make(2).block(0, 100).tolist()
 
@@ -87,13 +108,21 @@ def test_the_seed_changes_keys():
 @pytest.mark.parametrize(
     ("distribution", "keys", "exponent", "says"),
     [
-        ("normal", 10, 1.0, "uniform or zipf"),
+        ("normal", 10, 1.0, "use one of uniform, zipf, drift"),
         ("uniform", 0, 1.0, "number of keys"),
         ("zipf", 2**41, 1.0, "number of keys"),
         ("zipf", 10, 0.0, "exponent"),
         ("zipf", 10, -1.0, "exponent"),
         ("zipf", 10, math.nan, "exponent"),
         ("zipf", 10, math.inf, "exponent"),
+        ("uniform:keys=3", 10, 1.0, "it takes none"),
+        ("drift:size=3", 10, 1.0, "it takes keys, share, speed"),
+        ("drift:keys=10", 10, 1.0, "from 1 key to one less than all 10"),
+        ("drift:keys=2.5", 10, 1.0, "whole number"),
+        ("drift", 1, 1.0, "from 1 key"),
+        ("drift:share=0", 10, 1.0, "share of the records"),
+        ("drift:share=1.1", 10, 1.0, "share of the records"),
+        ("drift:speed=-1", 10, 1.0, "keys per 1,000 records"),
     ],
 )
 def test_what_cannot_be_sampled_is_refused(distribution, keys, exponent, says):

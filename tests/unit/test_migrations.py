@@ -30,6 +30,21 @@ def test_a_rescale_is_one_command(before, after):
     assert np.bincount(step.goal(initial(256, before))).tolist() == [256 // after] * after
 
 
+def test_a_rebalance_asks_the_policy_with_what_was_measured():
+    (step,) = plan_for(Experiment(policy="load_aware", migration="rebalance"))
+    rates = np.ones(256)
+    assert np.array_equal(step.goal(initial(256, 4), rates), initial(256, 4))
+    rates[0] = 100
+    assert (step.goal(initial(256, 4), rates, None) != initial(256, 4)).any()
+
+
+def test_the_pattern_begins_where_the_policy_does():
+    there, back = plan_for(Experiment(policy="consistent_hashing"))
+    start = initial(256, 4, "consistent_hashing")
+    assert np.array_equal(back.goal(start), start)
+    assert (there.goal(start) != start).any()
+
+
 def test_a_plan_file_joins_lines_of_one_time(tmp_path):
     path = tmp_path / "plan"
     path.write_text("# first\n1 move 0 1\n1 move 1 1 # same\n\n2.5 map 1 1 0 0\n")

@@ -9,12 +9,12 @@ from harness.experiment import Experiment, make_experiment, parse_number
 from harness.migrations import megaphone_pattern, plan_for
 from impls import catalog
 from impls.errors import UsageError
-from impls.placement import goal, initial, policies
+from impls.placement import goal, initial
 
 
-@pytest.mark.parametrize("policy", policies())
+@pytest.mark.parametrize("policy", ["contiguous", "minimal_move"])
 @given(bits=st.integers(1, 8), before=st.integers(1, 9), after=st.integers(1, 9), seed=st.integers(0, 99))
-def test_every_policy_is_balanced_and_deterministic(policy, bits, before, after, seed):
+def test_policies_that_count_bins_are_balanced_and_deterministic(policy, bits, before, after, seed):
     bins = 2**bits
     after = min(after, bins)
     current = np.random.default_rng(seed).integers(0, before, bins).astype(np.int32)

@@ -85,6 +85,10 @@ def test_migrations_say_what_was_moved(runs):
     }.items():
         for migration in runs[name]["migrations"]:
             assert (migration["bins"], migration["bytes"]) == (MOVED_BINS, MOVED_BINS * BIN_BYTES)
+            moves = [
+                migration[n] for n in ("required_bins", "required_bytes", "moved_bins_minimum", "moved_bytes_minimum")
+            ]
+            assert moves == [MOVED_BINS, MOVED_BINS * BIN_BYTES, MOVED_BINS // 2, MOVED_BINS * BIN_BYTES // 2]
             assert migration["epochs"] == epochs
             assert 0 < migration["duration_s"] <= migration["end_s"] - migration["begin_s"]
             assert migration["peak_window_s"] > 0

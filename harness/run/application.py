@@ -1,0 +1,132 @@
+"""A query that outlives its Spark session: stopped and started with it when its mechanism asks for that."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from impls.errors import StateError
+from impls.runtime.handle import StreamHandle
+
+__all__ = ["Application", "end_session"]
+
+_RESTART_DEADLINE_S = 120.0
+_JVM_DEADLINE_S = 30.0
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stops a session and its JVM, so that the next session starts a new one."""
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is None:
+        return
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()  # the JVM ends when its standard input does
+        process.wait(_JVM_DEADLINE_S)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+class Application:
+    """Offers what the harness needs of a StreamHandle, whichever session the query runs in; `with` stops it.
+
+    A watcher starts a new session, and the query in it, when a handle has ended and wants that.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        new_session: Callable[[], SparkSession],
+        start: Callable[[SparkSession], StreamHandle],
+        on_event: Callable[[str, dict[str, Any]], None],
+    ):
+        self.spark, self._new_session, self._start, self._on_event = spark, new_session, start, on_event
+        self._handle: StreamHandle | None = None
+        self._changed = threading.Condition()
+        self._failure: Exception | None = None
+        self._stopping = False
+
+    def begin(self) -> None:
+        """Starts the query."""
+        self._handle = self._start(self.spark)
+        threading.Thread(target=self._watch, name="application", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            handle = self._current()
+            if not handle.ended(1.0):
+                continue
+            if self._stopping or not handle.wants_restart:
+                return
+            try:
+                self._renew()
+            except Exception as error:
+                with self._changed:
+                    self._failure = error
+                    self._changed.notify_all()
+                return
+
+    def _renew(self) -> None:
+        with self._changed:
+            self._handle = None
+        self._on_event("application_stop", {})
+        end_session(self.spark)
+        self.spark = self._new_session()
+        handle = self._start(self.spark)
+        self._on_event("application_start", {})
+        with self._changed:
+            self._handle = handle
+            self._changed.notify_all()
+
+    def _current(self) -> StreamHandle:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._handle is not None or self._failure, _RESTART_DEADLINE_S):
+                raise StateError(f"The application did not start again in {_RESTART_DEADLINE_S:.0f} s.")
+            if self._failure is not None:
+                raise self._failure
+            assert self._handle is not None, "wait_for has seen it"
+            return self._handle
+
+    def rebalance(self, goal: NDArray[np.int32], *, label: str) -> str:
+        """Asks for an assignment; see `StreamHandle.rebalance`."""
+        return self._current().rebalance(goal, label=label)
+
+    def status(self) -> dict[str, Any]:
+        """Returns `StreamHandle.status`, waiting for a restart under way."""
+        return self._current().status()
+
+    @property
+    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Record rates and sizes of bins; see `StreamHandle.measured`."""
+        return self._current().measured
+
+    @property
+    def goal(self) -> NDArray[np.int32]:
+        """The assignment last commanded."""
+        return self._current().goal
+
+    def await_end(self, timeout_s: float) -> bool:
+        """Returns whether the query has ended for good; raises what it failed with."""
+        handle = self._current()
+        return handle.await_end(timeout_s) and not handle.wants_restart
+
+    def end(self) -> None:
+        """Stops the session that is there now."""
+        self.spark.stop()
+
+    def __enter__(self) -> "Application":
+        self.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stopping = True
+        with self._changed:
+            handle = self._handle
+        if handle is not None:
+            handle.__exit__(kind)

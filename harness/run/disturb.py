@@ -1,0 +1,85 @@
+"""The fault of a disturbed run: armed in the middle of its first migration."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.broker import Broker, EmbeddedBroker
+from harness.experiment import Run
+from harness.faults.arming import VARIABLE, Arming
+from harness.faults.processes import jvm_of, python_workers
+from harness.faults.schedule import ANY_PHASE, DRIVER_POINTS, parse_fault
+from harness.run.application import Application
+from impls import catalog
+from impls.runtime.view import View
+
+__all__ = ["Disturbance", "disturbed"]
+
+_FILE = "fault.json"
+
+
+def disturbed(folder: Path) -> bool:
+    """Returns whether the fault of a run has happened."""
+    return Arming(folder / _FILE).fired(_FILE) is not None
+
+
+class Disturbance:
+    """Made before Spark starts; watch() many times a second.
+
+    An undisturbed run has one too, which does nothing.
+    """
+
+    def __init__(self, run: Run, folder: Path):
+        self._run, self._arming = run, Arming(folder / _FILE)
+        self._half: int | None = None
+        self._over = run.fault is None or disturbed(folder)
+        if run.fault is not None:
+            os.environ[VARIABLE] = str(self._arming.file)
+
+    def watch(
+        self,
+        *,
+        query: Application,
+        broker: Broker,
+        commanded: tuple[NDArray[np.int32], NDArray[np.int32]] | None = None,
+    ) -> None:
+        """Arms the fault when half of the first migration is done, and starts a broker that it has killed again.
+
+        Args:
+            query: the running query.
+            broker: the run's broker.
+            commanded: assignment before and after a migration that was just asked for; the first one is disturbed.
+        """
+        if self._run.fault is None:
+            return
+        if isinstance(broker, EmbeddedBroker) and not broker.running:
+            broker.restart()
+        if commanded is not None and self._half is None:
+            self._half = self._half_way(*commanded)
+        if self._over or self._half is None:
+            return
+        status = query.status()
+        if status["migrating"] and status["misplaced"] <= self._half:
+            self._over = True
+            self._arm(broker)
+
+    def _half_way(self, before: NDArray[np.int32], goal: NDArray[np.int32]) -> int:
+        """Returns how many bins are misplaced in the middle of a migration; all where it is over in one epoch."""
+        moves = int((before != goal).sum())
+        plan = catalog.make(self._run.mechanism, **self._run.options()).plan(View.make(before, goal))
+        return moves if plan.stop is not None or len(plan.pulls) == moves else moves // 2
+
+    def _arm(self, broker: Broker) -> None:
+        victim, point = parse_fault(str(self._run.fault))
+        pids = {"driver": os.getpid(), "jvm": jvm_of(os.getpid()), "broker": broker.pid}
+        if point in DRIVER_POINTS:
+            pids["worker"] = next(iter(python_workers(os.getpid())), None)
+        self._arming.arm(
+            _FILE,
+            victim=victim,
+            point=point,
+            pids={role: pid for role, pid in pids.items() if pid is not None},
+            conditions={} if point in ANY_PHASE else {"migrating": True},
+        )
