@@ -45,8 +45,8 @@ def _run(c: Context, command: str) -> None:
         "bins": "number of bins, a power of two up to 16384",
         "policy": "minimal_move, contiguous, consistent_hashing:virtual_nodes=64 or load_aware:imbalance=0.05",
         "migration": "pattern (Megaphone's), rescale, rebalance (by the policy), none, or a plan file",
-        "bins-per-pair": "megaphone-batched: bins each pair of workers moves in an epoch",
-        "gap-epochs": "megaphone-batched: epochs without moves between two with",
+        "option": "options of the mechanisms, NAME=VALUE,NAME=VALUE; ./inv mechanisms lists them",
+        "all": "every mechanism there is",
         "seed": "of keys and of the order of runs",
         "rounds": "repetitions, interleaved",
         "quick": "none and two mechanisms on a small load, under 90 s",
@@ -65,10 +65,11 @@ def _run(c: Context, command: str) -> None:
 def bench(
     c: Context, mechanism=None, workload=None, keys=None, distribution=None, exponent=None, rate=None,
     rate_shape=None, cost_us=None, cost=None, value_bytes=None, duration=None, workers=None, bins=None, policy=None,
-    migration=None, bins_per_pair=None, gap_epochs=None, seed=None, rounds=None, quick=False,
+    migration=None, option=None, seed=None, rounds=None, all=False,  # noqa: A002 - the option's name
+    quick=False,
     max_offsets_per_trigger=None, bootstrap_servers=None, state_dir=None, durability=None, master=None, fault=None,
     output=None, name=None, force=False, resume=False,
-):  # fmt: skip
+):
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report."""
     options = {name: value for name, value in locals().items() if name != "c"}
     from harness.cli import run_bench

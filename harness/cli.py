@@ -11,7 +11,7 @@ from rich.table import Table
 from generators.errors import GeneratorError
 from harness.bench import bench
 from harness.broker import open_broker
-from harness.experiment import QUICK, Experiment, make_experiment
+from harness.experiment import QUICK, Experiment, make_experiment, parse_number
 from harness.report.report import write_report
 from harness.results.summary import write_result
 from harness.setup.jars import ensure_jars
@@ -21,14 +21,13 @@ from impls import catalog
 from impls.errors import UsageError
 from plots.figures import write_all
 
-__all__ = ["check_machine", "experiment_from", "list_mechanisms", "redraw", "run_bench"]
+__all__ = ["check_machine", "experiment_from", "list_mechanisms", "mechanism_options", "redraw", "run_bench"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
-_OPTIONS = ("bins_per_pair", "gap_epochs")
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     "duration_s": float, "exponent": float, "cost_us": float, "value_bytes": int,
-    "seed": int, "max_offsets_per_trigger": int, **dict.fromkeys(_OPTIONS, int)
+    "seed": int, "max_offsets_per_trigger": int
 }  # fmt: skip
 
 
@@ -47,10 +46,29 @@ def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
 def experiment_from(options: Mapping[str, Any]) -> Experiment:
     """Returns the experiment that the options of `./inv bench` describe; raises UsageError for bad ones."""
     named = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
-    values = _typed({k: v for k, v in named.items() if k not in {"quick", "output", "force", "resume"}})
-    taken = {name: values.pop(name) for name in _OPTIONS if name in values}
+    values = _typed({k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume"}})
+    if options.get("all"):
+        values["mechanism"] = ",".join(catalog.names())
+    taken = mechanism_options(str(values.pop("option", "")))
     defaults = QUICK if options.get("quick") else {}
     return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
+
+
+def mechanism_options(text: str) -> dict[str, Any]:
+    """Reads NAME=VALUE,NAME=VALUE into the mechanisms' options; raises UsageError for an unknown name or bad value."""
+    kinds = {option: type(value) for name in catalog.names() for option, value in catalog.options(name).items()}
+    taken: dict[str, Any] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = part.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in kinds:
+            raise UsageError(f"No mechanism has the option {name!r}: use one of {', '.join(sorted(kinds))}.")
+        try:
+            whole = kinds[name] is int and value.strip() != "0"
+            taken[name] = parse_number(value, name) if whole else kinds[name](value)
+        except ValueError:
+            raise UsageError(f"The option {name} takes a {kinds[name].__name__}, not {value!r}.") from None
+    return taken
 
 
 def check_machine(experiment: Experiment, output: Path) -> None:

@@ -79,16 +79,17 @@ def stream(
     check_session(df.sparkSession)
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
-    settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": durability != "none"}
+    if how.shared is not None:
+        how.shared.check()
+    kept = durability != "none" and how.shared is None  # a shared store is itself what is durable
+    settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": kept}
+    settings["state"] = "own" if how.shared is None else "shared"
     opened = Checkpoint(checkpoint, settings, fsync=durability == "host")
     try:
-        home = Path(state_dir).absolute()
-        home.mkdir(parents=True, exist_ok=True)
-        controller = Controller(initial(bins, workers, policy), how)
-        files = None if durability == "none" else Files(log_dir or str(opened.own), fsync=durability == "host")
         driver = Driver(
-            controller, opened, operator=operator, output=results, state_dir=str(home), files=files,
-            replay_epochs=replay_epochs, on_epoch=on_epoch,
+            Controller(initial(bins, workers, policy), how), opened, operator=operator, output=results,
+            state_dir=_made(state_dir), shared=how.shared,
+            files=Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None, replay_epochs=replay_epochs, on_epoch=on_epoch,
         )  # fmt: skip
         name = f"rescale-{opened.query[:8]}"
         writer = frame.writeStream.queryName(name).option("checkpointLocation", opened.spark)
@@ -97,6 +98,12 @@ def stream(
     except BaseException:
         opened.close()
         raise
+
+
+def _made(folder: str | Path) -> str:
+    path = Path(folder).absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)
 
 
 def _check_durability(level: str, replay_epochs: int) -> None:

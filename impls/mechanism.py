@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 
 from impls.runtime.plan import EpochPlan
+from impls.runtime.shared import Shared
 from impls.runtime.view import View
 
 __all__ = ["Mechanism"]
@@ -14,6 +15,11 @@ class Mechanism(ABC):
     The same View gives the same plan: no Spark, clock, randomness, files, logging or state of its own, so that a
     mechanism survives a driver crash and runs unchanged in the simulator. Options are constructor arguments.
     """
+
+    @property
+    def shared(self) -> Shared | None:
+        """The store that all workers share; None, as usual, when each has an environment of its own."""
+        return None
 
     @abstractmethod
     def plan(self, view: View) -> EpochPlan:

@@ -59,8 +59,9 @@ def start_query(
     *,
     on_epoch: Callable[[EpochRecord], None],
     on_event: Callable[[str, dict[str, Any]], None],
+    redis: str | None = None,
 ) -> StreamHandle:
-    """Starts the run's query on its checkpoint, or continues it."""
+    """Starts the run's query on its checkpoint, or continues it; `redis` is the server of mechanisms that need one."""
     experiment = run.experiment
     return stream(
         read_records(spark, bootstrap, topics[0], experiment.max_offsets_per_trigger),
@@ -73,7 +74,7 @@ def start_query(
         workers=experiment.workers,
         bins=experiment.bins,
         mechanism=run.mechanism,
-        options=run.options(),
+        options=run.options() | ({"redis": redis} if redis else {}),
         policy=experiment.policy,
         durability=experiment.durability,
         on_epoch=on_epoch,

@@ -29,6 +29,7 @@ from harness.broker import Broker, create_topics, open_broker
 from harness.experiment import Run
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
+from harness.redis_server import RedisServer
 from harness.results.summary import summarise_run
 from harness.run.application import Application
 from harness.run.check import check, expected_migrations
@@ -38,6 +39,7 @@ from harness.run.pipeline import start_query, state_dir
 from harness.run.recorder import Recorder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.runtime.session import spark_session
 
@@ -119,6 +121,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         stack.callback(recorder.close)
         progress.say("starting")
         broker, first = _start(run, folder, stack)
+        server = _redis(run, folder, stack)
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
         if not resumed:
@@ -134,17 +137,18 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             new_session=partial(_session, run),
             start=partial(
                 start_query, run=run, folder=folder, bootstrap=broker.bootstrap, topics=topics,
-                on_epoch=recorder.on_epoch, on_event=recorder.event,
+                on_epoch=recorder.on_epoch, on_event=recorder.event, redis=server.url if server else None,
             ),
             on_event=recorder.event,
         ) as query:  # fmt: skip
             stack.callback(query.end)
-            _drive(run, folder, broker, query, progress, disturbance=disturbance, resumed=resumed)
+            roles = {"redis": lambda: server.pid} if server else {}
+            _drive(run, folder, broker, query, progress, disturbance=disturbance, roles=roles, resumed=resumed)
         progress.say("checking")
         query.end()
         check(run, folder, broker.bootstrap, topics)
     summarise_run(folder)
-    for heavy in (folder / "state", folder / "checkpoint", folder / "broker", state_dir(run, folder)):
+    for heavy in (folder / "state", folder / "checkpoint", folder / "broker", folder / "redis", state_dir(run, folder)):
         shutil.rmtree(heavy, ignore_errors=True)
     (folder / "done").touch()
 
@@ -158,6 +162,12 @@ def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSessi
         broker = starting.result()
     stack.callback(broker.stop)
     return broker, spark
+
+
+def _redis(run: Run, folder: Path, stack: ExitStack) -> RedisServer | None:
+    """Starts the Redis server that the mechanism needs, unless its options name one."""
+    needed = "redis" in catalog.options(run.mechanism) and not run.options().get("redis")
+    return stack.enter_context(RedisServer(folder / "redis", run.experiment.durability)) if needed else None
 
 
 def _session(run: Run) -> SparkSession:
@@ -175,6 +185,7 @@ def _drive(
     progress: Progress,
     *,
     disturbance: Disturbance,
+    roles: dict[str, Callable[[], int | None]],
     resumed: bool,
 ) -> None:
     recorder = progress.recorder
@@ -188,7 +199,7 @@ def _drive(
     load = schedule(folder, run.experiment, topics_of(run, folder)[0])
     with (
         Load(folder, broker.bootstrap, load, resume=resumed) as generator,
-        MemorySampler(folder / "memory.jsonl", broker_pid=broker.pid, generator_pid=generator.pid),
+        MemorySampler(folder / "memory.jsonl", broker_pid=broker.pid, generator_pid=generator.pid, roles=roles),
     ):
         if not resumed:
             recorder.event("load_begin", {"planned_us": load["start_us"]})

@@ -39,6 +39,8 @@ def epoch_line(record: EpochRecord) -> dict[str, Any]:
         "recovered": sum(bool(r.recovered) for r in reports),
         "replicated_bytes": sum(r.replicated_bytes for r in reports),
         "shadowed": sum(r.shadowed for r in reports),
+        "cache_hits": sum(r.cache_hits for r in reports),
+        "cache_misses": sum(r.cache_misses for r in reports),
         "restored_bins": sum(r.restored for r in reports),
         "lmdb_bytes": sum(r.lmdb_bytes for r in reports),
         "moved_bins": sum(len(r.pulled) for r in reports),

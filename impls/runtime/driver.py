@@ -30,6 +30,7 @@ from impls.runtime.order import Report, StepOrder
 from impls.runtime.orders import Orders
 from impls.runtime.outbox import Output
 from impls.runtime.plan import Stop, WrittenPlan
+from impls.runtime.shared import Shared
 from impls.runtime.step import REPORT_SCHEMA, run_step
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
@@ -88,6 +89,7 @@ class Driver:
         output: Output,
         state_dir: str,
         files: Files | None,
+        shared: Shared | None = None,
         replay_epochs: int = REPLAY_EPOCHS,
         on_epoch: Callable[[EpochRecord], None] | None = None,
     ):
@@ -101,7 +103,7 @@ class Driver:
         self._replay()
         self._orders = Orders(
             checkpoint.query, controller.bins, operator, output, state_dir, files, checkpoint.generation,
-            first_epoch=self.last_epoch + 1,
+            first_epoch=self.last_epoch + 1, shared=shared,
         )  # fmt: skip
         self._keeper: Keeper | None = None
         if files is not None:

@@ -17,6 +17,7 @@ from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.replicas import copy_replicas
+from impls.runtime.shared import WorkerStore
 from impls.runtime.state import BinState
 from impls.runtime.store import (
     OUTBOX,
@@ -30,7 +31,7 @@ from impls.runtime.store import (
     write_meta,
 )
 
-__all__ = ["DAMAGE", "Opened", "open_worker"]
+__all__ = ["DAMAGE", "Opened", "check_owner", "open_worker"]
 
 DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
 _LOCK_DEADLINE_S = 10.0
@@ -43,18 +44,19 @@ class Opened:
 
     Attributes:
         store: the open environment.
-        lock: held by the one attempt that may write.
+        lock: held by the one attempt that may write; None where a commit refuses all but one.
         meta: what the environment says of itself; its epoch is the one before, or this one.
     """
 
-    store: Store
-    lock: IO[bytes]
+    store: WorkerStore
+    lock: IO[bytes] | None
     meta: Meta
 
     def close(self) -> None:
         """Closes the environment and lets go of the lock."""
         self.store.close()
-        self.lock.close()
+        if self.lock is not None:
+            self.lock.close()
 
 
 def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str, report: Report) -> Opened:
@@ -73,6 +75,8 @@ def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str,
         StateError: it is ahead of the epoch, of a newer generation or of another query, and is left as it is; or it
             must be rebuilt and durability is "none".
     """
+    if order.shared is not None:
+        return order.shared.open(order, worker, report)
     path = store_path(order.state_dir, worker)
     with ExitStack() as stack:  # keeps others out until the old environment is set aside
         lock = _lock(path)
@@ -115,19 +119,19 @@ def _refuse_ahead(order: StepOrder, path: Path) -> None:
     with Store.open(path, create=False) as store, store.reading() as txn:
         meta = read_meta(txn)
         if meta is not None:
-            _check_owner(meta, order, path)
+            check_owner(meta, order, path)
 
 
 def _checked(meta: Meta | None, order: StepOrder, path: Path) -> Meta:
     if meta is None:
         raise _UnusableError("missing")
-    _check_owner(meta, order, path)
+    check_owner(meta, order, path)
     if meta.epoch < order.written.epoch - 1:
         raise _UnusableError(f"stale: epoch {meta.epoch}")
     return meta
 
 
-def _check_owner(meta: Meta, order: StepOrder, path: Path) -> None:
+def check_owner(meta: Meta, order: StepOrder, path: Path | str) -> None:
     """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
     if meta.query != order.query:
         raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")

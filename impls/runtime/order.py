@@ -12,6 +12,7 @@ from impls.durability.restore import Source
 from impls.operators.base import Operator
 from impls.runtime.outbox import Output
 from impls.runtime.plan import WrittenPlan
+from impls.runtime.shared import Shared
 
 __all__ = ["PHASES", "Report", "StepOrder", "counts"]
 
@@ -41,6 +42,7 @@ class StepOrder:
         snapshot: bins to snapshot at the end of the epoch.
         heal: the driver has just started: each worker makes sure that its last changelog frame is there.
         moving: bins that the migration under way moves (their latency is kept apart).
+        shared: the store that all workers share; None when each has an environment of its own.
     """
 
     query: str
@@ -60,6 +62,7 @@ class StepOrder:
     snapshot: tuple[int, ...] = ()
     heal: bool = False
     moving: tuple[int, ...] = ()
+    shared: Shared | None = None
 
     @property
     def fsync(self) -> bool:
@@ -100,6 +103,7 @@ class Report:
         changed: bins whose state, queue or location changed; `log_bytes`: size of the changelog frame.
         snapshot: bins snapshotted; `snapshot_bytes`: size of their file.
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
+        cache_hits, cache_misses: entries of a shared store that were in this process's cache, and that were not.
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
     """
@@ -126,6 +130,8 @@ class Report:
     snapshot_bytes: int = 0
     lmdb_bytes: int = 0
     outbox_bytes: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
     done_us: int = 0
     negative: int = 0
     pid: int = 0

@@ -10,6 +10,7 @@ from impls.runtime.controller import Controller
 from impls.runtime.order import StepOrder
 from impls.runtime.outbox import Output
 from impls.runtime.plan import WrittenPlan
+from impls.runtime.shared import Shared
 
 __all__ = ["Orders"]
 
@@ -20,7 +21,7 @@ class Orders:
 
     Attributes:
         query: identity of the query; `bins` its number of bins.
-        operator, output, state_dir, files: see `StepOrder`.
+        operator, output, state_dir, files, shared: see `StepOrder`.
         generation: that of the driver.
         first_epoch: the first epoch that this driver runs; the one before it may have to be run again.
     """
@@ -33,6 +34,7 @@ class Orders:
     files: Files | None
     generation: int
     first_epoch: int
+    shared: Shared | None = None
 
     def order(self, controller: Controller, written: WrittenPlan, snapshot: tuple[int, ...] = ()) -> StepOrder:
         """Returns the order of an epoch whose plan the controller holds."""
@@ -54,6 +56,7 @@ class Orders:
             sizes=tuple((pull.bin, int(before.size[pull.bin])) for pull in plan.pulls),
             generation=self.generation,
             files=self.files,
+            shared=self.shared,
             snapshot=snapshot,
             heal=written.epoch <= self.first_epoch,
         )

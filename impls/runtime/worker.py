@@ -26,11 +26,11 @@ from impls.runtime.pull import Puller
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
 from impls.runtime.records import Results, concat, from_bytes, to_bytes
 from impls.runtime.replicas import keep_replicas
+from impls.runtime.shared import WorkerStore
 from impls.runtime.state import BinState, Changes, drop_bin, read_size
 from impls.runtime.store import (
     MAP_BYTES,
     OUTBOX,
-    Store,
     at_epoch,
     get_checked,
     put_checked,
@@ -124,7 +124,7 @@ class WorkerCore:
         return self._txn
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> WorkerStore:
         assert self._opened is not None, "begin() comes first"
         return self._opened.store
 
