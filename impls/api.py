@@ -12,6 +12,7 @@ from impls import catalog
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
+from impls.mechanism import Mechanism
 from impls.operators.base import Operator
 from impls.placement import initial
 from impls.runtime.checkpoint import Checkpoint
@@ -66,7 +67,7 @@ def stream(
             stay; "process" also the loss of environments, from the changelog and snapshots; "host" also the failure of
             a host, because what is committed is flushed to disk.
         log_dir: folder for changelog and snapshots, local or anything pyarrow's `FileSystem.from_uri` takes, such as
-            s3://bucket/query; the checkpoint's own part by default.
+            s3://bucket/query; by default in the checkpoint.
         replay_epochs: most epochs of changelog that a recovery replays.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
@@ -75,25 +76,22 @@ def stream(
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     check_bins(bins, workers)
-    _check_durability(durability, replay_epochs)
     check_session(df.sparkSession)
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
-    if how.shared is not None:
-        how.shared.check()
-    kept = durability != "none" and how.shared is None  # a shared store is itself what is durable
+    kept = _checked(how, durability, replay_epochs)
     settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": kept}
     settings["state"] = "own" if how.shared is None else "shared"
     opened = Checkpoint(checkpoint, settings, fsync=durability == "host")
     try:
+        controller = Controller(initial(bins, workers, policy), how)
+        files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
         driver = Driver(
-            Controller(initial(bins, workers, policy), how), opened, operator=operator, output=results,
-            state_dir=_made(state_dir), shared=how.shared,
-            files=Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None, replay_epochs=replay_epochs, on_epoch=on_epoch,
+            controller, opened, operator=operator, output=results, state_dir=_made(state_dir), shared=how.shared,
+            files=files, replay_epochs=replay_epochs, on_epoch=on_epoch,
         )  # fmt: skip
-        name = f"rescale-{opened.query[:8]}"
-        writer = frame.writeStream.queryName(name).option("checkpointLocation", opened.spark)
-        writer = writer.trigger(processingTime=trigger)
+        writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
+        writer = writer.option("checkpointLocation", opened.spark)
         return StreamHandle(writer, driver, opened, policy, on_event or (lambda _kind, _fields: None))
     except BaseException:
         opened.close()
@@ -106,10 +104,14 @@ def _made(folder: str | Path) -> str:
     return str(path)
 
 
-def _check_durability(level: str, replay_epochs: int) -> None:
-    check_level(level)
+def _checked(how: Mechanism, durability: str, replay_epochs: int) -> bool:
+    """Returns whether a changelog is kept: not where a shared store is itself what is durable."""
+    check_level(durability)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
+    if how.shared is not None:
+        how.shared.check()
+    return durability != "none" and how.shared is None
 
 
 def prepared(df: DataFrame, key: str, operator: Operator, bins: int, time: str | None) -> DataFrame:
