@@ -63,12 +63,37 @@ def _run(c: Context, command: str) -> None:
     }
 )
 def bench(
-    c: Context, mechanism=None, workload=None, keys=None, distribution=None, exponent=None, rate=None,
-    rate_shape=None, cost_us=None, cost=None, value_bytes=None, duration=None, workers=None, bins=None, policy=None,
-    migration=None, option=None, seed=None, rounds=None, all=False,  # noqa: A002 - the option's name
+    c: Context,
+    mechanism=None,
+    workload=None,
+    keys=None,
+    distribution=None,
+    exponent=None,
+    rate=None,
+    rate_shape=None,
+    cost_us=None,
+    cost=None,
+    value_bytes=None,
+    duration=None,
+    workers=None,
+    bins=None,
+    policy=None,
+    migration=None,
+    option=None,
+    seed=None,
+    rounds=None,
+    all=False,  # noqa: A002 - the option's name
     quick=False,
-    max_offsets_per_trigger=None, bootstrap_servers=None, state_dir=None, durability=None, master=None, fault=None,
-    output=None, name=None, force=False, resume=False,
+    max_offsets_per_trigger=None,
+    bootstrap_servers=None,
+    state_dir=None,
+    durability=None,
+    master=None,
+    fault=None,
+    output=None,
+    name=None,
+    force=False,
+    resume=False,
 ):
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report."""
     options = {name: value for name, value in locals().items() if name != "c"}

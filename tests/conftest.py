@@ -16,9 +16,11 @@ def kafka(tmp_path_factory):
     from harness.broker import EmbeddedBroker
     from harness.setup.jars import ensure_jars
     from harness.setup.java import find_java
+    from impls.runtime.outbox import close_producers
 
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), ensure_jars().broker, find_java()) as broker:
         yield broker.bootstrap
+        close_producers()
 
 
 @pytest.fixture(scope="session")
@@ -37,8 +39,8 @@ def topic_factory(kafka):
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """The shared Spark session: four tasks at once, with the Kafka connector."""
+def spark(kafka):
+    """The shared Spark session: four tasks at once, with the Kafka connector; it ends before the broker does."""
     from harness.setup.jars import ensure_jars
     from impls.runtime.session import spark_session
 

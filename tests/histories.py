@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.oracle.columns import Moves, Ranges, Records, Results
+from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 from harness.oracle.keycount import Findings, check
 from harness.oracle.verdict import Facts, judge
 
@@ -28,9 +28,13 @@ class History:
     ranges: Ranges
     moves: Moves
     facts: Facts
+    waits: Waits = field(default_factory=lambda: Waits.of([]))
 
     def found(self) -> Findings:
-        return check(self.records, self.results, self.ranges, bin_of=bin_of, partitions=OUTPUTS, moves=self.moves)
+        return check(
+            self.records, self.results, self.ranges,
+            bin_of=bin_of, partitions=OUTPUTS, moves=self.moves, waits=self.waits,
+        )  # fmt: skip
 
     def judged(self) -> dict[str, Any]:
         return judge(self.found(), self.facts)
@@ -57,6 +61,7 @@ class Pipeline:
     state: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     before: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     topic: list[list[tuple[int, ...]]] = field(default_factory=lambda: [[] for _ in range(OUTPUTS)])
+    queue: list[int] = field(default_factory=list)
 
     def move(self, bins: list[int], routing: list[int], target: list[int]) -> None:
         for b in bins:
@@ -65,7 +70,9 @@ class Pipeline:
             self.state[target[b], b] = {} if self.fault == "lost bin" and b == bins[0] else taken
 
     def epoch(self, epoch: int, keys: list[int], owners: list[list[int]]) -> None:
-        """Applies an epoch's records; `owners` are the workers that answer for each bin."""
+        """Applies an epoch's records; `owners` are the workers that answer for each bin, none for a bin that waits."""
+        keys = self.queue + keys
+        self.queue = [key for key in keys if not owners[bin_of(key)]]
         self.before = {place: dict(counts) for place, counts in self.state.items()}
         for worker in self.rng.sample(range(WORKERS), WORKERS):
             touched: dict[int, int] = {}
@@ -87,8 +94,11 @@ class Pipeline:
         return Results(columns[0].astype(np.int32), *columns[1:4], columns[4].astype(np.int32), *columns[5:])
 
 
-def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: bool = True) -> History:
-    """A run over random keys in which two bins of worker 0 go to worker 3, correct unless a fault is named."""
+def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: bool = True, held: int = 0) -> History:
+    """A run over random keys in which two bins of worker 0 go to worker 3, correct unless a fault is named.
+
+    The moving bins wait for the first `held` epochs of the migration.
+    """
     rng = random.Random(seed)
     assert fault is None or fault in FAULTS, fault
     routing = [b * WORKERS // BINS for b in range(BINS)]
@@ -104,13 +114,16 @@ def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: 
         owner = target if epoch >= MOVED_AT and migrate else routing
         late = fault == "late drop" and epoch == MOVED_AT
         owners = [sorted({owner[b], routing[b]}) if late else [owner[b]] for b in range(BINS)]
+        if MOVED_AT <= epoch < MOVED_AT + held:
+            owners = [[] if b in moved else workers for b, workers in enumerate(owners)]
         begins = [len(part) for part in inputs]
         for key in keys:
             inputs[rng.randrange(INPUTS)].append(key)
         applied = keys + keys[:1] if fault == "doubled record" and epoch == MOVED_AT else keys
         pipeline.epoch(epoch, applied, owners)
         ranges += [(epoch, p, begin, len(inputs[p])) for p, begin in enumerate(begins) if begin < len(inputs[p])]
-    return _history(inputs, pipeline.results(), ranges, moved if migrate else [])
+    history = _history(inputs, pipeline.results(), ranges, moved if migrate else [])
+    return replace(history, waits=Waits.of((MOVED_AT + i, b) for i in range(held) for b in moved))
 
 
 def _history(inputs: list[list[int]], results: Results, ranges: list[tuple[int, ...]], moved: list[int]) -> History:

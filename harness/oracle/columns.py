@@ -1,5 +1,6 @@
 """What the oracle reads, as columns."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "Moves", "OracleError", "Ranges", "Records", "Results"]
+__all__ = ["Columns", "Moves", "OracleError", "Ranges", "Records", "Results", "Waits"]
 
 
 class OracleError(Exception):
@@ -82,3 +83,23 @@ class Moves(Columns):
         """Returns moves from (epoch, bin, migration) rows."""
         epochs, bins, migrations = zip(*rows, strict=True) if rows else ((), (), ())
         return cls(np.array(epochs, np.int64), np.array(bins, np.int64), np.array(migrations, np.str_))
+
+
+@dataclass(frozen=True, slots=True)
+class Waits(Columns):
+    """Bins with queued records at the end of an epoch; what arrived for them is applied in the epoch `release`."""
+
+    epoch: NDArray[np.int64]
+    bin: NDArray[np.int64]
+    release: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int]]) -> "Waits":
+        """Returns waits from (epoch, bin) rows: a queue is released in the first epoch that does not list its bin."""
+        waiting = set(rows)
+        release: dict[tuple[int, int], int] = {}
+        for epoch, bin_ in sorted(waiting, reverse=True):
+            release[epoch, bin_] = release.get((epoch + 1, bin_), epoch + 1)
+        columns = [(epoch, bin_, at) for (epoch, bin_), at in release.items()]
+        epochs, bins, ats = zip(*columns, strict=True) if columns else ((), (), ())
+        return cls(np.array(epochs, np.int64), np.array(bins, np.int64), np.array(ats, np.int64))

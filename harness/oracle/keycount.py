@@ -2,7 +2,8 @@
 
 The property: for every key an epoch touched there is exactly one result of that epoch, it is the number of the key's
 records up to and including that epoch, it is in the partition of its bin, and the results of a key stand in the order
-of its epochs; every input record belongs to exactly one epoch and is counted exactly once.
+of its epochs; every input record belongs to exactly one epoch and is counted exactly once. A record belongs to the
+epoch whose offsets hold it or, if its bin was moving and queued it there, to the epoch that released the queue.
 """
 
 from dataclasses import dataclass, field
@@ -13,17 +14,26 @@ import numpy as np
 import pyarrow as pa
 
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves, Ranges, Records, Results
+from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 
 __all__ = ["CLASSES", "Findings", "check"]
 
 CLASSES = ("lost", "doubled", "wrong", "out_of_order")
 
-# An input record belongs to the epoch whose offset range holds it.
-_PLACED = """
-CREATE TABLE placed AS
+# An input record arrives in the epoch whose offset range holds it.
+_ARRIVED = """
+CREATE TABLE arrived AS
 SELECT i."partition", i."offset", i.key, CASE WHEN i."offset" < r."end" THEN r.epoch END AS epoch
 FROM records i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i."offset" >= r."begin"
+"""
+
+# Waiting is for bins that move alone: a bin that stays has no reason to queue.
+_PLACED = """
+CREATE TABLE placed AS
+SELECT a."partition", a."offset", a.key, coalesce(w.release, a.epoch) AS epoch,
+       coalesce(w.release - a.epoch, 0) AS waited
+FROM arrived a JOIN bins b ON a.key = b.key
+LEFT JOIN (FROM waits WHERE bin IN (SELECT bin FROM moves)) w ON w.bin = b.bin AND w.epoch = a.epoch
 """
 
 _EXPECTED = """
@@ -128,6 +138,8 @@ class Findings:
         results: results after repeats were dropped.
         repeats: repeats dropped.
         crossed: by migration, records of moved bins in an epoch from their move on.
+        waited: records that were queued.
+        longest_wait: epochs that a record was queued at most.
     """
 
     totals: dict[str, int]
@@ -136,6 +148,8 @@ class Findings:
     results: int
     repeats: int
     crossed: dict[str, int] = field(default_factory=dict)
+    waited: int = 0
+    longest_wait: int = 0
 
     @property
     def clean(self) -> bool:
@@ -162,7 +176,14 @@ def _examples(db: Any, kind: str) -> dict[str, dict[str, Any]]:
 
 
 def check(
-    records: Records, results: Results, ranges: Ranges, *, bin_of: BinOf, partitions: int, moves: Moves | None = None
+    records: Records,
+    results: Results,
+    ranges: Ranges,
+    *,
+    bin_of: BinOf,
+    partitions: int,
+    moves: Moves | None = None,
+    waits: Waits | None = None,
 ) -> Findings:
     """Compares results with the counts recomputed from the input.
 
@@ -173,13 +194,15 @@ def check(
         bin_of: bins of keys, array to array.
         partitions: partitions of the results topic; a bin's results belong into partition bin % partitions.
         moves: bins that changed their owner, to count the records that crossed a migration.
+        waits: bins with queued records; those of bins without a move are not accepted.
     """
     with duckdb.connect() as db:
         for name, columns in {"records": records, "results": results, "ranges": ranges}.items():
             db.register(name, columns.table())
         db.register("moves", (moves or Moves.none()).table())
         db.register("bins", _bins(records, results, bin_of))
-        for statement in (_PLACED, _EXPECTED, _NUMBERED, _MATCHED):
+        db.register("waits", (waits or Waits.of([])).table())
+        for statement in (_ARRIVED, _PLACED, _EXPECTED, _NUMBERED, _MATCHED):
             db.execute(statement)
         db.execute(_FINDINGS, {"partitions": partitions})
         db.execute(_FINAL)
@@ -192,4 +215,6 @@ def check(
             results=accepted,
             repeats=len(results) - accepted,
             crossed=dict(db.execute(_CROSSED).fetchall()),
+            waited=_one(db, "SELECT count(*) FROM placed WHERE waited > 0"),
+            longest_wait=_one(db, "SELECT coalesce(max(waited), 0) FROM placed"),
         )

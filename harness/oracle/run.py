@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves
+from harness.oracle.columns import Moves, Waits
 from harness.oracle.keycount import check
 from harness.oracle.offsets import OffsetLog, read_offsets
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, judge, raised
 
-__all__ = ["check_run", "read_facts", "read_moves"]
+__all__ = ["check_run", "read_facts", "read_moves", "read_waits"]
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -63,10 +63,17 @@ def read_moves(folder: Path) -> Moves:
     return Moves.of(rows)
 
 
+def read_waits(folder: Path) -> Waits:
+    """Returns the bins with queued records at each epoch's end; of an epoch observed twice the last line counts."""
+    waiting = {line["epoch"]: line.get("waiting", []) for line in _lines(folder / "epochs.jsonl")}
+    return Waits.of((epoch, bin_) for epoch, bins in waiting.items() for bin_ in bins)
+
+
 def _check(
     bootstrap: str,
     facts: Facts,
     moves: Moves,
+    waits: Waits,
     *,
     log: OffsetLog,
     bin_of: BinOf,
@@ -78,7 +85,7 @@ def _check(
     results = read_results(bootstrap, topics[1], deadline_s=deadline_s)
     partitions = result_partitions(bootstrap, topics[1])
     read = time.monotonic()
-    found = check(records, results, log.ranges(), bin_of=bin_of, partitions=partitions, moves=moves)
+    found = check(records, results, log.ranges(), bin_of=bin_of, partitions=partitions, moves=moves, waits=waits)
     seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
     return {**judge(found, facts), "seconds": seconds}
 
@@ -117,6 +124,7 @@ def check_run(
             bootstrap,
             read_facts(folder, expected=expected_migrations),
             read_moves(folder),
+            read_waits(folder),
             log=read_offsets(checkpoint, input_topic),
             bin_of=bin_of,
             topics=(input_topic, output_topic),

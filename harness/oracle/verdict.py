@@ -70,6 +70,8 @@ def judge(found: Findings, facts: Facts) -> dict[str, Any]:
         "results": found.results,
         "repeats": found.repeats,
         "crossed": sum(found.crossed.values()),
+        "waited": found.waited,
+        "longest_wait": found.longest_wait,
         "reasons": broken + vacuous,
         "examples": found.examples,
     }
@@ -77,6 +79,6 @@ def judge(found: Findings, facts: Facts) -> dict[str, Any]:
 
 def raised(error: Exception) -> dict[str, Any]:
     """Returns the answer when the checker itself failed: unknown, never a pass."""
-    numbers = dict.fromkeys((*CLASSES, "records", "results", "repeats", "crossed"), 0)
+    numbers = dict.fromkeys((*CLASSES, "records", "results", "repeats", "crossed", "waited", "longest_wait"), 0)
     reason = f"The checker could not finish: {type(error).__name__}: {error}"
     return {"verdict": "unknown", **numbers, "reasons": [reason], "examples": {}}

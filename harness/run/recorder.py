@@ -31,6 +31,7 @@ def epoch_line(record: EpochRecord) -> dict[str, Any]:
         "records": sum(r.records for r in reports),
         "results": sum(r.results for r in reports),
         "queued": sum(sum(r.queued[1]) for r in reports),
+        "waiting": sorted({bin_ for r in reports for bin_ in r.queued[0]}),
         "queue_bytes": sum(r.queue_bytes for r in reports),
         "outbox_bytes": sum(r.outbox_bytes for r in reports),
         "log_bytes": sum(r.log_bytes for r in reports),

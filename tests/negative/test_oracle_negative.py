@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.oracle.columns import Moves, Ranges, Records, Results
+from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 from harness.oracle.verdict import Facts, judge, merge, raised
 from impls.runtime.results import Deduplicator
 
@@ -22,6 +22,48 @@ def test_correct_history_is_valid(seed, retries):
     assert answer["crossed"] > 0
     assert (answer["repeats"] > 0) == retries
     assert answer["records"] == len(history.records)
+
+
+@pytest.mark.parametrize("held", [1, 3])
+def test_records_that_waited_in_a_moving_bin_belong_to_the_epoch_that_released_them(held):
+    history = histories.make(8, held=held)
+    answer = history.judged()
+    assert (answer["verdict"], answer["reasons"]) == ("valid", [])
+    assert (answer["waited"] >= 4 * held, answer["longest_wait"]) == (True, held)
+
+
+def _waits_of(epochs, bins):
+    return Waits.of((epoch, bin_) for epoch in epochs for bin_ in bins)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        _waits_of((), ()),
+        _waits_of((histories.MOVED_AT, histories.MOVED_AT + 1), (0, 1)),
+        _waits_of((histories.MOVED_AT, histories.MOVED_AT + 2), (0, 1)),
+        _waits_of(range(histories.MOVED_AT, histories.MOVED_AT + 4), (0, 1)),
+        _waits_of(range(histories.MOVED_AT, histories.MOVED_AT + 3), (0,)),
+    ],
+    ids=["not told", "shorter", "with a hole", "longer", "of one bin only"],
+)
+def test_waiting_other_than_the_run_tells_of_is_rejected(waits):
+    answer = replace(histories.make(8, held=3), waits=waits).judged()
+    assert answer["verdict"] == "invalid"
+
+
+def test_waiting_of_a_bin_that_never_moves_is_rejected():
+    history = histories.make(8, held=3)
+    answer = replace(history, moves=Moves.of([(histories.MOVED_AT, 1, "one")])).judged()
+    assert (answer["verdict"], answer["longest_wait"]) == ("invalid", 3)
+    assert answer["examples"]["lost"]["first"]["key"] < histories.KEYS // histories.BINS
+
+
+def test_queue_that_is_never_released_is_lost():
+    history = histories.make(8, held=histories.EPOCHS - histories.MOVED_AT)
+    answer = history.judged()
+    assert answer["verdict"] == "invalid"
+    assert answer["lost"] > 0
 
 
 def test_run_without_a_migration_is_valid():
