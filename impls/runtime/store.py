@@ -6,6 +6,7 @@ Keys begin with one byte that names the table; bins are two big-endian bytes, so
 import json
 import os
 import shutil
+import sys
 import threading
 import uuid
 import zlib
@@ -20,6 +21,7 @@ from impls.errors import CorruptStateError, StateError
 
 __all__ = [
     "DENSE",
+    "DUE",
     "FORMAT",
     "MAP_BYTES",
     "META",
@@ -51,8 +53,12 @@ QUEUE = b"\x02"
 OUTBOX = b"\x03"
 SIZE = b"\x04"
 DENSE = b"\x05"
-STATE_TABLES = (STATE, DENSE)
+DUE = b"\x06"
+STATE_TABLES = (STATE, DENSE, DUE)  # in key order
 MAP_BYTES = 1 << 30
+_READERS = 512
+_LOCK_BYTES = 64 * (_READERS + 8)  # a cache line per reader, and the head
+_STAT_BLOCK = 512
 
 _open: dict[tuple[int, int], "Store"] = {}
 _open_lock = threading.Lock()
@@ -178,9 +184,23 @@ class Store:
         return int(info["last_pgno"] + 1) * int(stat["psize"])
 
 
+def _allocate_lock(path: Path) -> None:
+    """Gives the table of readers its space on the disk.
+
+    It is written through a map: where it had holes and the disk is full, that ends the process (SIGBUS).
+    """
+    if sys.platform != "linux":
+        return
+    with (path / "lock.mdb").open("ab") as file:
+        found = os.fstat(file.fileno())
+        if found.st_size == 0 or found.st_blocks * _STAT_BLOCK < found.st_size:
+            os.posix_fallocate(file.fileno(), 0, found.st_size or _LOCK_BYTES)
+
+
 def _open_environment(path: Path, size: int, *, sync: bool, covered: bool) -> lmdb.Environment:
     try:
-        env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=512)
+        _allocate_lock(path)
+        env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=_READERS)
     except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
         raise CorruptStateError(f"The state in {path} is damaged: {error}.") from error
     except (lmdb.Error, OSError) as error:

@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,7 @@ from impls.runtime.store import (
 
 __all__ = ["WorkerCore", "run_epoch"]
 
+_NO_SPACE_BYTES = 1 << 20
 _ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is taken for the cause
 
 
@@ -320,7 +322,9 @@ def run_epoch(
                 raise StateError(f"Worker {worker} cannot use its state in {order.state_dir}: {error}") from error
             distrust = f"damaged: {error}"
         except lmdb.Error as error:
-            raise StateError(f"Worker {worker} cannot write its state in {order.state_dir}: {error}.") from error
+            raise StateError(
+                f"Worker {worker} cannot write its state in {order.state_dir}: {error} ({_space(order)})."
+            ) from error
         except StateError:
             _mark_failure(order, worker, attempt)
             raise
@@ -329,6 +333,12 @@ def run_epoch(
             return answer
         finally:
             core.close()
+
+
+def _space(order: StepOrder) -> str:
+    """Returns what is left of the disk: LMDB calls a page that was written in part an input/output error."""
+    free = shutil.disk_usage(order.state_dir).free
+    return "No space left on device" if free < _NO_SPACE_BYTES else f"{free >> 20} MiB are free"
 
 
 def _failure(order: StepOrder, worker: int, attempt: int) -> Path:

@@ -1,5 +1,7 @@
 """The worker's store: dense counts, keyed entries, queues, sizes, one open environment per path."""
 
+import sys
+
 import lmdb
 import numpy as np
 import pyarrow as pa
@@ -172,3 +174,15 @@ def test_a_damaged_environment_is_refused_with_a_sentence(tmp_path):
         Store.open(tmp_path / "w")
     wipe(tmp_path / "w")
     assert not (tmp_path / "w").exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only here is the space of the lock file allocated")
+@pytest.mark.parametrize("holes", [0, 4096 * 9])
+def test_the_lock_file_has_all_its_space_so_that_a_full_disk_is_no_sigbus(tmp_path, holes):
+    if holes:
+        with (tmp_path / "lock.mdb").open("wb") as file:
+            file.truncate(holes)
+        assert (tmp_path / "lock.mdb").stat().st_blocks == 0
+    with Store.open(tmp_path, map_bytes=1 << 20):
+        found = (tmp_path / "lock.mdb").stat()
+        assert found.st_blocks * 512 >= found.st_size > 512 * 64
