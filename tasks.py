@@ -104,6 +104,76 @@ def bench(
 
 @task(
     help={
+        "preset": "bins, domain, constant-bytes-per-bin, load or skew: a sweep of the literature",
+        "mechanism": "mechanisms, separated by commas",
+        "keys": "numbers of keys, separated by commas, as are the next four",
+        "bins": "numbers of bins",
+        "rate": "records per second",
+        "skew": "exponents of the Zipf law, 0 for uniform keys",
+        "policy": "placement policies; with options of their own, separated by semicolons",
+        "workload": "dense or hash",
+        "workers": "N, or FROM:TO for a rescale",
+        "migration": "pattern, rescale, rebalance or a plan file",
+        "option": "options of the mechanisms, NAME=VALUE,NAME=VALUE",
+        "cost-us": "microseconds that each record costs its worker",
+        "cost": "wait or compute",
+        "duration": "seconds of measured load of each run",
+        "seed": "of keys and of the order of runs",
+        "rounds": "repetitions, interleaved",
+        "quick": "few small cells, a few minutes",
+        "output": "folder for results",
+        "name": "name of the sweep",
+        "force": "measure anew although the same result is there, or is half done",
+    }
+)
+def sweep(
+    c: Context,
+    preset="",
+    mechanism=None,
+    keys=None,
+    bins=None,
+    rate=None,
+    skew=None,
+    policy=None,
+    workload=None,
+    workers=None,
+    migration=None,
+    option=None,
+    cost_us=None,
+    cost=None,
+    duration=None,
+    seed=None,
+    rounds=None,
+    quick=False,
+    output=None,
+    name=None,
+    force=False,
+):
+    """Measure a grid of mechanism x keys x bins x rate x skew x policy; what is done is skipped on repeat."""
+    options = {name: value for name, value in locals().items() if name != "c"}
+    from harness.sweep.run import run_sweep
+
+    sys.exit(run_sweep(options))
+
+
+@task(
+    help={
+        "only": "this claim, or several separated by commas",
+        "results": "use the results in this folder and run nothing",
+        "quick": "without the claims that take more than 10 minutes each",
+        "force": "measure anew although a result is there",
+        "list": "say what there is and how long it takes, and run nothing",
+    }
+)
+def verify_claims(c: Context, only="", results="", quick=False, force=False, list=False):  # noqa: A002
+    """Check every claim of harness/claims/claims.toml: runs what is missing, prints PASS, FAIL or UNKNOWN."""
+    from harness.claims.verify import run_claims
+
+    sys.exit(run_claims(only=only, results=results, quick=quick, force=force, listing=list))
+
+
+@task(
+    help={
         "seed": "of the schedule of faults",
         "mechanism": "mechanisms under test, separated by commas; the four that must stand it by default",
         "only": "these faults only, as victim@point separated by commas, each with every mechanism",
@@ -118,6 +188,24 @@ def fault_test(c: Context, seed=1, mechanism="", only="", quick=False, durabilit
 
     options = {"mechanism": mechanism, "only": only, "quick": quick, "durability": durability, "output": output}
     sys.exit(run_fault_test(seed=seed, **options))
+
+
+@task(
+    help={
+        "mechanism": "mechanisms, separated by commas; all of them by default",
+        "operator": "dense or hash",
+        "scenario": "scenarios, separated by commas: refused, nothing, grow, rebalance, there and back, ...",
+        "quick": "a selection in which every pair of values occurs, as in ./inv test",
+        "output": "folder for results",
+        "force": "begin anew although a result of the same code is half done",
+    }
+)
+def conformance(c: Context, mechanism="", operator="", scenario="", quick=False, output="", force=False):
+    """Carry out every mechanism x operator x scenario x keys on Spark; each case must be valid within its bound."""
+    from harness.conformance.run import run_conformance
+
+    options = {"mechanism": mechanism, "operator": operator, "scenario": scenario, "output": output}
+    sys.exit(run_conformance(**options, quick=quick, force=force))
 
 
 @task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
@@ -199,6 +287,48 @@ def simulate(c: Context, seeds: int = 1000, seed: int | None = None, jobs: int =
     """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong."""
     one = "" if seed is None else f"--seed {int(seed)}"
     _run(c, f"tests.simulation.simulate --seeds {int(seeds)} --jobs {int(jobs)} {one}")
+
+
+@task(
+    help={
+        "workers": "N, or FROM:TO for a rescale; N alone moves a quarter of the state (Megaphone's pattern)",
+        "bins": "number of bins, a power of two",
+        "state": "bytes of state in all, such as 1TB",
+        "rate": "records per second in all",
+        "distribution": "uniform or zipf",
+        "exponent": "of the Zipf law",
+        "mechanism": "mechanisms to simulate, separated by commas; all by default",
+        "option": "options of the mechanisms, NAME=VALUE,NAME=VALUE",
+        "bandwidth": "most bytes per second that a worker pulls or copies, such as 1.25G",
+        "seed": "of the load and of epochs' times",
+        "jobs": "processes, one per core by default",
+        "costs": "file of costs to read, or to write with --calibrate",
+        "calibrate": "result folders, separated by commas, to take the costs from",
+        "check": "result folder to compare predictions with",
+    }
+)
+def simulate_scale(
+    c: Context,
+    workers=None,
+    bins=None,
+    state=None,
+    rate=None,
+    distribution=None,
+    exponent=None,
+    mechanism=None,
+    option=None,
+    bandwidth=None,
+    seed=None,
+    jobs=None,
+    costs=None,
+    calibrate=None,
+    check=None,
+):
+    """Predict every mechanism's peak and duration with 1,000 workers, 2^16 bins and 1 TB of state."""
+    options = {name: value for name, value in locals().items() if name != "c"}
+    from harness.scale.command import run_simulate_scale
+
+    sys.exit(run_simulate_scale(options))
 
 
 @task

@@ -277,15 +277,18 @@ def open_broker(bootstrap: str | None, data_dir: Path, jars: Sequence[Path], jav
     return broker
 
 
-def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
+def create_topics(bootstrap: str, topics: Mapping[str, int], *, broker_time: bool = False) -> None:
     """Creates topics (name -> partitions) that keep their records; one that exists with as many partitions is kept.
+
+    With `broker_time` a record carries the time at which the broker appended it, not the one its producer gives.
 
     Raises:
         UsageError: the broker refuses, or a topic exists with another number of partitions.
     """
     admin = _admin(bootstrap)
+    config = {"retention.ms": "-1", **({"message.timestamp.type": "LogAppendTime"} if broker_time else {})}
     new = [
-        NewTopic(name, num_partitions=partitions, replication_factor=-1, config={"retention.ms": "-1"})
+        NewTopic(name, num_partitions=partitions, replication_factor=-1, config=config)
         for name, partitions in topics.items()
     ]
     for name, created in admin.create_topics(new, request_timeout=_CREATE_DEADLINE_S).items():

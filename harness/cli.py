@@ -12,6 +12,7 @@ from generators.errors import GeneratorError
 from harness.bench import bench
 from harness.broker import open_broker
 from harness.experiment import QUICK, Experiment, make_experiment, parse_number
+from harness.report.comparison import comparison_table
 from harness.report.report import write_report
 from harness.results.summary import write_result
 from harness.setup.jars import ensure_jars
@@ -19,11 +20,22 @@ from harness.setup.java import use_java
 from harness.setup.space import check_space
 from impls import catalog
 from impls.errors import UsageError
+from plots.data import load
 from plots.figures import write_all
 
-__all__ = ["check_machine", "experiment_from", "list_mechanisms", "mechanism_options", "redraw", "run_bench"]
+__all__ = [
+    "check_machine",
+    "experiment_from",
+    "list_mechanisms",
+    "mechanism_options",
+    "print_comparison",
+    "redraw",
+    "run_bench",
+    "typed",
+]
 
 _ROOT = Path(__file__).resolve().parents[1]
+_WIDE = 160  # columns of a log file
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     "duration_s": float, "exponent": float, "cost_us": float, "value_bytes": int,
@@ -31,7 +43,8 @@ _NUMBERS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 
 
-def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
+def typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads the options that are numbers; raises UsageError that names the option."""
     out = dict(values)
     for name, kind in _NUMBERS.items():
         if out.get(name) is not None:
@@ -46,7 +59,7 @@ def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
 def experiment_from(options: Mapping[str, Any]) -> Experiment:
     """Returns the experiment that the options of `./inv bench` describe; raises UsageError for bad ones."""
     named = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
-    values = _typed({k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume"}})
+    values = typed({k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume"}})
     if options.get("all"):
         values["mechanism"] = ",".join(catalog.names())
     taken = mechanism_options(str(values.pop("option", "")))
@@ -56,7 +69,7 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
 
 def mechanism_options(text: str) -> dict[str, Any]:
     """Reads NAME=VALUE,NAME=VALUE into the mechanisms' options; raises UsageError for an unknown name or bad value."""
-    kinds = {option: type(value) for name in catalog.names() for option, value in catalog.options(name).items()}
+    kinds = {option: type(value) for name in catalog.every() for option, value in catalog.options(name).items()}
     taken: dict[str, Any] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, value = part.partition("=")
@@ -93,8 +106,14 @@ def run_bench(options: Mapping[str, Any]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    print_comparison(folder)
     sys.stdout.write(f"{folder}\n")
     return code
+
+
+def print_comparison(folder: Path) -> None:
+    """Prints the comparison table of a result folder."""
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(comparison_table(load(folder)))
 
 
 def redraw(folder: str) -> int:

@@ -236,9 +236,9 @@ def make_experiment(**given: Any) -> Experiment:
 def check(experiment: Experiment) -> None:
     """Raises UsageError for the first parameter that cannot be used."""
     if not experiment.mechanisms:
-        raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.names()) + ".")
+        raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
     for name in experiment.mechanisms:
-        catalog.make(name)
+        catalog.check(name)
     _check_options(experiment)
     if experiment.workload not in WORKLOADS:
         raise UsageError(f"The workload {experiment.workload!r} is unknown: use {' or '.join(WORKLOADS)}.")
@@ -247,6 +247,7 @@ def check(experiment: Experiment) -> None:
         raise UsageError(
             f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
         )
+    _check_natives(experiment)
     check_level(experiment.durability)
     if not (3 <= experiment.duration_s < math.inf and 0 <= experiment.lead_in_s < math.inf):
         raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
@@ -256,6 +257,18 @@ def check(experiment: Experiment) -> None:
     if experiment.fault is not None:
         _check_fault(experiment)
     migrations.plan_for(experiment)
+
+
+def _check_natives(experiment: Experiment) -> None:
+    found = [name for name in experiment.mechanisms if name in catalog.natives()]
+    if found and experiment.workload != "hash":
+        raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
+    if found and (experiment.value_bytes or experiment.cost_us):
+        raise UsageError(
+            f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
+        )
+    if found and experiment.fault is not None:
+        raise UsageError(f"{found[0]} has no fault points: leave it or --fault out.")
 
 
 def _check_load(experiment: Experiment) -> None:
@@ -283,4 +296,4 @@ def _check_options(experiment: Experiment) -> None:
         if not takers:
             raise UsageError(f"None of the mechanisms chosen has the option {option!r}.")
         for name in takers:
-            catalog.make(name, **{option: experiment.options[option]})
+            catalog.check(name, **{option: experiment.options[option]})

@@ -1,7 +1,7 @@
 """The mechanisms there are: every folder with a mechanism.py, found by glob."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -9,8 +9,9 @@ from typing import Any
 
 from impls.errors import UsageError
 from impls.mechanism import Mechanism
+from impls.native_spark.native import NATIVES, Native
 
-__all__ = ["make", "names", "options"]
+__all__ = ["check", "every", "make", "names", "native", "natives", "options"]
 
 
 @cache
@@ -22,20 +23,50 @@ def _mechanisms() -> dict[str, Callable[..., Mechanism]]:
 
 
 def names() -> list[str]:
-    """Returns the names of all mechanisms, sorted."""
+    """Returns the names of all mechanisms of this runtime, sorted."""
     return sorted(_mechanisms())
+
+
+def natives() -> list[str]:
+    """Returns the names of the baselines on Spark's own state, sorted."""
+    return sorted(NATIVES)
+
+
+def every() -> list[str]:
+    """Returns the names of all that can be compared: mechanisms and baselines."""
+    return [*names(), *natives()]
 
 
 def options(name: str) -> dict[str, Any]:
     """Returns a mechanism's options with their defaults; raises UsageError for an unknown mechanism."""
-    if name not in _mechanisms():
-        raise UsageError(f"The mechanism {name!r} is unknown: use one of {', '.join(names())}.")
-    kind = _mechanisms()[name]
+    kind: Any = _mechanisms().get(name) or NATIVES.get(name)
+    if kind is None:
+        raise UsageError(f"The mechanism {name!r} is unknown: use one of {', '.join(every())}.")
     return {f.name: f.default for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
 
 
 def make(name: str, **given: Any) -> Mechanism:
     """Returns a mechanism with options; raises UsageError for an unknown name or option, or a value it refuses."""
+    if name in NATIVES:
+        raise UsageError(
+            f"{name} is Spark's own restart and no mechanism of this runtime: use one of {', '.join(names())}."
+        )
+    _check_options(name, given)
+    return _mechanisms()[name](**given)
+
+
+def native(name: str, **given: Any) -> Native:
+    """Returns a baseline with options; raises UsageError for an unknown name or option, or a value it refuses."""
+    _check_options(name, given)
+    return NATIVES[name](**given)
+
+
+def check(name: str, **given: Any) -> None:
+    """Raises UsageError when there is no such mechanism or baseline, or it does not take the options."""
+    native(name, **given) if name in NATIVES else make(name, **given)
+
+
+def _check_options(name: str, given: Mapping[str, Any]) -> None:
     known = options(name)
     for option, value in given.items():
         if option not in known:
@@ -43,4 +74,3 @@ def make(name: str, **given: Any) -> Mechanism:
             raise UsageError(f"The mechanism {name!r} has no option {option!r}: {takes}.")
         if type(value) is not type(known[option]):
             raise UsageError(f"The option {option!r} must be of type {type(known[option]).__name__}, not {value!r}.")
-    return _mechanisms()[name](**given)

@@ -66,6 +66,11 @@ class Run:
         """Mechanism and round in one word."""
         return f"{self.mechanism} r{self.round}"
 
+    @property
+    def cell(self) -> dict[str, Any]:
+        """What distinguishes a run of a sweep from the sweep's other runs; empty in any other experiment."""
+        return dict(self.entry.get("cell") or {})
+
     def why_withheld(self) -> str:
         """Returns why the run may not be compared with others; empty if it may."""
         verdict, late = self.entry.get("verdict", "unknown"), self.entry.get("load") == "late"
@@ -199,6 +204,26 @@ class Experiment:
         """Returns the comparable runs of a mechanism."""
         return [run for run in self.comparable() if run.mechanism == mechanism]
 
+    @property
+    def grid(self) -> dict[str, Any]:
+        """What a sweep varies; empty for any other experiment."""
+        return dict((self.result.get("experiment") or {}).get("grid") or {})
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether the runs of a mechanism differ in their parameters."""
+        return bool(self.grid)
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Returns the cells in the order of the grid; those of the runs first where the grid names none."""
+        cells = [*(self.grid.get("cells") or []), *(run.cell for run in self.runs)]
+        return [cell for number, cell in enumerate(cells) if cell not in cells[:number]]
+
+    def cell_label(self, cell: dict[str, Any]) -> str:
+        """Returns a cell in words; axes with one value in the whole grid are left out."""
+        varied = [axis for axis in cell if len({str(other.get(axis)) for other in self.cells()}) > 1]
+        return ", ".join(_named(axis, [cell[axis]]) for axis in varied)
+
     def typical(self) -> list[Run]:
         """Returns one comparable run for each mechanism: the middle one by highest latency while migrating."""
         groups = [self.rounds_of(name) for name in self.mechanisms()]
@@ -211,14 +236,17 @@ class Experiment:
         parts = [f"{self.folder.name}", f"commit {commit}", f"seed {here.get('seed', asked.get('seed', 'unknown'))}"]
         parts.append(f"host {here.get('host', 'unknown')}, {here.get('cores', '?')} cores")
         known = ("workload", "keys", "distribution", "rate", "workers", "workers_goal", "bins", "migration", "rounds")
-        parts += [
-            f"{name} {asked[name]:,}" if isinstance(asked[name], int) else f"{name} {asked[name]}"
-            for name in known
-            if asked.get(name) is not None
-        ]
+        varied = list(self.grid.get("varied") or [])
+        hidden = {*varied, *(("distribution",) if "skew" in varied else ())}
+        parts += [_named(name, [asked[name]]) for name in known if asked.get(name) is not None and name not in hidden]
+        parts += [_named(axis, list(dict.fromkeys(cell[axis] for cell in self.cells()))) for axis in varied]
         versions = here.get("versions") or {}
         parts += [f"{name} {version}" for name, version in versions.items() if name in {"pyspark", "python", "java"}]
         return " · ".join(parts)
+
+
+def _named(name: str, values: list[Any]) -> str:
+    return f"{name} {', '.join(f'{value:,}' if isinstance(value, int) else str(value) for value in values)}"
 
 
 def _peak(run: Run) -> float:

@@ -20,6 +20,7 @@ class Figure:
         order: place in the report, lower first.
         draw: draws the comparable runs inside `theme.style()`; returns a matplotlib figure, None if nothing is to show.
         in_report: shown in report.html, which has tables of its own.
+        of_sweep: shows a sweep; the others show an experiment whose runs of a mechanism are alike.
     """
 
     name: str
@@ -28,3 +29,4 @@ class Figure:
     order: int
     draw: Callable[[Experiment], Any]
     in_report: bool = True
+    of_sweep: bool = False

@@ -19,12 +19,13 @@ _PNG_DPI = 150
 _FONTS = b"'DejaVu Sans', Verdana, Helvetica, sans-serif"
 
 
-def all_figures() -> list[Figure]:
-    """Returns the FIGURE of each module of this folder that has one, in the order of the report."""
+def all_figures(*, sweep: bool = False) -> list[Figure]:
+    """Returns the FIGURE of each module of this folder that has one, in the order of the report; those of a sweep."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
     modules = [importlib.import_module(f"plots.{name}") for name in names if name != "figures"]
     found = [module.FIGURE for module in modules if isinstance(getattr(module, "FIGURE", None), Figure)]
-    return sorted(found, key=lambda figure: (figure.order, figure.name))
+    kept = [figure for figure in found if figure.of_sweep == sweep or not figure.in_report]
+    return sorted(kept, key=lambda figure: (figure.order, figure.name))
 
 
 def _render(figure: Figure, experiment: Experiment, formats: tuple[str, ...]) -> dict[str, bytes]:
@@ -71,7 +72,7 @@ def write_all(result_folder: Path) -> list[Path]:
     folder = result_folder / "figures"
     folder.mkdir(exist_ok=True)
     paths: list[Path] = []
-    for figure in all_figures():
+    for figure in all_figures(sweep=experiment.is_sweep):
         for kind, content in _render(figure, experiment, ("svg", "png")).items():
             paths.append(folder / f"{figure.name}.{kind}")
             _replace(paths[-1], content)

@@ -19,6 +19,7 @@ _ROLES = {
     "worker": ("workers, sum", "green"),
     "worker_max": ("largest worker", "forest"),
     "driver": ("driver", "pink"),
+    "redis": ("Redis", "vermilion"),
     "generator": ("generator", "grey"),
 }
 _KINDS = {"rss": "-", "anon": (0, (1, 1.5))}

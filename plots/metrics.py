@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 __all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "show"]
 
-Unit = Literal["ms", "s", "B", "x", "count"]
+Unit = Literal["ms", "s", "B", "x", "count", "share"]
 _TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"
 
@@ -18,7 +18,7 @@ class Metric:
     Attributes:
         name: short identifier, unit last.
         label: heading of a column or axis.
-        unit: ms, s, B (bytes), x (a ratio) or count.
+        unit: ms, s, B (bytes), x (a ratio), count or share (of 1).
         better: which direction is better; None where neither is.
         meaning: what the number says, in one sentence.
         value: the number from a run's entry, None if the run has none.
@@ -54,6 +54,24 @@ def _over_migrations(field: str, combine: Callable[[list[float]], float]) -> Cal
         return combine(found) if found else None
 
     return value
+
+
+def _interval_p99(entry: dict[str, Any]) -> float | None:
+    rows = [row for row in entry.get("timeline") or [] if row.get("tag") == "migrating"]
+    found = [number for row in rows if (number := at(row, "p99")) is not None]
+    return max(found) if found else None
+
+
+def _shipped_share(entry: dict[str, Any]) -> float | None:
+    moved, required = (_over_migrations(name, sum)(entry) for name in ("bytes", "required_bytes"))
+    return None if moved is None or not required else moved / required
+
+
+def _worst_settled(entry: dict[str, Any]) -> float | None:
+    """Returns the longest time back to steady latency; None where a migration was not back in time."""
+    found = [at(migration, "settled_s") for migration in entry.get("migrations") or []]
+    known = [number for number in found if number is not None]
+    return max(known) if known and len(known) == len(found) else None
 
 
 def _peak_ratio(entry: dict[str, Any]) -> float | None:
@@ -98,8 +116,80 @@ METRICS: tuple[Metric, ...] = (
         "Time from the first to the last moved bin, of the longest migration.",
         _over_migrations("duration_s", max),
     ),
+    Metric(
+        "interval_p99_ms",
+        "interval p99",
+        "ms",
+        "lower",
+        "Highest 99th percentile of a 250 ms interval while migrating.",
+        _interval_p99,
+        in_table=False,
+    ),
+    Metric(
+        "latency_migrating_p90_ms",
+        "migrating p90",
+        "ms",
+        "lower",
+        "Latency of records whose way from schedule to result met a migration: 90 % were done within this time.",
+        _in("latency_ms", "migrating", "p90"),
+        in_table=False,
+    ),
+    Metric(
+        "latency_moved_p90_ms",
+        "moved p90",
+        "ms",
+        "lower",
+        "The same of the records of bins that the migration moved.",
+        _in("latency_ms", "migrating_moved", "p90"),
+        in_table=False,
+    ),
+    Metric(
+        "settled_s",
+        "back to steady",
+        "s",
+        "lower",
+        "Time from the command until the median latency is below twice the steady one for good, at worst.",
+        _worst_settled,
+        in_table=False,
+    ),
     Metric("moved_bins", "moved bins", "count", None, "Bins moved by all migrations.", _over_migrations("bins", sum)),
     Metric("moved_bytes", "moved bytes", "B", "lower", "Bytes of state pulled.", _over_migrations("bytes", sum)),
+    Metric(
+        "shipped_share",
+        "shipped share",
+        "share",
+        "lower",
+        "Bytes of state pulled, of the bytes of the bins that had to move.",
+        _shipped_share,
+        in_table=False,
+    ),
+    Metric(
+        "replicated_bytes",
+        "replicated",
+        "B",
+        "lower",
+        "Bytes that brought replicas up to date, over the whole run.",
+        lambda entry: at(entry, "replicated_bytes") or None,
+        in_table=False,
+    ),
+    Metric(
+        "cache_hit_rate",
+        "cache hits",
+        "share",
+        "higher",
+        "Reads of a shared store's entries that the worker's cache answered.",
+        _in("cache", "hit_rate"),
+        in_table=False,
+    ),
+    Metric(
+        "store_read_p50_ms",
+        "store reads",
+        "ms",
+        "lower",
+        "Median time that the slowest worker of a steady epoch waited for a shared store's answers.",
+        _in("epoch_ms", "steady", "phases", "read", "p50"),
+        in_table=False,
+    ),
     Metric(
         "longest_pull_ms",
         "longest pull",
@@ -189,8 +279,8 @@ def show(value: float | None, unit: Unit) -> str:
         return _bytes(value)
     if unit == "count":
         return f"{value:,.0f}"
-    if unit == "x":
-        return (f"{value:,.2f}" if value < 100 else f"{value:,.0f}") + _TIMES
+    if unit in {"share", "x"}:
+        return f"{value:.1%}" if unit == "share" else (f"{value:,.2f}" if value < 100 else f"{value:,.0f}") + _TIMES
     if unit == "ms" and abs(value) >= 10_000:
         return f"{_digits(value / 1000)} s"
     return f"{_digits(value)} {unit}"

@@ -221,10 +221,17 @@ def thousands() -> Any:
     return mpl.ticker.FuncFormatter(lambda value, _place: f"{value:,g}" if value < 1e6 else f"{value / 1e6:g} M")
 
 
-def legend(figure: Any, handles: list[Any], labels: list[str]) -> None:
-    """Puts one legend above all panels, outside of the data."""
+def legend(figure: Any, handles: list[Any], labels: list[str], *, columns: int | None = None) -> None:
+    """Puts one legend above all panels, outside of the data; in one row, or with at most `columns` entries in a row."""
     if handles:
-        figure.legend(handles, labels, loc="outside upper left", ncols=len(labels), handlelength=1.6, columnspacing=1.3)
+        figure.legend(
+            handles,
+            labels,
+            loc="outside upper left",
+            ncols=min(columns or len(labels), len(labels)),
+            handlelength=1.6,
+            columnspacing=1.3,
+        )
 
 
 def finish(figure: Any, experiment: Experiment) -> None:

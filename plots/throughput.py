@@ -11,9 +11,9 @@ from plots.data import Experiment, Run, thin
 from plots.figure import Figure
 from plots.metrics import at
 
-__all__ = ["FIGURE"]
+__all__ = ["FIGURE", "due"]
 
-_HIGHEST = 3.0  # times the rate of the load; the burst after a standstill would flatten everything else
+_HIGHEST = 3.0  # times the highest rate of the load; the burst after a standstill would flatten everything else
 
 
 def _per_second(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -23,6 +23,14 @@ def _per_second(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     counts = np.bincount(times[kept].astype(np.int64), weights=records[kept]).astype(np.float64)
     whole = max(len(counts) - 1, 1)
     return np.arange(1, whole + 1, dtype=np.float64), counts[:whole]
+
+
+def due(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns the ends of full seconds and the records due in each; one stretch for a load that has but a rate."""
+    if totals := run.load.get("due_by_second"):
+        return np.arange(len(totals) + 1, dtype=np.float64)[1:], np.diff(np.asarray(totals, np.float64), prepend=0.0)
+    rate = at(run.load, "rate")
+    return (np.array([run.end_s]), np.array([rate])) if rate else (np.empty(0), np.empty(0))
 
 
 def _cut(axes: Any, run: Run, top: float) -> None:
@@ -40,8 +48,10 @@ def _panel(axes: Any, run: Run) -> float:
     theme.shade_migrations(axes, run)
     axes.fill_between(x, y, step="pre", color=colour, alpha=0.2, linewidth=0)
     axes.step(x, y, where="pre", color=colour, linewidth=1.3)
-    if rate := at(run.load, "rate"):
-        axes.axhline(rate, color=theme.LIGHT["ink"], linewidth=0.9, linestyle=(0, (2, 2)))
+    ends, records = due(run)
+    if len(records):
+        steps = (np.append(0.0, ends), np.append(records[0], records))
+        axes.step(*steps, where="pre", color=theme.LIGHT["ink"], linewidth=0.9, linestyle=(0, (2, 2)))
     theme.panel_title(axes, run, coloured=True)
     return float(y.max())
 
@@ -53,8 +63,8 @@ def draw(experiment: Experiment) -> Any:
         return None
     figure, panels = theme.grid_of(len(runs), height=1.2, sharex=True, sharey=True)
     top = max(_panel(axes, run) for axes, run in zip(panels, runs, strict=True))
-    rates = [rate for run in runs if (rate := at(run.load, "rate"))]
-    top = min(top * 1.08, _HIGHEST * max(rates, default=top))
+    rates = [float(records.max()) for run in runs if len(records := due(run)[1])]
+    top = min(max(top, *rates, 1.0) * 1.08, _HIGHEST * max(rates, default=top))
     for axes, run in zip(panels, runs, strict=True):
         _cut(axes, run, top)
     panels[0].set_ylim(0, top)
@@ -67,7 +77,7 @@ def draw(experiment: Experiment) -> Any:
         Line2D([], [], color=ink, linewidth=1.3),
         Line2D([], [], color=ink, linewidth=0.9, linestyle=(0, (2, 2))),
     ]
-    theme.legend(figure, [*lines, *marks], ["done", "rate of the load", *labels])
+    theme.legend(figure, [*lines, *marks], ["done", "due", *labels])
     return figure
 
 
@@ -75,8 +85,8 @@ FIGURE = Figure(
     name="throughput",
     title="Throughput",
     caption=(
-        "Records whose results were handed over in each second, beside the constant rate at which they were "
-        "due: a dip followed by a peak is work that had to wait."
+        "Records whose results were handed over in each second, beside the records that were due in it: a dip "
+        "followed by a peak is work that had to wait."
     ),
     order=50,
     draw=draw,

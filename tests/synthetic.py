@@ -11,6 +11,8 @@ from harness.files import JsonLines, write_json
 from harness.measure.cells import encode_cells
 from harness.results.entry import summarise_run
 from harness.results.summary import write_result
+from harness.sweep.grid import Grid
+from harness.sweep.run import prepare
 from impls.runtime.cells import make_cells
 
 MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
@@ -225,5 +227,19 @@ def write_experiment(
         round_, mechanism = number // len(MECHANISMS), MECHANISMS[number % len(MECHANISMS)]
         run = folder / "runs" / f"{number:02d}-{mechanism}-r{round_}"
         write_run(run, mechanism=mechanism, seconds=seconds, seed=seed + number, rate=rate, round_=round_)
+    (folder / "done").touch()
+    return write_result(folder)
+
+
+def write_sweep(folder: Path, grid: Grid, *, seconds: float = 18, rate: int = 200) -> dict[str, Any]:
+    """Writes a sweep's result folder; an all-at-once epoch is the longer the more keys its cell has."""
+    prepare(grid, folder)
+    for run, cell in grid.runs():
+        spike_ms = cell["keys"] / 1_000 if run.mechanism == "megaphone-all-at-once" else None
+        place = folder / "runs" / run.folder
+        write_run(
+            place, mechanism=run.mechanism, seconds=seconds, seed=run.number + 1, rate=rate, round_=run.round,
+            spike_ms=spike_ms,
+        )  # fmt: skip
     (folder / "done").touch()
     return write_result(folder)

@@ -19,6 +19,7 @@ __all__ = [
     "overlaps",
     "peak_of",
     "recovered_s",
+    "settled_s",
     "slow_s",
     "steady_span_us",
     "tag_records",
@@ -162,6 +163,23 @@ def slow_s(line: Timeline, steady_p50_us: float | None, begin_us: int, until_us:
     until = _FOREVER if until_us is None else until_us
     inside = (line.begin_us + INTERVAL_US > begin_us) & (line.begin_us < until)
     return float(np.count_nonzero(inside & (line.p50 > _SLOW_FACTOR * steady_p50_us)) * INTERVAL_US / 1e6)
+
+
+def settled_s(line: Timeline, steady_p50_us: float | None, begin_us: int, until_us: int | None) -> float | None:
+    """Returns the time from a migration's begin until the median latency is back at the steady one, and stays there.
+
+    It is the end of the last 250 ms interval whose p50 exceeds 2x the steady p50, 0 without one; None without steady
+    records, or where the last interval of all is such a one: then it was not back in time. Intervals count whose
+    records were all done at `until_us`, the begin of the next migration, which would delay those in flight.
+    """
+    done = line.begin_us + INTERVAL_US + line.max
+    inside = (line.begin_us + INTERVAL_US > begin_us) & (done <= (_FOREVER if until_us is None else until_us))
+    if not steady_p50_us or not inside.any():
+        return None
+    slow = np.flatnonzero(line.p50[inside] > _SLOW_FACTOR * steady_p50_us)
+    if len(slow) and slow[-1] == np.count_nonzero(inside) - 1:
+        return None
+    return float(line.begin_us[inside][slow[-1]] + INTERVAL_US - begin_us) / 1e6 if len(slow) else 0.0
 
 
 def recovered_s(line: Timeline, former_peak_us: float | None, begin_us: int, until_us: int | None) -> float | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from harness.oracle.columns import Columns, OracleError, Records, Results
 
-__all__ = ["read_records", "read_results", "result_partitions"]
+__all__ = ["collect", "read_records", "read_results", "read_topic", "result_partitions"]
 
 _RECORD = np.dtype([("key", "<i8"), ("scheduled_us", "<i8")])
 _NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
@@ -54,8 +54,11 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _chunks(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
-    """Yields (partition, messages) from the beginning of a topic to its end as it is now."""
+def read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
+    """Yields (partition, messages) from the beginning of a topic to its end as it is now.
+
+    Raises OracleError when there is no such topic, or it is not read in `deadline_s` seconds.
+    """
     give_up = time.monotonic() + deadline_s
     with _consumer(bootstrap, topic) as (consumer, partitions), _no_collector():
         consumer.assign(partitions)
@@ -87,7 +90,8 @@ def _places(partition: int, messages: list[Any]) -> dict[str, NDArray[Any]]:
     return {"partition": np.full(len(messages), partition, np.int32), "offset": offsets}
 
 
-def _collect(kind: type[_C], dtypes: dict[str, str], chunks: list[dict[str, NDArray[Any]]]) -> _C:
+def collect(kind: type[_C], dtypes: dict[str, str], chunks: list[dict[str, NDArray[Any]]]) -> _C:
+    """Returns chunks of columns as one, in (partition, offset) order; columns without a dtype are int64."""
     names = [field.name for field in fields(kind)]
     parts = {name: [np.empty(0, np.int64), *(chunk[name] for chunk in chunks)] for name in names}
     columns = {name: np.concatenate(parts[name]).astype(dtypes.get(name, "i8")) for name in names}
@@ -98,16 +102,16 @@ def _collect(kind: type[_C], dtypes: dict[str, str], chunks: list[dict[str, NDAr
 def read_records(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Records:
     """Returns the input topic from its beginning to its present end; raises OracleError when it cannot in the time."""
     chunks = []
-    for partition, messages in _chunks(bootstrap, topic, deadline_s):
+    for partition, messages in read_topic(bootstrap, topic, deadline_s):
         values = _joined([message.value or b"" for message in messages], _RECORD, f"The value column of {topic!r}")
         chunks.append({**_places(partition, messages), "key": values["key"], "scheduled_us": values["scheduled_us"]})
-    return _collect(Records, {"partition": "i4"}, chunks)
+    return collect(Records, {"partition": "i4"}, chunks)
 
 
 def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Results:
     """Returns the results topic, repeats included; raises OracleError when it cannot or a message has another form."""
     chunks = []
-    for partition, messages in _chunks(bootstrap, topic, deadline_s):
+    for partition, messages in read_topic(bootstrap, topic, deadline_s):
         number = _joined([_number(message, topic) for message in messages], _NUMBER, f"The number header of {topic!r}")
         columns = {
             "key": _joined([message.key or b"" for message in messages], ">i8", f"The key column of {topic!r}"),
@@ -116,7 +120,7 @@ def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Res
         chunks.append(
             {**_places(partition, messages), **columns, **{name: number[name] for name in _NUMBER.names or ()}}
         )
-    return _collect(Results, {"partition": "i4", "worker": "i4"}, chunks)
+    return collect(Results, {"partition": "i4", "worker": "i4"}, chunks)
 
 
 def result_partitions(bootstrap: str, topic: str) -> int:

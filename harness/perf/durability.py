@@ -43,13 +43,13 @@ def main(arguments: Sequence[str]) -> int:
             duration_s=options.duration, migration="none",
         )  # fmt: skip
         entries = interleave({x: replace(plain, durability=x) for x in _LEVELS}, options.rounds, folder)
+        table = {
+            f"{level} / none": {name: ratio(entries[level], entries["none"], *path) for name, path in _MEASURES.items()}
+            for level in _LEVELS[1:]
+        }
     except (UsageError, StateError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    table = {
-        f"{level} / none": {name: ratio(entries[level], entries["none"], *path) for name, path in _MEASURES.items()}
-        for level in _LEVELS[1:]
-    }
     values = {pair: {name: found.values for name, found in row.items()} for pair, row in table.items()}
     write_json(folder / "durability.json", {"environment": environment(plain.seed), "ratios": values})
     for pair, row in table.items():

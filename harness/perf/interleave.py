@@ -1,8 +1,6 @@
 """Runs of several variants of an experiment, interleaved on one machine: only ratios of one round are compared."""
 
-import json
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.experiment import Experiment, Run
-from harness.files import write_json
+from harness.experiment import Experiment
+from harness.files import read_json, write_json
 from harness.results.entry import ENTRY_FILE
-from harness.run.child import RunProcess
+from harness.run.carry_out import NamedRun, Watcher, carry_out_all
+from harness.run.lines import Lines
 from impls.errors import StateError, UsageError
 
 __all__ = ["Ratio", "interleave", "ratio"]
@@ -44,50 +43,44 @@ def interleave(
     draw = np.random.default_rng(seed)
     names = list(variants)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    view = Lines(rounds * len(names))
     for number in range(rounds):
         for i in draw.permutation(len(names)).tolist():
             name = names[i]
-            place = folder / "runs" / f"{number:02d}-{name}"
-            found[name].append(_carry_out(variants[name], number, place))
-            sys.stderr.write(f"round {number + 1}/{rounds}: {name} done\n")
+            (mechanism,) = variants[name].mechanisms
+            run = NamedRun(variants[name], mechanism, number, 0, place=f"{number:02d}-{name}")
+            found[name].append(_carry_out(run, folder / "runs", view))
     return found
 
 
-def _carry_out(experiment: Experiment, number: int, place: Path) -> dict[str, Any]:
-    (mechanism,) = experiment.mechanisms
-    run = Run(experiment, mechanism, number, 0)
-    entry = place / ENTRY_FILE
+def _carry_out(run: NamedRun, folder: Path, view: Watcher) -> dict[str, Any]:
+    place = folder / run.folder
     if not (place / "done").exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         write_json(place / "run.json", run.to_json())
-        _run(place)
-    data: dict[str, Any] = json.loads(entry.read_text())
+    carry_out_all([run], folder, view)
+    if failure := read_json(place / "error.json").get("error"):
+        raise UsageError(str(failure))
+    data = read_json(place / ENTRY_FILE)
     if data["verdict"] != "valid":
         raise StateError(f"The run in {place} is {data['verdict']}: {'; '.join(data['reasons'])}")
     return data
 
 
-def _run(place: Path) -> None:
-    process, error = RunProcess(place), ""
-    try:
-        process.go()
-        for line in process.lines():
-            error = line.get("error", error)
-        code = process.wait()
-    finally:
-        process.end()
-    if code:
-        raise UsageError(error or f"The run ended with exit code {code}; its log is {place / 'run.log'}.")
-
-
 def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Ratio:
-    """Returns, round by round, a value of one variant's entry over that of the other's."""
+    """Returns, round by round, a value of one variant's entry over that of the other's.
+
+    Raises:
+        StateError: a run has no such value, as it never warmed up.
+    """
 
     def value(entry: dict[str, Any]) -> float:
         found: Any = entry
         for name in path:
             found = found[name]
+        if not found:
+            raise StateError(f"A run has no {' '.join(path)}, as it never warmed up: make the load longer.")
         return float(found)
 
     return Ratio(tuple(value(a) / value(b) for a, b in zip(over, under, strict=True)))

@@ -2,9 +2,11 @@
 
 import statistics
 from dataclasses import dataclass
+from functools import partial
 
 from plots import metrics
 from plots.data import Experiment, Run
+from plots.sweep import peak
 
 __all__ = ["Conclusion", "conclusions"]
 
@@ -23,8 +25,9 @@ _WORST_FIRST = ("invalid", "unknown", "valid")
 
 def conclusions(experiment: Experiment) -> list[Conclusion]:
     """Returns one line for each mechanism of the experiment, also for those without a run."""
+    text = partial(_text_of_sweep, experiment) if experiment.is_sweep else _text
     return [
-        Conclusion(name, _verdict(runs), _text(runs, experiment.rounds_of(name)))
+        Conclusion(name, _verdict(runs), text(runs, experiment.rounds_of(name)))
         for name in experiment.mechanisms()
         for runs in [[run for run in experiment.ordered() if run.mechanism == name]]
     ]
@@ -42,8 +45,19 @@ def _text(runs: list[Run], comparable: list[Run]) -> str:
     note = f" {withheld} of {len(runs)} runs withheld." if withheld else ""
     if not comparable:
         return f"Withheld: {', '.join(dict.fromkeys(run.why_withheld() for run in runs))}."
+    note = _cache(comparable) + note
     moved = any(run.entry.get("migrations") for run in comparable)
     return (_moved(comparable) if moved else _control(comparable)) + note
+
+
+def _text_of_sweep(experiment: Experiment, runs: list[Run], comparable: list[Run]) -> str:
+    cells = {experiment.cell_label(run.cell): value for run in comparable if (value := peak(run)) is not None}
+    note = f" {len(runs) - len(comparable)} of {len(runs)} runs withheld." if len(comparable) < len(runs) else ""
+    if not cells:
+        return f"No run may be compared.{note}" if runs else "No run was completed."
+    low, high = (f(cells, key=cells.__getitem__) for f in (min, max))
+    shown = [f"{metrics.show(cells[cell], 'ms')} ({cell})" for cell in (low, high)]
+    return f"Every record was done within {shown[0]} at best and {shown[1]} at worst.{note}"
 
 
 def _control(runs: list[Run]) -> str:
@@ -58,6 +72,15 @@ def _moved(runs: list[Run]) -> str:
         f"While migrating, every record was done within {_over(runs, 'latency_migrating_max_ms')}: "
         f"{_over(runs, 'peak_ratio')} the peak of a steady window; the longest migration took "
         f"{_over(runs, 'migration_s')}, the longest pull {_over(runs, 'longest_pull_ms')}."
+    )
+
+
+def _cache(runs: list[Run]) -> str:
+    if not any(run.entry.get("cache") for run in runs):
+        return ""
+    return (
+        f" Of its reads the workers' caches answered {_over(runs, 'cache_hit_rate')}; waiting for the store took "
+        f"{_over(runs, 'store_read_p50_ms')} of a steady epoch."
     )
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.report.comparison import COLUMNS, comparison
 from harness.report.conclusions import conclusions
 from plots import theme
 from plots.data import Experiment, Run, load
@@ -62,8 +63,11 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
         "valid": sum(run.entry.get("verdict") == "valid" for run in runs),
         "comparable": len(experiment.comparable()),
         "conclusions": [(line, Markup(f"var(--{theme.hue(line.mechanism)})")) for line in conclusions(experiment)],
+        "compared": _compared(experiment),
+        "compared_metrics": COLUMNS,
+        "swept": experiment.is_sweep,
         "metrics": _COLUMNS,
-        "rows": [_row(run) for run in runs],
+        "rows": [_row(experiment, run) for run in runs],
         "withheld": [(run.label, run.why_withheld(), _reasons(run)) for run in experiment.withheld()],
         "figures": _figures(experiment, drawn=drawn),
         "environment": _flat(experiment.result.get("environment") or {}),
@@ -74,7 +78,23 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
     }
 
 
-def _row(run: Run) -> dict[str, Any]:
+def _compared(experiment: Experiment) -> list[dict[str, Any]]:
+    """Returns the lines of the comparison; none where there is only one."""
+    lines = comparison(experiment)
+    return [
+        {
+            "mechanism": line.mechanism,
+            "hue": Markup(f"var(--{theme.hue(line.mechanism)})"),
+            "cell": line.cell,
+            "compared": line.compared,
+            "runs": line.runs,
+            "cells": [(line.values[metric.name], line.shown(metric)) for metric in COLUMNS],
+        }
+        for line in (lines if len(lines) > 1 else [])
+    ]
+
+
+def _row(experiment: Experiment, run: Run) -> dict[str, Any]:
     """Returns a line of the table; a withheld run shows no figures."""
     withheld = bool(run.why_withheld())
     values = [None if withheld else metric.value(run.entry) for metric in _COLUMNS]
@@ -82,6 +102,7 @@ def _row(run: Run) -> dict[str, Any]:
         "mechanism": run.mechanism,
         "hue": Markup(f"var(--{theme.hue(run.mechanism)})"),
         "round": run.round,
+        "cell": experiment.cell_label(run.cell),
         "verdict": str(run.entry.get("verdict", "unknown")),
         "load": str(run.entry.get("load", "unknown")),
         "withheld": withheld,
@@ -104,7 +125,7 @@ def _figures(experiment: Experiment, *, drawn: bool) -> list[tuple[str, str, str
     """Returns (name, title, caption, SVG element) of each figure that has something to show."""
     return [
         (figure.name, figure.title, figure.caption, Markup(_inline(svg, figure.name)))
-        for figure in all_figures()
+        for figure in all_figures(sweep=experiment.is_sweep)
         if figure.in_report and (svg := svg_of(figure, experiment, drawn=drawn)) is not None
     ]
 

@@ -17,14 +17,15 @@ from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved
 from harness.measure.warmup import RULE, WarmUp, warm_up
-from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, slow_s, tag_records, timeline
+from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
+from impls.runtime.order import PARTS
 from impls.runtime.order import PHASES as WORKER_PHASES
 
 __all__ = ["ENTRY_FILE", "RunFiles", "run_entry", "summarise_run"]
 
 ENTRY_FILE = "run-result.json"
 LATE_MS = 50.0
-PHASES = ("between", "plan", "build", "job", "observe", *WORKER_PHASES)
+PHASES = ("between", "plan", "build", "job", "observe", *WORKER_PHASES, *PARTS)
 _TAGGED = ("steady", "migrating", "after")
 
 
@@ -131,6 +132,8 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "migrations": [_migration(files, number) for number in range(len(files.migrations))],
         "memory_bytes": peaks(files.memory),
         "memory_anon_bytes": peaks(files.memory, "anon"),
+        "cache": _cache(files),
+        "replicated_bytes": sum(int(line.get("replicated_bytes", 0)) for line in files.epochs),
         "lmdb_bytes": max((int(line["lmdb_bytes"]) for line in files.epochs), default=0),
         "generator": generator,
         "throughput": _throughput(files),
@@ -175,6 +178,12 @@ def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any])
         found.append(f"{measured} latencies were measured of {sent} records sent.")
     verdict = str(oracle.get("verdict", "unknown"))
     return ("unknown" if found and verdict == "valid" else verdict), [*(oracle.get("reasons") or []), *found]
+
+
+def _cache(files: RunFiles) -> dict[str, Any] | None:
+    """Returns how many entries of a shared store came from the workers' caches; None if nothing was asked of one."""
+    hits, misses = (sum(int(line.get(name, 0)) for line in files.epochs) for name in ("cache_hits", "cache_misses"))
+    return {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses)} if hits + misses else None
 
 
 def _latency(files: RunFiles) -> dict[str, Any]:
@@ -236,6 +245,7 @@ def _migration(files: RunFiles, number: int) -> dict[str, Any]:
         "epochs": len(migration.epochs),
         "duration_s": what.duration_s,
         "slow_s": slow_s(files.timeline, p50, migration.begin_us, until),
+        "settled_s": settled_s(files.timeline, p50, migration.begin_us, until),
         "recovered_s": recovered_s(files.timeline, most, migration.begin_us, until),
         "longest_pull_ms": what.longest_pull_ms,
         "peak_ms": peak.peak_ms,

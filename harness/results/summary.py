@@ -8,7 +8,9 @@ from harness.results.entry import ENTRY_FILE, RunFiles, run_entry, summarise_run
 from harness.results.environment import environment
 from harness.results.validate import SCHEMA
 
-__all__ = ["summarise_run", "write_result"]
+__all__ = ["CELL_FILE", "summarise_run", "write_result"]
+
+CELL_FILE = "cell.json"  # what distinguishes a run of a sweep from the others
 
 
 def write_result(folder: Path) -> dict[str, Any]:
@@ -32,4 +34,6 @@ def _began(run: Path) -> bool:
 
 
 def _entry(run: Path) -> dict[str, Any]:
-    return read_json(run / ENTRY_FILE) or run_entry(RunFiles(run))
+    entry = read_json(run / ENTRY_FILE) or run_entry(RunFiles(run))
+    cell = read_json(run / CELL_FILE)
+    return {**entry, "cell": cell} if cell else entry

@@ -10,9 +10,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from impls.errors import StateError
+from impls.native_spark.query import NativeQuery
 from impls.runtime.handle import StreamHandle
 
-__all__ = ["Application", "end_session"]
+__all__ = ["Application", "Query", "end_session"]
+
+Query = StreamHandle | NativeQuery
 
 _RESTART_DEADLINE_S = 120.0
 _JVM_DEADLINE_S = 30.0
@@ -43,11 +46,11 @@ class Application:
         spark: SparkSession,
         *,
         new_session: Callable[[], SparkSession],
-        start: Callable[[SparkSession], StreamHandle],
+        start: Callable[[SparkSession], Query],
         on_event: Callable[[str, dict[str, Any]], None],
     ):
         self.spark, self._new_session, self._start, self._on_event = spark, new_session, start, on_event
-        self._handle: StreamHandle | None = None
+        self._handle: Query | None = None
         self._changed = threading.Condition()
         self._failure: Exception | None = None
         self._stopping = False
@@ -84,7 +87,7 @@ class Application:
             self._handle = handle
             self._changed.notify_all()
 
-    def _current(self) -> StreamHandle:
+    def _current(self) -> Query:
         with self._changed:
             if not self._changed.wait_for(lambda: self._handle is not None or self._failure, _RESTART_DEADLINE_S):
                 raise StateError(f"The application did not start again in {_RESTART_DEADLINE_S:.0f} s.")

@@ -5,8 +5,10 @@ from typing import Any
 
 from harness.experiment import Run
 from harness.migrations import plan_for
+from harness.native.check import check_native
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
 from harness.oracle.run import check_run
+from impls import catalog
 
 __all__ = ["check", "expected_migrations"]
 
@@ -22,6 +24,11 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
     bin_of: BinOf = (
         dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
     )
+    if run.mechanism in catalog.natives():
+        return check_native(
+            bootstrap, folder, checkpoint=folder / "checkpoint" / "spark", bin_of=bin_of, bins=experiment.bins,
+            preloaded=experiment.keys, expected_migrations=expected_migrations(run), topics=topics,
+        )  # fmt: skip
     return check_run(
         bootstrap,
         folder,

@@ -29,9 +29,10 @@ from harness.broker import Broker, create_topics, open_broker
 from harness.experiment import Run
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
+from harness.native.start import start_native
 from harness.redis_server import RedisServer
 from harness.results.summary import summarise_run
-from harness.run.application import Application
+from harness.run.application import Application, Query
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, schedule
@@ -41,6 +42,7 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls import catalog
 from impls.errors import StateError, UsageError
+from impls.native_spark.query import NATIVE_SETTINGS
 from impls.runtime.session import spark_session
 
 __all__ = ["Cancelled", "execute", "main"]
@@ -125,9 +127,11 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
         if not resumed:
+            create_topics(broker.bootstrap, {topics[0]: run.experiment.input_partitions})
             create_topics(
                 broker.bootstrap,
-                {topics[0]: run.experiment.input_partitions, topics[1]: run.experiment.result_partitions},
+                {topics[1]: run.experiment.result_partitions},
+                broker_time=run.mechanism in catalog.natives(),
             )
         else:
             recorder.event("resume")
@@ -135,10 +139,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         with Application(
             first,
             new_session=partial(_session, run),
-            start=partial(
-                start_query, run=run, folder=folder, bootstrap=broker.bootstrap, topics=topics,
-                on_epoch=recorder.on_epoch, on_event=recorder.event, redis=server.url if server else None,
-            ),
+            start=_starter(run, folder, broker, topics=topics, recorder=recorder, server=server),
             on_event=recorder.event,
         ) as query:  # fmt: skip
             stack.callback(query.end)
@@ -151,6 +152,16 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     for heavy in (folder / "state", folder / "checkpoint", folder / "broker", folder / "redis", state_dir(run, folder)):
         shutil.rmtree(heavy, ignore_errors=True)
     (folder / "done").touch()
+
+
+def _starter(
+    run: Run, folder: Path, broker: Broker, *, topics: tuple[str, str], recorder: Recorder, server: RedisServer | None
+) -> Callable[[SparkSession], Query]:
+    where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": broker.bootstrap, "topics": topics}
+    if run.mechanism in catalog.natives():
+        return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
+    redis = server.url if server else None
+    return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event, redis=redis)
 
 
 def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSession]:
@@ -173,8 +184,9 @@ def _redis(run: Run, folder: Path, stack: ExitStack) -> RedisServer | None:
 def _session(run: Run) -> SparkSession:
     workers = max(run.experiment.workers, run.experiment.workers_goal)
     return spark_session(
-        ensure_jars().spark, threads=workers, master=run.experiment.master, name=run.folder, settings=_SPARK
-    )
+        ensure_jars().spark, threads=workers, master=run.experiment.master, name=run.folder,
+        settings={**_SPARK, **(NATIVE_SETTINGS if run.mechanism in catalog.natives() else {})},
+    )  # fmt: skip
 
 
 def _drive(

@@ -14,7 +14,7 @@ from generators.clock import now_us
 from harness.files import JsonLines
 from impls.runtime.controller import MigrationBegun
 from impls.runtime.driver import EpochRecord
-from impls.runtime.order import PHASES
+from impls.runtime.order import PARTS, PHASES
 
 __all__ = ["Recorder", "epoch_line"]
 
@@ -22,7 +22,7 @@ __all__ = ["Recorder", "epoch_line"]
 def epoch_line(record: EpochRecord) -> dict[str, Any]:
     """Returns an epoch's line of epochs.jsonl: sums over workers, and for phases inside the job the slowest worker."""
     reports = record.reports
-    inside = {name: max((r.ms.get(name, 0.0) for r in reports), default=0.0) for name in PHASES}
+    inside = {name: max((r.ms.get(name, 0.0) for r in reports), default=0.0) for name in (*PHASES, *PARTS)}
     return {
         "epoch": record.written.epoch,
         "begin_us": record.begin_us,
@@ -58,6 +58,9 @@ def epoch_line(record: EpochRecord) -> dict[str, Any]:
     }
 
 
+_NO_REPORTS = {"results": 0, "queued": 0, "lmdb_bytes": 0, "longest_pull_ms": 0.0, "negative": 0, "retries": 0}
+
+
 class Recorder:
     """Takes epochs and events of the running query; every method may be called from any thread."""
 
@@ -67,7 +70,7 @@ class Recorder:
         self._events = JsonLines(folder / "events.jsonl")
         self._plans = JsonLines(folder / "plan.jsonl")
         self._lock = threading.Lock()
-        self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=64)
+        self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=256)
         self._records_by_epoch: dict[int, int] = {}
         self.last: dict[str, Any] = {}
         self.moved_bins = self.moved_bytes = self.epochs = 0
@@ -86,20 +89,28 @@ class Recorder:
             for event in record.events:
                 at_us = record.begin_us if isinstance(event, MigrationBegun) else record.end_us
                 self._events.write({"at_us": at_us, **event.to_json()})
-            self._remember(record, line)
+            self._remember(line, list(record.cells.values()))
+
+    def on_line(self, line: dict[str, Any], events: list[dict[str, Any]]) -> None:
+        """Writes an epoch of a query that makes no reports, and the migrations that it ended."""
+        with self._lock:
+            self._epochs.write({**_NO_REPORTS, **line})
+            for event in events:
+                self._events.write({"at_us": line["end_us"], **event})
+            self._remember({**_NO_REPORTS, **line}, [])
 
     def event(self, kind: str, fields: dict[str, Any] | None = None) -> None:
         """Writes an event with the time of now."""
         with self._lock:
             self._events.write({"at_us": now_us(), "kind": kind, **(fields or {})})
 
-    def _remember(self, record: EpochRecord, line: dict[str, Any]) -> None:
+    def _remember(self, line: dict[str, Any], cells: list[np.ndarray]) -> None:
         self.last = line
         self.epochs += 1
         self.moved_bins += line["moved_bins"]
         self.moved_bytes += line["moved_bytes"]
         self._records_by_epoch[line["epoch"]] = line["records"]
-        self._recent.append((time.monotonic(), np.concatenate(list(record.cells.values()))))
+        self._recent.extend((time.monotonic(), part) for part in cells)
 
     @property
     def records(self) -> int:

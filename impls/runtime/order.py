@@ -14,9 +14,10 @@ from impls.runtime.outbox import Output
 from impls.runtime.plan import WrittenPlan
 from impls.runtime.shared import Shared
 
-__all__ = ["PHASES", "Report", "StepOrder", "counts"]
+__all__ = ["PARTS", "PHASES", "Report", "StepOrder", "counts"]
 
 PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot", "replicate")
+PARTS = ("read",)  # inside other phases: a shared store's answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,8 @@ class Report:
         snapshot: bins snapshotted; `snapshot_bytes`: size of their file.
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
         cache_hits, cache_misses: entries of a shared store that were in this process's cache, and that were not.
+        times, partials, waits: as in an observation, of operators with event time; `late`: records below the watermark;
+            `fired`: timers.
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
     """
@@ -134,6 +137,11 @@ class Report:
     cache_misses: int = 0
     done_us: int = 0
     negative: int = 0
+    times: list[list[int]] = field(default_factory=list)
+    partials: list[list[Any]] = field(default_factory=list)
+    waits: list[int] = field(default_factory=list)
+    late: int = 0
+    fired: int = 0
     pid: int = 0
     ms: dict[str, float] = field(default_factory=dict)
 

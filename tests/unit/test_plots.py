@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from synthetic import write_experiment
 
-from plots import metrics, theme
+from plots import metrics, theme, throughput
 from plots.data import load, thin
 from plots.figures import all_figures, svg_of, write_all
 
@@ -146,6 +146,23 @@ def test_thin_keeps_the_peak():
     assert few_y.max() == 7.0
 
 
+def test_due_records_follow_the_rate_s_shape(folder, tmp_path):
+    run = load(folder).runs[0]
+    stepped = type(run)(run.entry, tmp_path)
+    (tmp_path / "load.json").write_text(json.dumps({"rate": 10, "due_by_second": [10, 20, 70]}))
+    ends, due = throughput.due(stepped)
+    assert (ends.tolist(), due.tolist()) == ([1, 2, 3], [10, 10, 50])
+    ends, due = throughput.due(run)
+    assert due.tolist() == [run.load["rate"]], "a load that has but a rate"
+
+
+def test_a_mechanism_that_never_migrates_is_the_control_of_highest_latency_against_duration(folder):
+    figure = next(figure for figure in all_figures() if figure.name == "latency_duration")
+    svg = svg_of(figure, load(folder))
+    assert "none (no migration)" in text_of(svg)
+    assert theme.mechanism_colour("none") in svg
+
+
 def test_missing_values_are_none_and_shown_as_a_dash():
     for metric in metrics.METRICS:
         assert metric.value({}) is None
@@ -166,6 +183,7 @@ def test_missing_values_are_none_and_shown_as_a_dash():
         (3 << 30, "B", "3 GiB"),
         (1.1, "x", "1.10\N{MULTIPLICATION SIGN}"),
         (1_000_000, "count", "1,000,000"),
+        (0.0123, "share", "1.2%"),
     ],
 )
 def test_values_are_shown_with_their_unit(value, unit, shown):

@@ -5,8 +5,9 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from synthetic import write_experiment
+from synthetic import MECHANISMS, write_experiment
 
+from harness.report.comparison import comparison
 from harness.report.report import write_report
 from plots import theme
 from plots.data import load
@@ -28,7 +29,7 @@ class Page(HTMLParser):
         values = dict(attrs)
         self.addresses += [values[name] for name in ("href", "src") if values.get(name)]
         self.ids += [values["id"]] if "id" in values else []
-        self.rows += tag == "tr" and "sortable" in str(self.open)
+        self.rows += tag == "tr" and "'sortable'" in str(self.open)
         if tag not in VOID:
             self.open.append((tag, values.get("class")))
 
@@ -103,6 +104,36 @@ def test_size_and_colours(html):
     body = html[html.index("<body") :]
     assert not [name for name, colour in theme.LIGHT.items() if colour in body], "a colour that dark mode cannot change"
     assert "prefers-color-scheme: dark" in html
+
+
+def test_comparison_has_the_lowest_peak_first(page, folder):
+    lines = comparison(load(folder))
+    assert [line.peak for line in lines] == sorted(line.peak for line in lines)
+    assert {line.mechanism for line in lines} == set(MECHANISMS)
+    first = next(line for line in lines if line.mechanism == "none")
+    assert first.control
+    assert (first.compared, first.runs) == (2, 2)
+    text = page.text[page.text.index("Comparison") : page.text.index("What the columns mean")]
+    places = [text.index(line.mechanism) for line in lines]
+    assert places == sorted(places)
+
+
+def test_withheld_runs_come_last_in_the_comparison_without_numbers(folder, tmp_path):
+    result = json.loads((folder / "result.json").read_text())
+    for run in result["runs"]:
+        run["load"] = "late" if run["mechanism"] == "none" else "met"
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    last = comparison(load(tmp_path))[-1]
+    assert (last.mechanism, last.compared, last.runs) == ("none", 0, 2)
+    assert set(last.values.values()) == {None}
+
+
+def test_a_cache_s_hit_rate_is_said(folder, tmp_path):
+    def cached(result):
+        for run in result["runs"]:
+            run["cache"] = {"hits": 1, "misses": 99, "hit_rate": 0.01}
+
+    assert "the workers' caches answered 1.0%" in rewrite(folder, tmp_path, cached).text
 
 
 def test_parameters_environment_and_files_are_listed(page, folder):

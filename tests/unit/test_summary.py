@@ -112,6 +112,27 @@ def test_moved_bins_are_kept_apart(runs):
     assert 0 < latency["migrating_moved"]["count"] < latency["migrating"]["count"]
 
 
+def test_back_to_steady_is_found_for_each_migration(runs):
+    assert runs["megaphone-fluid"]["migrations"][0]["settled_s"] == 0.0
+    loud = runs["megaphone-all-at-once"]["migrations"][0]
+    assert 0.5 < loud["settled_s"] < 3
+
+
+def test_reads_of_a_shared_store_are_a_phase_and_its_cache_has_a_hit_rate(run_folder):
+    lines = read_lines(run_folder / "epochs.jsonl")
+    with JsonLines(run_folder / "epochs.jsonl") as file:
+        for line in lines:
+            file.write({**line, "cache_hits": 1, "cache_misses": 3, "ms": {**line["ms"], "read": 7.0}})
+    entry = summarise_run(run_folder)
+    assert entry["cache"] == {"hits": len(lines), "misses": 3 * len(lines), "hit_rate": 0.25}
+    assert entry["epoch_ms"]["steady"]["phases"]["read"]["p50"] == pytest.approx(7.0, rel=1e-3)
+
+
+def test_a_run_without_a_shared_store_has_no_cache(runs):
+    assert runs["none"]["cache"] is None
+    assert runs["none"]["epoch_ms"]["steady"]["phases"]["read"]["max"] == 0.0
+
+
 def test_memory_is_the_peak_by_role(runs, folder):
     run = runs["megaphone-batched"]
     lines = read_lines(folder / run["folder"] / "memory.jsonl")

@@ -12,6 +12,7 @@ from harness.measure.windows import (
     Peak,
     peak_of,
     recovered_s,
+    settled_s,
     slow_s,
     steady_span_us,
     tag_records,
@@ -145,6 +146,24 @@ def test_slow_time_is_the_sum_of_windows_over_twice_the_median():
     assert slow_s(line, 200_000, at(10), at(11)) == 1.0
     assert slow_s(line, 200_000, at(13), None) == 0.0
     assert slow_s(line, None, at(10), None) is None
+
+
+def test_settled_is_the_end_of_the_last_window_over_twice_the_median():
+    cells = cells_with(lambda t: 0.5 if 10 <= t < 12 or 14 <= t < 14.25 else 0.3 if 12 <= t < 13 else 0.2)
+    line = timeline(cells, tag_records(cells, [migration(10, 11)], at(2)))
+    assert settled_s(line, 200_000, at(10), None) == 4.25
+    assert settled_s(line, 200_000, at(10), at(13)) == 2.0
+    assert settled_s(line, 200_000, at(15), None) == 0.0
+    assert settled_s(line, 200_000, at(10), at(12)) is None, "it is not back when its time is over"
+    assert settled_s(line, None, at(10), None) is None
+
+
+def test_what_the_next_migration_delays_does_not_unsettle_the_one_before():
+    cells = cells_with(
+        lambda t: 0.5 if 10 <= t < 11 or t >= 14.8 else 0.2
+    )  # a migration at 15 s delays all from 14.8 s on
+    line = timeline(cells, tag_records(cells, [migration(10, 11), migration(15, 16)], at(2)))
+    assert settled_s(line, 200_000, at(10), at(15)) == 1.0
 
 
 def test_recovery_needs_a_hundred_calm_seconds():

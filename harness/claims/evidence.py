@@ -1,0 +1,111 @@
+"""What a predicate looks at: the results that show a claim, as stored."""
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from harness.files import read_json
+from impls.errors import UsageError
+from plots.data import Experiment, Run, load
+from plots.metrics import by_name
+
+__all__ = ["EVIDENCE_FILE", "Evidence", "NotKnown"]
+
+EVIDENCE_FILE = "evidence.json"
+
+
+class NotKnown(Exception):  # noqa: N818 - a verdict, not a failure
+    """The evidence does not tell; the message says why."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A result folder: an experiment with its runs, or what a command said; without a folder for what is computed.
+
+    Attributes:
+        folder: the result folder.
+        said: what evidence.json holds of a command: exit_code, lines of its standard output.
+    """
+
+    folder: Path | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment; raises NotKnown where its result cannot be read."""
+        if self.folder is None:
+            raise NotKnown("there is no result")
+        try:
+            return load(self.folder)
+        except ValueError as error:
+            raise NotKnown(str(error)) from error
+
+    @property
+    def origin(self) -> str:
+        """Where and at which commit it was measured."""
+        if self.folder is None:
+            return "computed"
+        described = read_json(self.folder / "experiment.json") or dict(self.said)
+        here = described.get("environment") or {}
+        dirty = " (dirty)" if here.get("dirty") else ""
+        return f"{self.folder.name}, commit {str(here.get('commit', 'unknown'))[:12]}{dirty}"
+
+    def json_lines(self) -> list[dict[str, Any]]:
+        """Returns the lines of a command's output that are JSON objects; raises NotKnown if it failed."""
+        if self.said.get("exit_code") != 0:
+            raise NotKnown(f"the command ended with exit code {self.said.get('exit_code')}")
+        return [json.loads(line) for line in self.said["lines"] if line.startswith("{")]
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Returns the cells of a sweep; one empty cell for any other experiment."""
+        return self.experiment.cells() or [{}]
+
+    def runs(self, mechanism: str, cell: Mapping[str, Any]) -> list[Run]:
+        """Returns a mechanism's comparable runs of a cell, by round.
+
+        Raises:
+            NotKnown: one of its runs is not valid, there is none, or the load of all came late.
+        """
+        experiment = self.experiment
+        runs = [run for run in experiment.ordered() if run.mechanism == mechanism and run.cell == dict(cell)]
+        where = f"{mechanism}{' at ' + label if (label := experiment.cell_label(dict(cell))) else ''}"
+        if not runs:
+            raise NotKnown(f"there is no run of {where}")
+        for run in runs:
+            if (verdict := run.entry.get("verdict")) != "valid":
+                raise NotKnown(f"a run of {where} is {verdict}")
+        if not (met := [run for run in runs if not run.why_withheld()]):
+            raise NotKnown(f"the load of every run of {where} came late")
+        return met
+
+    def values(self, metric: str, mechanism: str, cell: Mapping[str, Any]) -> dict[int, float]:
+        """Returns a metric by round; raises NotKnown where a run has none, and UsageError for an unknown metric."""
+        try:
+            of = by_name(metric)
+        except KeyError:
+            raise UsageError(f"The metric {metric!r} is unknown.") from None
+        found = {run.round: of.value(run.entry) for run in self.runs(mechanism, cell)}
+        known = {round_: value for round_, value in found.items() if value is not None}
+        if len(known) < len(found):
+            raise NotKnown(f"a run of {mechanism} has no {of.label}")
+        return known
+
+    def median(self, metric: str, mechanism: str, cell: Mapping[str, Any]) -> float:
+        """Returns a metric's median over rounds; raises as `values` does."""
+        return statistics.median(self.values(metric, mechanism, cell).values())
+
+    def ratio(self, metric: str, over: str, under: str, cell: Mapping[str, Any]) -> float:
+        """Returns the median over rounds of one mechanism's metric over another's of the same round.
+
+        Raises:
+            NotKnown: as `values` does; no common round; or nothing to divide by.
+        """
+        above, below = self.values(metric, over, cell), self.values(metric, under, cell)
+        common = sorted(above.keys() & below.keys())
+        if not common or not all(below[round_] for round_ in common):
+            raise NotKnown(f"{metric} of {over} and {under} have no ratio")
+        return statistics.median(above[round_] / below[round_] for round_ in common)

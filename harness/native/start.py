@@ -1,0 +1,59 @@
+"""Starts Spark's own count on a run's topics, its state made beforehand by one record per key."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from harness.broker import create_topics
+from harness.experiment import Run
+from harness.run.pipeline import read_records
+from impls import catalog
+from impls.native_spark.query import NativeQuery, Source
+from impls.runtime.outbox import Output
+
+__all__ = ["start_native"]
+
+_PRELOAD = "-preload"
+
+
+def start_native(
+    spark: SparkSession,
+    run: Run,
+    folder: Path,
+    bootstrap: str,
+    topics: tuple[str, str],
+    *,
+    on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+    on_event: Callable[[str, dict[str, Any]], None],
+) -> NativeQuery:
+    """Fills the topic that makes the state, and starts the query on it and on the input topic."""
+    experiment, preload = run.experiment, topics[0] + _PRELOAD
+    create_topics(bootstrap, {preload: experiment.workers})
+    _fill(spark, bootstrap, preload, experiment.keys)
+    return NativeQuery(
+        spark,
+        Source(partial(_records, spark, bootstrap, f"{topics[0]},{preload}", run), experiment.keys),
+        Output(bootstrap, topics[1], experiment.result_partitions),
+        folder / "checkpoint" / "spark",
+        native=catalog.native(run.mechanism, **run.options()),
+        workers=experiment.workers,
+        bins=experiment.bins,
+        on_epoch=on_epoch,
+        on_event=on_event,
+    )
+
+
+def _records(spark: SparkSession, bootstrap: str, topics: str, run: Run) -> DataFrame:
+    return read_records(spark, bootstrap, topics, run.experiment.max_offsets_per_trigger)
+
+
+def _fill(spark: SparkSession, bootstrap: str, topic: str, keys: int) -> None:
+    """Sends one record per key; key-count's form is 8 little-endian bytes each of key and scheduled time."""
+    key = F.reverse(F.unhex(F.lpad(F.hex("id"), 16, "0")))
+    value = F.concat(key, F.unhex(F.lit("00" * 8))).alias("value")
+    writer = spark.range(keys).select(value).write.format("kafka")
+    writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic).save()

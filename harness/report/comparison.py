@@ -1,0 +1,96 @@
+"""The comparison of an experiment: a line per mechanism (in a sweep: per cell and mechanism), lowest peak first."""
+
+import math
+import statistics
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from plots import metrics
+from plots.data import Experiment, Run
+from plots.metrics import DASH, Metric
+
+__all__ = ["COLUMNS", "Line", "comparison", "comparison_table"]
+
+_PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
+COLUMNS = (
+    _PEAK,
+    *map(
+        metrics.by_name,
+        ("peak_ratio", "interval_p99_ms", "migration_s", "settled_s", "moved_bytes", "replicated_bytes"),
+    ),
+    metrics.by_name("latency_steady_p50_ms"),
+    metrics.by_name("latency_steady_p99_ms"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A mechanism's medians over rounds; None where none of its runs may be compared or has such a number.
+
+    Attributes:
+        mechanism: its name.
+        cell: in a sweep, what distinguishes these runs from others of the mechanism; empty otherwise.
+        compared, runs: how many of its runs are compared, and how many there are.
+        control: no migration, so that the peak is the highest latency of steady time.
+        values: medians by name of metric.
+    """
+
+    mechanism: str
+    cell: str
+    compared: int
+    runs: int
+    control: bool
+    values: dict[str, float | None] = field(default_factory=dict)
+
+    @property
+    def peak(self) -> float:
+        """What lines are sorted by; infinite where nothing is known."""
+        found = self.values[_PEAK.name]
+        return math.inf if found is None else found
+
+    def shown(self, metric: Metric) -> str:
+        """Returns a column's text."""
+        return metrics.show(self.values[metric.name], metric.unit)
+
+
+def comparison(experiment: Experiment) -> list[Line]:
+    """Returns a line per mechanism, the lowest peak first; in a sweep, cell by cell."""
+    cells = experiment.cells()
+    lines = [
+        (number, _line(name, experiment.cell_label(cell), runs))
+        for number, cell in enumerate(cells)
+        for name in experiment.mechanisms()
+        if (runs := [run for run in experiment.runs if run.mechanism == name and run.cell == cell])
+    ]
+    return [line for _, line in sorted(lines, key=lambda pair: (pair[0], pair[1].peak))]
+
+
+def _line(name: str, cell: str, runs: list[Run]) -> Line:
+    compared = [run for run in runs if not run.why_withheld()]
+    values = {metric.name: _median(metric, compared) for metric in COLUMNS}
+    control = bool(compared) and not any(run.entry.get("migrations") for run in compared)
+    if control:
+        values[_PEAK.name] = _median(_CONTROL, compared)
+    return Line(name, cell, len(compared), len(runs), control, values)
+
+
+def _median(metric: Metric, runs: list[Run]) -> float | None:
+    found = [value for run in runs if (value := metric.value(run.entry)) is not None]
+    return statistics.median(found) if found else None
+
+
+def comparison_table(experiment: Experiment) -> Table:
+    """Returns the comparison for a terminal."""
+    lines = comparison(experiment)
+    table = Table(box=None, pad_edge=False, title="Lowest peak first; medians over rounds", title_justify="left")
+    swept = experiment.is_sweep
+    for title in (*(("cell",) if swept else ()), "mechanism", "valid"):
+        table.add_column(title, overflow="fold")
+    for metric in COLUMNS:
+        table.add_column("peak" if metric is _PEAK else metric.label, justify="right")
+    for line in lines:
+        shown = [line.shown(metric) for metric in COLUMNS]
+        head = [*([line.cell] if swept else []), line.mechanism, f"{line.compared} of {line.runs}"]
+        table.add_row(*head, *(text if text != DASH else "-" for text in shown))
+    return table

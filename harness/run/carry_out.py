@@ -1,0 +1,107 @@
+"""Carries runs out one after another, each in a process of its own: for one experiment, a sweep, or variants."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from harness.experiment import Run
+from harness.files import write_json
+from harness.run.child import RunProcess
+from harness.run.disturb import disturbed
+from impls.errors import UsageError
+
+__all__ = ["NamedRun", "Watcher", "carry_out_all"]
+
+
+@dataclass(frozen=True)
+class NamedRun(Run):
+    """A run whose folder has a name of its own, as it is one of several variants of an experiment."""
+
+    place: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Name of the run's folder."""
+        return self.place
+
+
+class Watcher(Protocol):
+    """Is told what happens; `harness.live.LiveView` is one."""
+
+    def begin(self, run: Run) -> None:
+        """A run begins."""
+
+    def skipped(self, run: Run) -> None:
+        """A run was done before."""
+
+    def note(self, text: str) -> None:
+        """Something is to be said."""
+
+    def progress(self, run: Run, line: dict[str, Any]) -> None:
+        """A second of a run has passed."""
+
+    def end(self, run: Run, folder: Path) -> None:
+        """A run has ended."""
+
+
+def carry_out_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
+    """Carries out what is not done yet; broker and Spark of the next run start while the oracle checks the one before.
+
+    Args:
+        runs: in this order; each has `folder / run.folder` with its run.json.
+        folder: parent of the runs' folders.
+        view: is told of it.
+
+    Raises:
+        UsageError: a run was refused for bad input.
+    """
+    left = deque(runs)
+    ready: RunProcess | None = None
+
+    def prepare_next() -> None:
+        nonlocal ready
+        if ready is None and left and not (folder / left[0].folder / "done").exists():
+            ready = RunProcess(folder / left[0].folder)
+
+    try:
+        while left:
+            run = left.popleft()
+            if (folder / run.folder / "done").exists():
+                view.skipped(run)
+                continue
+            process, ready = ready or RunProcess(folder / run.folder), None
+            if not _carry_out(run, process, view, prepare_next):
+                view.note(f"{run.folder}: its fault has ended it; it is resumed")
+                _carry_out(run, RunProcess(folder / run.folder), view, prepare_next)
+    finally:
+        if ready is not None:
+            ready.end()
+
+
+def _carry_out(run: Run, process: RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
+    """Carries a run out; returns False when the fault it was to stand has ended its process, which can be resumed."""
+    view.begin(run)
+    error: str | None = None
+    (process.folder / "error.json").unlink(missing_ok=True)
+    before = disturbed(process.folder)
+    try:
+        process.go()
+        for line in process.lines():
+            error = line.get("error", error)
+            view.progress(run, line)
+            if line.get("phase") == "checking":
+                prepare_next()
+        code = process.wait()
+    finally:
+        process.end()
+    if code == 2:
+        raise UsageError(error or f"The run was refused; its log is {process.folder / 'run.log'}.")
+    if code and disturbed(process.folder) and not before:
+        return False
+    if code:
+        told = error or f"The run ended with exit code {code}; its log is {process.folder / 'run.log'}."
+        write_json(process.folder / "error.json", {"error": told})
+    view.end(run, process.folder)
+    return True

@@ -1,0 +1,1 @@
+"""Sweeps: a grid of experiments, resumable, with the figures of the literature."""

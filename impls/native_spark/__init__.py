@@ -1,0 +1,1 @@
+"""Spark's own stateful count and its restart: what there is without this project."""

@@ -1,0 +1,40 @@
+"""The ways in which Spark's own query is restarted; they have no plan, as nothing of it can move while it runs."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from impls.errors import UsageError
+
+__all__ = ["NATIVES", "Native", "NativeRepartition", "NativeRestart"]
+
+_OPERATORS = ("count", "processor")
+
+
+@dataclass(frozen=True)
+class Native:
+    """A baseline on Spark's own state.
+
+    Attributes:
+        operator: count (`groupBy().count()`) or processor (`transformWithStateInPandas`).
+        repartitions: whether the state is repartitioned offline while the query is down.
+    """
+
+    operator: str = "count"
+    repartitions: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.operator not in _OPERATORS:
+            raise UsageError(f"Spark's own operator is {' or '.join(_OPERATORS)}, not {self.operator!r}.")
+
+
+class NativeRestart(Native):
+    """Stop and start with the same number of partitions: the floor of any restart, which rescales nothing."""
+
+
+class NativeRepartition(Native):
+    """Stop, repartition the state offline, start: what a Spark user has for a rescale since 4.2."""
+
+    repartitions: ClassVar[bool] = True
+
+
+NATIVES = {"native-restart": NativeRestart, "native-repartition": NativeRepartition}
