@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.errors import StateError, UsageError
 from impls.native_spark.native import Native
@@ -164,9 +165,18 @@ class NativeQuery:
             self._run = str(query.runId)
             return query
 
+    def _finish_last_epoch(self) -> None:
+        """Runs the epoch that a stop has cut off: state with one cannot be repartitioned exactly once."""
+        begun, committed = (_newest(self._checkpoint / name) for name in ("offsets", "commits"))
+        if begun > committed:
+            self._writer().trigger(availableNow=True).start().awaitTermination()
+
     def _started(self) -> StreamingQuery:
-        self._spark.conf.set(_PARTITIONS, str(self._partitions))
         self._on_event("query_start", {"partitions": self._partitions})
+        return self._writer().start()
+
+    def _writer(self) -> DataStreamWriter:
+        self._spark.conf.set(_PARTITIONS, str(self._partitions))
         results = _count(self._source.records(), self._native.operator)
         return (
             results.select(F.col("key").cast("string"), F.col("count").cast("string").alias("value"))
@@ -175,7 +185,6 @@ class NativeQuery:
             .option("topic", self._output.topic)
             .option("checkpointLocation", str(self._checkpoint))
             .outputMode("update")
-            .start()
         )
 
     def _supervise(self) -> None:
@@ -204,8 +213,8 @@ class NativeQuery:
         self._on_event("migration_begin", {"id": id_, "epoch": self._last_epoch + 1, "label": ""})
         if partitions != self._partitions:
             begun = time.monotonic()
-            # an epoch that the stop cut off is run after the repartition: the Kafka sink is at-least-once in any case
-            self._spark._streamingCheckpointManager.repartition(str(self._checkpoint), partitions, False)
+            self._finish_last_epoch()
+            self._spark._streamingCheckpointManager.repartition(str(self._checkpoint), partitions)
             self._on_event("repartitioned", {"partitions": partitions, "seconds": time.monotonic() - begun})
         with self._lock:
             self._partitions, self._pending, self._restarted = partitions, None, id_
@@ -279,6 +288,10 @@ class _Listener(StreamingQueryListener):
 
 def _count(records: DataFrame, operator: str) -> DataFrame:
     return records.groupBy("key").count() if operator == "count" else count_by_processor(records)
+
+
+def _newest(folder: Path) -> int:
+    return max((int(file.name) for file in folder.iterdir() if file.name.isdigit()), default=-1)
 
 
 def _raise_if_ended(query: StreamingQuery) -> None:
