@@ -1,65 +1,161 @@
 """Every mechanism there is, on random views: valid plans, progress, nothing moved in vain, same view same plan."""
 
+from collections import defaultdict
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from carried import carried, chosen, settled, views
+from hypothesis import given
+from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
+from harness.conformance.bounds import bound, completes
 from impls import catalog
+from impls.runtime.copying import NEVER
+from impls.runtime.plan import EpochPlan, WrittenPlan
 from impls.runtime.validate import validate
 from impls.runtime.view import View
 
+settings = partial(given_settings, deadline=None)  # a migration is up to a hundred plans
 RESTARTS = {"runtime-restart": "query", "restart-application": "application"}
 LIVE = [name for name in catalog.names() if name not in {"none", *RESTARTS}]
+KNOBS = {  # values of options by their name, whichever mechanism has them
+    "background_share": [0.0, 0.3, 1.0],
+    "bins_per_pair": [1, 2, 5],
+    "catch_up_epochs": [1, 2, 7],
+    "factor": [0, 1, 3],
+    "gap_epochs": [0, 1, 3],
+    "interval_epochs": [1, 2, 10],
+    "pull_budget_bytes": [0, 50, 4000, 1 << 22],
+    "replicate_bytes": [0, 50, 4000, 1 << 22],
+}
 
 
 @st.composite
-def views(draw) -> View:
-    bins, workers = 2 ** draw(st.integers(1, 7)), draw(st.integers(1, 9))
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    routing = random.integers(0, workers, bins).astype(np.int32)
-    goal = random.integers(0, draw(st.integers(1, 9)), bins).astype(np.int32)
-    keep = random.random(bins) < draw(st.sampled_from([0.0, 0.5, 0.95]))
-    started = draw(st.integers(0, 100))
-    epoch = started + draw(st.integers(0, 20))
-    stopped = draw(st.sampled_from([-1, epoch, draw(st.integers(started, epoch))]))
-    return View.make(routing, np.where(keep, routing, goal), epoch=epoch, started=started, stopped=stopped)
+def knobs(draw, name: str) -> dict:
+    """Options for a mechanism."""
+    return {option: draw(st.sampled_from(KNOBS[option])) for option in catalog.options(name) if option in KNOBS}
 
 
 @pytest.mark.parametrize("name", catalog.names())
-@given(view=views())
+@given(data=st.data(), view=views())
 @settings(max_examples=60)
-def test_the_plan_is_valid_and_the_same_for_the_same_view(name, view):
-    mechanism = catalog.make(name)
-    plan, again = mechanism.plan(view), mechanism.plan(view)
-    validate(plan, view)
-    assert plan.pulls == again.pulls
-    assert np.array_equal(plan.routing, again.routing)
+def test_the_plan_is_valid_and_the_same_for_the_same_view(name, data, view):
+    options = data.draw(knobs(name))
+    plans = [catalog.make(name, **options).plan(view) for _ in range(2)]
+    validate(plans[0], view)
+    once, twice = (WrittenPlan(view.epoch, 1, view.workers, plan).to_json() for plan in plans)
+    assert once == twice
 
 
 @pytest.mark.parametrize("name", catalog.names())
-@given(view=views())
+@given(data=st.data(), view=views())
+@settings(max_examples=40)
+def test_a_plan_changes_nothing_in_its_view(name, data, view):
+    before = replace(view, **{f: getattr(view, f).copy() for f in ("routing", "location", "goal", "size", "queued")})
+    catalog.make(name, **data.draw(knobs(name))).plan(view)
+    for field in ("routing", "location", "goal", "size", "queued"):
+        assert np.array_equal(getattr(view, field), getattr(before, field)), field
+
+
+@pytest.mark.parametrize("name", catalog.names())
+@given(data=st.data(), view=views(quiet=True))
+@settings(max_examples=40)
+def test_replicas_between_migrations_are_a_valid_plan_within_their_budget(name, data, view):
+    view = replace(view, goal=view.routing)
+    options = data.draw(knobs(name))
+    pairs = catalog.make(name, **options).replicas(view)
+    validate(EpochPlan(view.routing.copy(), replicas=pairs), view)
+    check_copies(view, pairs, options)
+
+
+def check_copies(view, pairs, options):
+    """First copies of a worker fit its budget, or are a single one."""
+    first = defaultdict(list)
+    for bin_, worker in pairs:
+        if (bin_, worker) not in view.replicas:
+            first[worker].append(int(view.size[bin_]))
+    for sizes in first.values():
+        assert len(sizes) == 1 or sum(sizes) <= options["replicate_bytes"]
+
+
+@pytest.mark.parametrize("name", catalog.names())
+@given(data=st.data(), view=views())
 @settings(max_examples=60)
-def test_nothing_moves_that_is_in_place(name, view):
-    plan = catalog.make(name).plan(view)
-    assert not {pull.bin for pull in plan.pulls} - set(view.misplaced.tolist())
-    still = view.location == view.goal
-    assert np.array_equal(plan.routing[still], view.routing[still])
+def test_nothing_moves_that_is_in_place_and_what_moves_goes_where_it_must(name, data, view):
+    plan = catalog.make(name, **data.draw(knobs(name))).plan(view)
+    under_way = view.location != view.routing
+    towards = np.where(under_way, view.routing, view.goal)
+    assert all(view.location[pull.bin] != pull.target == towards[pull.bin] for pull in plan.pulls)
+    assert all(plan.routing[bin_] in {view.routing[bin_], towards[bin_]} for bin_ in range(view.bins))
+    assert all(worker == towards[bin_] != view.location[bin_] for bin_, worker in plan.replicas + plan.shadows)
+
+
+@pytest.mark.parametrize("name", catalog.names())
+@given(data=st.data(), view=views())
+@settings(max_examples=60)
+def test_no_bin_has_two_owners_and_budgets_are_kept(name, data, view):
+    options = data.draw(knobs(name))
+    plan = catalog.make(name, **options).plan(view)
+    pulls = chosen(plan, view)
+    assert len({pull.bin for pull in pulls}) == len(pulls)
+    assert all(pull.source == view.location[pull.bin] for pull in pulls)
+    if "pull_budget_bytes" in options and plan.pulls:
+        assert plan.budget_bytes == options["pull_budget_bytes"]
+        for worker in {pull.target for pull in pulls}:
+            sizes = [int(view.size[pull.bin]) for pull in pulls if pull.target == worker]
+            assert sum(sizes) <= plan.budget_bytes or sum(size > 0 for size in sizes) == 1
+    if "replicate_bytes" in options:
+        check_copies(view, plan.replicas, options)
+
+
+@pytest.mark.parametrize("name", [name for name in catalog.names() if completes(name)])
+@pytest.mark.parametrize("quiet", [True, False], ids=["from its beginning", "from the middle"])
+@given(data=st.data(), seed=st.integers(0, 1000))
+@settings(max_examples=60)
+def test_a_migration_is_complete_within_its_bound(name, quiet, data, seed):
+    view, options = data.draw(views(quiet=quiet)), data.draw(knobs(name))
+    mechanism, random = catalog.make(name, **options), np.random.default_rng(seed)
+    most, epochs = bound(name, options, view), 0
+    while not settled(view) or not epochs:
+        plan = mechanism.plan(view)
+        validate(plan, view)
+        after = carried(view, plan, random)
+        assert_progress(view, plan, after, options)
+        epochs += plan.stop is None
+        assert epochs <= most, f"the migration takes more than {most} epochs"
+        view = after
+
+
+def moves_left(view) -> int:
+    """Moves until every bin is at its goal: a bin under way goes on first."""
+    return int((view.location != view.routing).sum() + (view.routing != view.goal).sum())
+
+
+def assert_progress(view, plan, after, options):
+    """No bin gets further away; when none gets closer, it is one of the waits that a mechanism states."""
+    assert moves_left(after) <= moves_left(view)
+    if moves_left(after) < moves_left(view) or not moves_left(view):
+        return
+    copies = any(after.replicas[pair] > view.replicas.get(pair, -1) for pair in plan.replicas + plan.shadows)
+    gap = (view.epoch - view.started) % (options.get("gap_epochs", 0) + 1) != 0
+    assert plan.stop or view.queued.any() or copies or gap, "nothing is done and nothing waited for"
 
 
 @pytest.mark.parametrize("name", LIVE)
-@given(view=views())
+@given(view=views(quiet=True))
 @settings(max_examples=60)
-def test_location_gets_closer_to_the_goal_in_every_epoch(name, view):
+def test_a_live_mechanism_moves_or_copies_in_its_first_epoch(name, view):
     plan = catalog.make(name).plan(view)
     copies = plan.replicas + plan.shadows  # copying first is progress too
     assert bool(plan.pulls or copies) == bool(len(view.misplaced))
-    assert all(worker == view.goal[bin_] for bin_, worker in copies)
-    assert all(pull.target == view.goal[pull.bin] for pull in plan.pulls)
 
 
 @pytest.mark.parametrize("name", RESTARTS)
-@given(view=views())
+@given(view=views(quiet=True))
+@settings()
 def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(name, view):
     plan = catalog.make(name).plan(view)
     stopped = view.stopped >= view.started
@@ -68,22 +164,45 @@ def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(name
     assert plan.from_checkpoint == (len(plan.pulls) > 0)
 
 
-@given(view=views(), per_pair=st.integers(1, 5), gap=st.integers(0, 3))
-def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap):
+@given(view=views(quiet=True), per_pair=st.integers(1, 5), gap=st.integers(0, 3), later=st.integers(0, 9))
+@settings()
+def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap, later):
+    view = replace(view, epoch=view.started + later)
     plan = catalog.make("megaphone-batched", bins_per_pair=per_pair, gap_epochs=gap).plan(view)
     pairs = {(pull.source, pull.target) for pull in plan.pulls}
     assert len({source for source, _ in pairs}) == len(pairs) == len({target for _, target in pairs})
     for pair in pairs:
         assert sum((pull.source, pull.target) == pair for pull in plan.pulls) <= per_pair
-    moving = (view.epoch - view.started) % (gap + 1) == 0
+    moving = later % (gap + 1) == 0
     assert bool(plan.pulls) == (moving and len(view.misplaced) > 0)
 
 
-@given(view=views())
+@given(view=views(quiet=True))
+@settings()
 def test_fluid_moves_one_bin_and_all_at_once_all(view):
     wanted = len(view.misplaced)
     assert len(catalog.make("megaphone-fluid").plan(view).pulls) == min(wanted, 1)
     assert len(catalog.make("megaphone-all-at-once").plan(view).pulls) == wanted
+
+
+@given(view=views(quiet=True), budget=st.sampled_from([0, 50, 4000]))
+@settings()
+def test_meces_pulls_what_is_wanted_most_and_then_the_hottest(view, budget):
+    plan = catalog.make("meces", pull_budget_bytes=budget).plan(view)
+    rates = [view.rate[pull.bin] for pull in plan.pulls]
+    assert rates == sorted(rates, reverse=True)
+    assert plan.on_demand
+
+
+@pytest.mark.parametrize("name", ["rhino", "replicated-dataflow"])
+@given(view=views(quiet=True))
+@settings()
+def test_a_handover_takes_replicas_that_are_there(name, view):
+    plan = catalog.make(name).plan(view)
+    shown = [view.epoch - 1 - view.replicas.get((pull.bin, pull.target), -NEVER) for pull in plan.pulls]
+    most = {"rhino": catalog.options("rhino").get("interval_epochs"), "replicated-dataflow": 0}[name]
+    assert all(lag <= most for lag in shown)
+    assert plan.from_replica == bool(plan.pulls)
 
 
 def test_the_matching_is_maximum():

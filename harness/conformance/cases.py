@@ -1,0 +1,162 @@
+"""What the suite consists of: every mechanism x operator x scenario x keys, and tours that carry cases out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls import catalog
+from impls.placement import goal
+
+__all__ = [
+    "BINS",
+    "KEYS",
+    "OPERATORS",
+    "SCENARIOS",
+    "Case",
+    "Step",
+    "Tour",
+    "all_cases",
+    "options_for",
+    "pairs",
+    "tours",
+]
+
+BINS = 16
+OPERATORS = ("dense", "hash")
+KEYS = ("uniform", "zipf")
+_KNOBS = {  # values that make a migration of a few small bins take several epochs, for every mechanism with the option
+    "bins_per_pair": 2,
+    "catch_up_epochs": 2,
+    "gap_epochs": 1,
+    "interval_epochs": 3,
+    "pull_budget_bytes": 9000,
+    "replicate_bytes": 9000,
+}
+
+Goal = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a scenario.
+
+    Attributes:
+        goal: from the goal when the scenario begins and the one now, the next; None for one that must be refused.
+        during: it is given while the migration of the step before is under way.
+    """
+
+    goal: Callable[[Goal, Goal], Goal] | None = None
+    during: bool = False
+
+
+def _workers(now: Goal) -> int:
+    return int(now.max()) + 1
+
+
+def _resized(policy: str, more: int) -> Step:
+    return Step(lambda start, now: goal(policy, now, _workers(start) + more))
+
+
+# In the order of a tour. Each begins with whatever workers there are, `shrink` with at least 3.
+SCENARIOS: dict[str, tuple[Step, ...]] = {
+    "refused": (Step(),),
+    "nothing": (Step(lambda _start, now: now),),
+    "grow": (_resized("minimal_move", 2),),
+    "rebalance": (Step(lambda _start, now: np.roll(now, 3)),),
+    "there and back": (_resized("minimal_move", 1), Step(lambda start, _now: start)),
+    "command during": (
+        _resized("contiguous", 1),
+        Step(lambda start, now: goal("minimal_move", np.roll(now, 2), _workers(start)), during=True),
+    ),
+    "shrink": (_resized("minimal_move", -2),),
+}
+
+
+@dataclass(frozen=True, order=True)
+class Case:
+    """One cell of the product."""
+
+    mechanism: str
+    operator: str
+    scenario: str
+    keys: str
+
+    def __str__(self) -> str:
+        return f"{self.mechanism}/{self.operator}/{self.scenario}/{self.keys}"
+
+
+@dataclass(frozen=True, order=True)
+class Tour:
+    """One query that carries out scenarios one after another, in the order of SCENARIOS."""
+
+    mechanism: str
+    operator: str
+    keys: str
+    scenarios: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.mechanism}/{self.operator}/{self.keys}"
+
+    @property
+    def workers(self) -> int:
+        """Number of workers that it begins with."""
+        return 2 if "grow" in self.scenarios else 4
+
+    def cases(self) -> list[Case]:
+        """Returns the cases that it carries out."""
+        return [Case(self.mechanism, self.operator, scenario, self.keys) for scenario in self.scenarios]
+
+
+def all_cases() -> list[Case]:
+    """Returns the full product, over every mechanism that the catalog finds."""
+    return [Case(*cell) for cell in product(catalog.names(), OPERATORS, SCENARIOS, KEYS)]
+
+
+def options_for(mechanism: str, redis: str = "") -> dict[str, Any]:
+    """Returns the options a mechanism runs with: those of `_KNOBS` that it has, and the server if it needs one."""
+    known = catalog.options(mechanism)
+    found = {option: value for option, value in _KNOBS.items() if option in known}
+    return found | ({"redis": redis} if "redis" in known else {})
+
+
+def pairs(cases: Sequence[Case]) -> list[Case]:
+    """Returns some of the cases in which every two values of two axes that are together in a case are so again.
+
+    Greedy: each time the case with most new pairs; among equals one whose query is there already, and of these one
+    whose query has the fewest cases, then the first.
+    """
+    left = {pair for case in cases for pair in _pairs_of(case)}
+    chosen: list[Case] = []
+    queries: Counter[tuple[str, str, str]] = Counter()
+
+    def worth(case: Case) -> tuple[int, bool, int]:
+        there = queries[_query_of(case)]
+        return len(left & _pairs_of(case)), there > 0, -there
+
+    while left:
+        chosen.append(max(cases, key=worth))
+        queries[_query_of(chosen[-1])] += 1
+        left -= _pairs_of(chosen[-1])
+    return chosen
+
+
+def tours(cases: Iterable[Case]) -> list[Tour]:
+    """Returns the tours that carry cases out, sorted: one for each mechanism, operator and keys among them."""
+    scenarios: dict[tuple[str, str, str], set[str]] = {}
+    for case in cases:
+        scenarios.setdefault(_query_of(case), set()).add(case.scenario)
+    return sorted(Tour(*query, tuple(s for s in SCENARIOS if s in found)) for query, found in scenarios.items())
+
+
+def _query_of(case: Case) -> tuple[str, str, str]:
+    return case.mechanism, case.operator, case.keys
+
+
+def _pairs_of(case: Case) -> frozenset[tuple[tuple[str, str], ...]]:
+    axes = [(axis, getattr(case, axis)) for axis in ("mechanism", "operator", "scenario", "keys")]
+    return frozenset(combinations(axes, 2))

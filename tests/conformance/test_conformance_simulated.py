@@ -1,0 +1,26 @@
+"""The full product on the real driver and worker core, without Spark: what every mechanism must show."""
+
+import pytest
+from simulated_query import SimulatedQuery
+
+from harness.conformance.carry_out import carry_out
+from harness.conformance.cases import Tour, all_cases, tours
+from harness.redis_server import RedisServer
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory):
+    with RedisServer(tmp_path_factory.mktemp("redis"), "none") as running:
+        yield running.url
+
+
+@pytest.mark.parametrize("tour", tours(all_cases()), ids=str)
+def test_every_scenario_is_valid_within_its_bound(tour: Tour, tmp_path, redis):
+    query = SimulatedQuery(tour, tmp_path / "run", redis)
+    try:
+        carry_out(tour, query)
+        rows = query.rows()
+    finally:
+        query.close()
+    assert [row.scenario for row in rows] == list(tour.scenarios)
+    assert [row for row in rows if not row.good] == []
