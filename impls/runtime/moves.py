@@ -34,7 +34,7 @@ def movable(view: View) -> Moves:
     """
     free = (view.location == view.routing) & (view.location != view.goal) & (view.queued == 0)
     bins = np.concatenate([continued(view), np.flatnonzero(free)])
-    return Moves(bins, view.location[bins], _targets(view)[bins])
+    return Moves(bins, view.location[bins], _targets(view, bins))
 
 
 def pull_plan(view: View, bins: NDArray[Any], *, budget_bytes: int | None = None, on_demand: bool = False) -> EpochPlan:
@@ -42,14 +42,16 @@ def pull_plan(view: View, bins: NDArray[Any], *, budget_bytes: int | None = None
 
     Bins under way that are not among them are held, unless pulls are on demand.
     """
-    targets = _targets(view)
+    targets = _targets(view, bins)
     routing = view.routing.copy()
-    routing[bins] = targets[bins]
-    columns = (bins.tolist(), view.location[bins].tolist(), targets[bins].tolist())
+    routing[bins] = targets
+    columns = (bins.tolist(), view.location[bins].tolist(), targets.tolist())
     waiting = () if on_demand else tuple(np.setdiff1d(continued(view), bins).tolist())
     pulls = tuple(Pull(*row) for row in zip(*columns, strict=True))
     return EpochPlan(routing, pulls, budget_bytes, on_demand, hold=waiting)
 
 
-def _targets(view: View) -> NDArray[np.int32]:
-    return np.where(view.location != view.routing, view.routing, view.goal)
+def _targets(view: View, bins: NDArray[Any]) -> NDArray[np.int32]:
+    routing = view.routing[bins]
+    targets: NDArray[np.int32] = np.where(view.location[bins] != routing, routing, view.goal[bins])
+    return targets

@@ -24,9 +24,10 @@ def validate(plan: EpochPlan, view: View) -> None:
     pulled = _pulls(plan, view)
     _sets(plan, view)
     if not plan.on_demand:
-        away = np.flatnonzero(plan.routing != view.location)
-        held = np.isin(away, np.array(plan.hold, np.int64))
-        _none(away[~held & ~np.isin(away, pulled)], "state", "is routed away from its state, neither pulled nor held")
+        away = plan.routing != view.location
+        away[pulled] = False
+        away[np.array(plan.hold, np.int64)] = False
+        _none(np.flatnonzero(away), "state", "is routed away from its state, neither pulled nor held")
 
 
 def _none(bins: NDArray[np.intp], rule: str, what: str) -> None:
@@ -96,6 +97,8 @@ def _replicas(plan: EpochPlan, view: View) -> None:
     if plan.from_replica:
         without = [pull.bin for pull in plan.pulls if (pull.bin, pull.target) not in view.replicas]
         _none(np.array(without, np.intp), "replica", "is pulled from a replica that its new owner does not have")
+    if not plan.shadows:
+        return
     shadowed = [bin_ for bin_, worker in plan.shadows if (bin_, worker) not in view.replicas]
     _none(np.array(shadowed, np.intp), "shadow", "is processed twice by a worker without a replica of it")
     bins = np.array([bin_ for bin_, _ in plan.shadows], np.int64)

@@ -1,0 +1,56 @@
+"""The simulated load: how many records of each bin have come by a point in time; no random draw per record."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Load", "zipf_bins"]
+
+_TOP_RANKS = 1 << 20
+
+
+class Load:
+    """Records arrive evenly: bin b has got `floor(rate[b] * seconds + phase[b])` by a point in time.
+
+    A seeded phase keeps bins from ticking together; counts are whole and add up however time is cut into epochs.
+    """
+
+    def __init__(self, rates: NDArray[np.float64], seed: int = 1):
+        self.rates = rates
+        self._per_ms = rates / 1e3
+        self._phase = np.random.default_rng(seed).random(len(rates))
+
+    def until(self, at_ms: float, bins: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """Returns the records of each bin (or of some) scheduled before a point in time, shape (B,) or that of bins."""
+        per_ms, phase = (self._per_ms, self._phase) if bins is None else (self._per_ms[bins], self._phase[bins])
+        counts: NDArray[np.int64] = (per_ms * at_ms + phase).astype(np.int64)
+        return counts
+
+    def until_each(self, at_ms: NDArray[np.float64], bins: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the records of bins scheduled each before a point in time of its own, shape (n,) both."""
+        counts: NDArray[np.int64] = (self._per_ms[bins] * at_ms + self._phase[bins]).astype(np.int64)
+        return counts
+
+
+def zipf_bins(bins: int, keys: int, exponent: float, seed: int = 1) -> NDArray[np.float64]:
+    """Returns each bin's share of the records when keys follow a Zipf law and lie in bins at random; 0 is uniform.
+
+    The hottest 2^20 keys are placed one by one; all others, each of little weight, count evenly.
+    """
+    if exponent == 0:
+        return np.full(bins, 1 / bins)
+    top = min(keys, _TOP_RANKS)
+    weights = np.arange(1, top + 1, dtype=np.float64) ** -exponent
+    place = np.random.default_rng(seed).integers(0, bins, top)
+    rest = _integral(top + 0.5, keys + 0.5, exponent)
+    shares = np.bincount(place, weights=weights, minlength=bins) + rest / bins
+    return np.asarray(shares / shares.sum(), np.float64)
+
+
+def _integral(low: float, high: float, exponent: float) -> float:
+    """Returns the integral of r^-exponent, which is the weight of the ranks between to far below a percent."""
+    if high <= low:
+        return 0.0
+    if abs(exponent - 1) < 1e-9:
+        return float(np.log(high / low))
+    power = 1 - exponent
+    return float((high**power - low**power) / power)
