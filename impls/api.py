@@ -14,6 +14,7 @@ from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
 from impls.mechanism import Mechanism
 from impls.operators.base import Operator
+from impls.operators.timed import clock_of
 from impls.placement import initial
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.controller import Controller
@@ -79,12 +80,12 @@ def stream(
     check_session(df.sparkSession)
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
-    kept = _checked(how, durability, replay_epochs)
+    kept = _checked(how, operator, durability, replay_epochs)
     settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": kept}
     settings["state"] = "own" if how.shared is None else "shared"
     opened = Checkpoint(checkpoint, settings, fsync=durability == "host")
     try:
-        controller = Controller(initial(bins, workers, policy), how)
+        controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
         driver = Driver(
             controller, opened, operator=operator, output=results, state_dir=_made(state_dir), shared=how.shared,
@@ -104,12 +105,14 @@ def _made(folder: str | Path) -> str:
     return str(path)
 
 
-def _checked(how: Mechanism, durability: str, replay_epochs: int) -> bool:
+def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> bool:
     """Returns whether a changelog is kept: not where a shared store is itself what is durable."""
     check_level(durability)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
     if how.shared is not None:
+        if operator.event_time is not None:
+            raise UsageError("A store that all workers share has no timers: choose another mechanism.")
         how.shared.check()
     return durability != "none" and how.shared is None
 

@@ -115,6 +115,8 @@ def topics_of(run: Run, folder: Path) -> tuple[str, str]:
 def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> None:
     """Carries the run out; raises what stopped it. What was measured is in the folder in any case."""
     run = Run.read(folder)
+    if run.mechanism in catalog.natives():
+        _begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
     recorder = Recorder(folder)
     progress = Progress(recorder, cancelled=cancelled)
@@ -152,6 +154,15 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     for heavy in (folder / "state", folder / "checkpoint", folder / "broker", folder / "redis", state_dir(run, folder)):
         shutil.rmtree(heavy, ignore_errors=True)
     (folder / "done").touch()
+
+
+def _begin_anew(folder: Path) -> None:
+    """Deletes what an earlier process of a run has left, its parameters and its log excepted."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in {"run.json", "run.log", "cell.json"}:
+            path.unlink()
 
 
 def _starter(

@@ -118,9 +118,11 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -
         _check_not_ahead(source, manifest, epoch, wanted)
         walk = _walk(source, manifest, epoch, wanted)
         state = BinState(txn, source.bins)
-        image_bytes = _load_snapshots(source, manifest, state, txn, wanted)
+        _load_snapshots(source, manifest, state, txn, wanted)
     except (CorruptStateError, UsageError) as error:
         raise StateError(str(error)) from error
+    state.write_sizes()  # what is damaged from here on is the environment, not the checkpoint
+    image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(wanted.states) - set(wanted.have))
     fault("during-recovery", worker=wanted.worker, epoch=epoch + 1)
     names, values, codes, counts = walk.newest()
     state.redo(names, values, codes, counts)
@@ -195,8 +197,8 @@ def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
     return frame
 
 
-def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> int:
-    """Writes the wanted bins' snapshots, one file in memory at a time, and returns their bytes.
+def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> None:
+    """Writes the wanted bins' snapshots, one file in memory at a time.
 
     Bins without a snapshot are created as the operator creates them.
     """
@@ -217,8 +219,6 @@ def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lm
                 path = source.files.path(snapshots.snapshot_name(*file))
                 raise CorruptStateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
             (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
-    state.write_sizes()
-    return sum(read_size(txn, bin_)[1] for bin_ in set(wanted.states) - set(wanted.have))
 
 
 def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:

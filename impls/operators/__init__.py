@@ -3,5 +3,6 @@
 from impls.operators.base import Operator
 from impls.operators.keycount import DenseCount, HashCount
 from impls.operators.stateful_map import StatefulMap
+from impls.operators.timed import KeyedProcess, TimedOperator
 
-__all__ = ["DenseCount", "HashCount", "Operator", "StatefulMap"]
+__all__ = ["DenseCount", "HashCount", "KeyedProcess", "Operator", "StatefulMap", "TimedOperator"]

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pyspark.sql import Column
 
+from impls.runtime.eventtime import EventTime
 from impls.runtime.hashing import bin_column
 from impls.runtime.records import Results
 from impls.runtime.state import BinState
@@ -22,10 +23,13 @@ class Operator(ABC):
     Attributes:
         key_type: how the key reaches `apply`: "binary", or "long" for 64-bit integers.
         columns: further columns of the input that `apply` reads.
+        event_time: the column of the event time and what is known of it, for operators with timers, windows or values
+            over all bins (`impls.operators.timed`); None, as usual, for the others, whom it costs nothing.
     """
 
     key_type: ClassVar[Literal["binary", "long"]] = "binary"
     columns: tuple[str, ...] = ()
+    event_time: EventTime | None = None
 
     def bin_column(self, key: Column, bins: int) -> Column:
         """Returns the Spark expression of a key's bin; by default the top bits of its hash."""

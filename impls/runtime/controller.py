@@ -12,6 +12,7 @@ from impls.errors import StateError
 from impls.mechanism import Mechanism
 from impls.runtime.commands import Command
 from impls.runtime.events import Event, MigrationBegun, MigrationDone, event_from_json
+from impls.runtime.eventtime import EventClock
 from impls.runtime.observation import Observation
 from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
 from impls.runtime.validate import validate
@@ -43,10 +44,11 @@ class Controller:
         moving: bins that the migration under way moves, empty between migrations.
         observed: the last epoch observed, -1 before the first.
         replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
+        clock: the watermark, for operators with event time; None for the others.
     """
 
-    def __init__(self, initial: NDArray[np.int32], mechanism: Mechanism):
-        self.bins, self._mechanism = len(initial), mechanism
+    def __init__(self, initial: NDArray[np.int32], mechanism: Mechanism, clock: EventClock | None = None):
+        self.bins, self._mechanism, self.clock = len(initial), mechanism, clock
         self.routing, self.location, self.goal = (initial.astype(np.int32) for _ in range(3))
         self.queued, self.size = np.zeros(self.bins, np.int64), np.zeros(self.bins, np.int64)
         self.moving: NDArray[np.intp] = np.empty(0, np.intp)
@@ -114,6 +116,8 @@ class Controller:
             validate(plan, view)
         drops = () if plan.stop is not None else tuple(sorted(self._drops))
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
+        if self.clock is not None and plan.stop is None:
+            written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
         self._hold(written)
         return written
 
@@ -149,6 +153,8 @@ class Controller:
         self.size[seen.sizes[0]] = seen.sizes[1]
         self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
         self._keep_replicas(seen)
+        if self.clock is not None:
+            self.clock.observe(seen.times, seen.partials, seen.waits)
         self._pulls.clear()  # what is left of them is planned anew
         self._check_done(seen.epoch)
         self.observed, self._told, self._events = seen.epoch, self._events, []
@@ -195,6 +201,7 @@ class Controller:
             "observed": self.observed,
             "events": [event.to_json() for event in self._events],
             "told": [event.to_json() for event in self._told],
+            **({} if self.clock is None else {"clock": self.clock.to_json()}),
         }
 
     def restore(self, data: dict[str, Any]) -> None:
@@ -208,6 +215,8 @@ class Controller:
         self.replicas = {(bin_, worker): at for bin_, worker, at in data["replicas"]}
         self._drops = [(bin_, worker) for bin_, worker in data["drops"]]
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
+        if self.clock is not None:
+            self.clock.restore(data["clock"])
         self._events, self._told = ([event_from_json(event) for event in data[name]] for name in ("events", "told"))
 
     def before(self, epoch: int) -> Known:
@@ -241,7 +250,10 @@ class Controller:
         if written.plan.stop is None:
             self.routing = written.plan.routing.copy()
             self._pulls = {pull.bin: pull for pull in written.plan.pulls}
-            self._drops = [drop for drop in self._drops if drop not in set(written.drops)]
+            dropped = set(written.drops)
+            self._drops = [drop for drop in self._drops if drop not in dropped]
+            if self.clock is not None:
+                self.clock.hold(written.watermark)
 
     def _workers(self, plan: EpochPlan) -> int:
         named = [worker for _, worker in (*self._drops, *plan.replicas, *plan.shadows)]

@@ -22,6 +22,7 @@ from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.commands import Command
 from impls.runtime.controller import Controller
 from impls.runtime.events import Event
+from impls.runtime.eventtime import Partial
 from impls.runtime.faults import fault
 from impls.runtime.hashing import worker_column, workers_column
 from impls.runtime.journal import ADVICE
@@ -255,4 +256,7 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         epoch_ms=round(epoch_ms, 3),
         job_ms=round(job_ms, 3),
         pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
+        times=tuple((partition, time) for report in reports for partition, time in report.times),
+        partials=tuple(Partial.from_json(partial) for report in reports for partial in report.partials),
+        waits=tuple(sorted(bin_ for report in reports for bin_ in report.waits)),
     )

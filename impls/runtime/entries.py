@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 
-__all__ = ["CHECK_BYTES", "open_value", "stored_value", "verify_entries"]
+__all__ = ["CHECK_BYTES", "open_value", "stored_value", "verify_entries", "wrong_rows"]
 
 CHECK_BYTES = 4
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
@@ -48,12 +48,16 @@ def verify_entries(names: Sequence[bytes], values: Sequence[bytes]) -> None:
                 open_value(names[i], values[i])
             continue
         raw = b"".join([names[i] + values[i] for i in members])
-        rows = np.frombuffer(raw, np.uint8).reshape(len(members), -1)
-        stored = rows[:, -CHECK_BYTES:].copy().view("<u4")[:, 0]
-        wrong = np.flatnonzero(_crc_of_rows(rows[:, :-CHECK_BYTES]) != stored)
+        wrong = wrong_rows(np.frombuffer(raw, np.uint8).reshape(len(members), -1))
         if len(wrong):
             first = members[int(wrong[0])]
             open_value(names[first], values[first])
+
+
+def wrong_rows(rows: NDArray[np.uint8]) -> NDArray[np.intp]:
+    """Returns which rows, each an entry's name and stored value, shape (n, bytes), do not match their checksums."""
+    stored = rows[:, -CHECK_BYTES:].copy().view("<u4")[:, 0]
+    return np.flatnonzero(_crc_of_rows(rows[:, :-CHECK_BYTES]) != stored)
 
 
 def _crc_of_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:

@@ -86,8 +86,12 @@ class StreamHandle:
             return self._command("rebalance", goal.astype(np.int32), label)
 
     def status(self) -> dict[str, Any]:
-        """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs."""
+        """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
+
+        With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
+        """
         controller = self._driver.controller
+        clock = controller.clock
         return {
             "epoch": self._driver.last_epoch,
             "generation": self._checkpoint.generation,
@@ -97,6 +101,7 @@ class StreamHandle:
             "queued": int(controller.queued.sum()),
             "migrating": controller.migrating,
             "running": not self._ended.is_set(),
+            **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
         }
 
     def stop(self) -> None:

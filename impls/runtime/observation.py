@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.runtime.eventtime import Partial
+
 __all__ = ["Observation", "Sparse"]
 
 Sparse = tuple[NDArray[np.int32], NDArray[np.int64]]
@@ -27,6 +29,9 @@ class Observation:
         sizes: bytes of state, for bins whose size changed.
         epoch_ms, job_ms, pull_ms: times of the epoch, its Spark job and the longest pull of a worker.
         replicas: (bin, worker, epoch that the worker's replica of the bin shows now).
+        times: (partition, highest event time that arrived), of operators with event time; as the two that follow.
+        partials: what bins contributed to values over all bins.
+        waits: bins whose timers did not run, because their state was not where they are routed, or was held.
         stopped: nothing but that the query was ended before this epoch because the plan asked for it.
     """
 
@@ -40,6 +45,9 @@ class Observation:
     pull_ms: float = 0.0
     replicas: tuple[tuple[int, int, int], ...] = ()
     stopped: bool = False
+    times: tuple[tuple[int, int], ...] = ()
+    partials: tuple[Partial, ...] = ()
+    waits: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary."""
@@ -47,7 +55,10 @@ class Observation:
         times = {name: round(getattr(self, name), 3) for name in ("epoch_ms", "job_ms", "pull_ms")}
         replicas = [list(replica) for replica in self.replicas]
         rest = {"replicas": replicas, "stopped": self.stopped}
-        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest}
+        timed: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
+        timed |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
+        timed |= {"waits": list(self.waits)} if self.waits else {}
+        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **timed}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Observation":
@@ -60,4 +71,7 @@ class Observation:
             epoch=data["epoch"], pulled=tuple(data["pulled"]), **sparse, epoch_ms=data["epoch_ms"],
             job_ms=data["job_ms"], pull_ms=data["pull_ms"], stopped=data["stopped"],
             replicas=tuple((bin_, worker, epoch) for bin_, worker, epoch in data.get("replicas", ())),
+            times=tuple((partition, time) for partition, time in data.get("times", ())),
+            partials=tuple(Partial.from_json(partial) for partial in data.get("partials", ())),
+            waits=tuple(data.get("waits", ())),
         )  # fmt: skip

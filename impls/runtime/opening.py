@@ -1,7 +1,5 @@
 """Opening a worker's environment for an epoch: checked, created, or rebuilt from the checkpoint."""
 
-import fcntl
-import os
 import shutil
 import time
 from contextlib import ExitStack
@@ -15,15 +13,17 @@ import numpy as np
 from impls.durability.frame import decode, frame_name
 from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
+from impls.runtime.lock import holds, take_lock
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.replicas import copy_replicas
 from impls.runtime.shared import WorkerStore
 from impls.runtime.state import BinState
 from impls.runtime.store import (
+    DAMAGE,
     OUTBOX,
     Meta,
     Store,
-    get_checked,
+    get_of_epoch,
     new_meta,
     read_meta,
     set_aside,
@@ -32,10 +32,6 @@ from impls.runtime.store import (
 )
 
 __all__ = ["DAMAGE", "Opened", "check_owner", "open_worker"]
-
-DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
-_LOCK_DEADLINE_S = 10.0
-_LOCK_POLL_S = 0.02
 
 
 @dataclass
@@ -79,7 +75,7 @@ def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str,
         return order.shared.open(order, worker, report)
     path = store_path(order.state_dir, worker)
     with ExitStack() as stack:  # keeps others out until the old environment is set aside
-        lock = _lock(path)
+        lock = take_lock(path)
         why = distrust if lock is not None else "held by another process that does not end"
         if lock is not None:
             stack.callback(lock.close)
@@ -146,7 +142,7 @@ def _heal(order: StepOrder, worker: int, meta: Meta, txn: lmdb.Transaction) -> N
     """Writes the frame of the last epoch again when it is torn or gone: the environment still has it."""
     if order.files is None:
         return
-    name, kept = frame_name(meta.epoch, worker), get_checked(txn, OUTBOX + b"frame")
+    name, kept = frame_name(meta.epoch, worker), get_of_epoch(txn, OUTBOX + b"frame", meta.epoch)
     try:
         raw = order.files.read(name)
         if raw is not None:
@@ -171,7 +167,7 @@ def _rebuilt(
     order: StepOrder, worker: int, path: Path, aside: Path | None, *, map_bytes: int, why: str, report: Report
 ) -> Opened:
     """Makes an environment in place of the one set aside, which is deleted only when that has succeeded."""
-    lock = _lock(path)
+    lock = take_lock(path)
     if lock is None or (path / "data.mdb").exists():  # another attempt was quicker: judge its environment anew
         if lock is not None:
             lock.close()
@@ -181,7 +177,7 @@ def _rebuilt(
     try:
         opened = _new(order, worker, path, lock, map_bytes=map_bytes, why=why, report=report)
     except BaseException:
-        if aside is not None and _is_at(lock, path / "writer"):  # else another attempt has its own environment there
+        if aside is not None and holds(lock, path):  # else another attempt has its own environment there
             doomed = set_aside(path)
             aside.rename(path)
             shutil.rmtree(doomed or aside, ignore_errors=True)
@@ -230,7 +226,7 @@ def _fill(
     assert source is not None, "_rebuilt has checked it"
     start = time.perf_counter()
     routing = order.written.plan.routing
-    queues = tuple(bin_ for bin_ in order.queued if routing[bin_] == worker)
+    queues = tuple(bin_ for bin_, _ in order.queued if routing[bin_] == worker)
     epoch = order.written.epoch - 1
     states = order.states_at(worker)
     holders = {} if why.startswith("damaged") else {b: at for b, at, _ in order.replicas if b in states}
@@ -239,33 +235,3 @@ def _fill(
     report.recovered = why
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
-
-
-def _lock(path: Path) -> IO[bytes] | None:
-    """Takes the writer's lock of an environment; None when another process has kept it for 10 seconds."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        file = (path / "writer").open("ab")
-    except OSError as error:
-        raise StateError(f"The state folder {path} cannot be written: {error.strerror}.") from error
-    end = time.monotonic() + _LOCK_DEADLINE_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > end:
-                file.close()
-                return None
-            time.sleep(_LOCK_POLL_S)
-            continue
-        if _is_at(file, path / "writer"):
-            return file
-        file.close()  # the folder was set aside while this attempt waited for it
-        return _lock(path)
-
-
-def _is_at(file: IO[bytes], path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False

@@ -36,7 +36,7 @@ class StepOrder:
         away: (bin, worker) of the bins whose state is not yet where the epoch routes them, with the worker that has it;
             pulls of this epoch included.
         replicas: (bin, worker, epoch) of the replicas there are.
-        queued: bins with a queue when the epoch begins.
+        queued: (bin, records) of the queues when the epoch begins, each at the worker that the epoch routes its bin to.
         sizes: (bin, bytes) of the bins that the plan pulls, as last observed.
         generation: that of the driver that runs the epoch; an environment of a later one is refused.
         files: the durable files of the query; None for durability "none".
@@ -56,7 +56,7 @@ class StepOrder:
     fresh: tuple[int, ...] = ()
     away: tuple[tuple[int, int], ...] = ()
     replicas: tuple[tuple[int, int, int], ...] = ()
-    queued: tuple[int, ...] = ()
+    queued: tuple[tuple[int, int], ...] = ()
     sizes: tuple[tuple[int, int], ...] = ()
     generation: int = 0
     files: Files | None = None

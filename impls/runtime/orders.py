@@ -52,7 +52,7 @@ class Orders:
             away=tuple((bin_, int(before.location[bin_])) for bin_ in away.tolist()),
             moving=tuple(controller.moving.tolist()),
             replicas=tuple((bin_, worker, at) for (bin_, worker), at in sorted(controller.replicas.items())),
-            queued=tuple(np.flatnonzero(before.queued).tolist()),
+            queued=tuple((bin_, int(before.queued[bin_])) for bin_ in np.flatnonzero(before.queued).tolist()),
             sizes=tuple((pull.bin, int(before.size[pull.bin])) for pull in plan.pulls),
             generation=self.generation,
             files=self.files,

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.runtime.eventtime import Partial
+
 __all__ = ["EpochPlan", "Pull", "Stop", "WrittenPlan"]
 
 Stop = Literal["query", "application"]
@@ -63,6 +65,8 @@ class WrittenPlan:
         plan: the mechanism's decisions.
         drops: (bin, worker) pairs whose pulled-away state the old owner deletes in this epoch.
         migrating: a migration is under way in this epoch.
+        watermark: event time below which no more records are expected; None without event time, or before there is one.
+        merged: partials that are complete, to be delivered in this epoch.
     """
 
     epoch: int
@@ -71,10 +75,15 @@ class WrittenPlan:
     plan: EpochPlan
     drops: tuple[tuple[int, int], ...] = ()
     migrating: bool = False
+    watermark: int | None = None
+    merged: tuple[Partial, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
         plan = self.plan
+        timed: dict[str, Any] = {}
+        if self.watermark is not None or self.merged:
+            timed = {"watermark": self.watermark, "merged": [partial.to_json() for partial in self.merged]}
         return {
             "epoch": self.epoch,
             "generation": self.generation,
@@ -92,6 +101,7 @@ class WrittenPlan:
             "from_replica": plan.from_replica,
             "background_bytes": plan.background_bytes,
             "drops": [list(d) for d in self.drops],
+            **timed,
         }
 
     @classmethod
@@ -111,4 +121,8 @@ class WrittenPlan:
             background_bytes=data.get("background_bytes"),
         )
         drops = tuple((b, w) for b, w in data["drops"])
-        return cls(data["epoch"], data["generation"], data["workers"], plan, drops, data["migrating"])
+        merged = tuple(Partial.from_json(partial) for partial in data.get("merged", ()))
+        return cls(
+            data["epoch"], data["generation"], data["workers"], plan, drops, data["migrating"],
+            watermark=data.get("watermark"), merged=merged,
+        )  # fmt: skip

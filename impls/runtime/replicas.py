@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from impls.durability.restore import Restored, Source, Wanted, restore, usable_from
 from impls.errors import StateError
+from impls.runtime.lock import take_lock
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.records import concat
 from impls.runtime.state import BinState, copy_bin, drop_bin
 from impls.runtime.store import (
+    DAMAGE,
     META,
     OUTBOX,
     Store,
@@ -30,6 +32,7 @@ from impls.runtime.store import (
     wipe,
     write_meta,
 )
+from impls.runtime.timed import shadow_timed
 
 __all__ = ["copy_replicas", "keep_replicas", "replica_path", "shadow_records"]
 
@@ -50,12 +53,20 @@ def keep_replicas(order: StepOrder, worker: int, received: list[pa.Table], repor
     plan = order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == worker}
     shadows = {bin_ for bin_, at in plan.shadows if at == worker}
-    source = order.source()
-    if source is None or not (refresh or shadows):
+    if order.files is None or not (refresh or shadows):
         return
-    path = replica_path(order.state_dir, worker)
+    try:
+        _keep(order, refresh, shadows, received, report)
+    except DAMAGE:  # replicas are only copies
+        wipe(replica_path(order.state_dir, worker))
+        _keep(order, refresh, shadows, received, report)
+
+
+def _keep(order: StepOrder, refresh: set[int], shadows: set[int], received: list[pa.Table], report: Report) -> None:
+    source, worker = order.source(), report.worker
+    assert source is not None, "keep_replicas has checked it"
     with ExitStack() as stack:
-        store = _opened(order, worker, path, stack)
+        store = _opened(order, worker, replica_path(order.state_dir, worker), stack)
         txn = stack.enter_context(_writing(store))
         _forget(txn, order, worker, refresh | shadows)
         done = _bring(source, txn, order, sorted(refresh | shadows))
@@ -65,19 +76,25 @@ def keep_replicas(order: StepOrder, worker: int, received: list[pa.Table], repor
     report.replicas = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
 
 
-def _opened(order: StepOrder, worker: int, path: Path, stack: ExitStack) -> Store:
-    """Opens the environment of replicas; what is damaged or another query's is made anew."""
-    try:
-        store = stack.enter_context(Store.open(path))
-        with store.reading() as txn:
-            meta = read_meta(txn)
-        if meta is None or meta.query == order.query:
-            return store
-    except (StateError, lmdb.Error):
-        pass
+def _opened(order: StepOrder, worker: int, path: Path, stack: ExitStack, *, anew: bool = False) -> Store:
+    """Opens the environment of replicas; what is damaged, another query's or held by another process is made anew."""
+    lock = take_lock(path)
+    if lock is not None:
+        stack.callback(lock.close)
+        try:
+            store = stack.enter_context(Store.open(path))
+            with store.reading() as txn:
+                meta = read_meta(txn)
+            if meta is None or meta.query == order.query:
+                return store
+        except (StateError, lmdb.Error):
+            if anew:
+                raise
+    elif anew:
+        raise StateError(f"The replicas in {path} are held by another process that does not end.")
     stack.close()
     wipe(path)
-    return stack.enter_context(Store.open(path))
+    return _opened(order, worker, path, stack, anew=True)
 
 
 def _writing(store: Store) -> lmdb.Transaction:
@@ -132,11 +149,13 @@ def _process(
     epoch = order.written.epoch
     due = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
     table = shadow_records(received, due)
-    if table is not None:
-        state = BinState(txn, order.bins)
+    state = BinState(txn, order.bins)
+    if order.operator.event_time is not None:
+        shadow_timed(order, state, due, table)
+    elif table is not None:
         order.operator.apply(table, state)
-        state.write_sizes()
-        report.shadowed = len(table)
+    state.write_sizes()
+    report.shadowed = 0 if table is None else len(table)
     for bin_ in due:
         _set_epoch(txn, bin_, epoch)
 

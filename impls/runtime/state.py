@@ -13,8 +13,19 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.runtime.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
-from impls.runtime.entries import CHECK_BYTES, open_value, stored_value, verify_entries
-from impls.runtime.store import DENSE, SIZE, STATE, STATE_TABLES, bin_key, bin_range, get_checked, put_checked
+from impls.runtime.entries import CHECK_BYTES, open_value, stored_value, verify_entries, wrong_rows
+from impls.runtime.store import (
+    DENSE,
+    DUE,
+    SIZE,
+    STATE,
+    STATE_TABLES,
+    bin_key,
+    bin_range,
+    get_checked,
+    open_record,
+    put_checked,
+)
 
 __all__ = [
     "SLOTS",
@@ -32,6 +43,7 @@ __all__ = [
 _SIZE = struct.Struct("<QQ")  # entries, bytes
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
 _CHUNK = 512
+_DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 
 def _stored_key(prefix: bytes, key: bytes) -> bytes:
@@ -46,13 +58,13 @@ def _item(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
 
 def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
     """Raises CorruptStateError when an item of the tables of state, in key order, does not match its checksum."""
-    keyed = bisect_left(names, DENSE)
-    verify_entries(names[:keyed], values[:keyed])
-    if any(len(block) != BLOCK_BYTES for block in values[keyed:]):
+    keyed, due = bisect_left(names, DENSE), bisect_left(names, DUE)
+    verify_entries([*names[:keyed], *names[due:]], [*values[:keyed], *values[due:]])
+    if any(len(block) != BLOCK_BYTES for block in values[keyed:due]):
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:]]
+    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:due]]
     open_blocks(
-        b"".join(values[keyed:]),
+        b"".join(values[keyed:due]),
         np.array(numbers, np.int64),
         f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
     )
@@ -74,23 +86,32 @@ def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
     """Deletes the half-open key range and returns the number of entries."""
     cursor, dropped = txn.cursor(), 0
     alive = cursor.set_range(low)
-    while alive and bytes(cursor.key()) < high:
+    while alive and low <= bytes(cursor.key()) < high:  # behind the last item of all the key is empty
         alive = cursor.delete()
         dropped += 1
     return dropped
 
 
-def drop_bin(txn: lmdb.Transaction, bin_: int) -> None:
-    """Deletes a bin's state; its queue is left alone."""
-    for table in STATE_TABLES:
-        drop_range(txn, *bin_range(table, bin_))
+def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
+    """Deletes a bin's state; its queue is left alone.
+
+    Raises CorruptStateError when with `whole` not as many entries as are recorded are found: a damaged key ends the
+    search for them, and what is left behind it would come back to life with the bin.
+    """
+    found = sum(drop_range(txn, *bin_range(table, bin_)) for table in STATE_TABLES)
+    if whole and found != read_size(txn, bin_)[0]:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {read_size(txn, bin_)[0]} are recorded.")
     txn.delete(bin_key(SIZE, bin_))
 
 
 def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
     """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
-    raw = get_checked(txn, bin_key(SIZE, bin_))
-    return _SIZE.unpack(raw) if raw is not None else (0, 0)
+    raw = get_checked(txn, name := bin_key(SIZE, bin_))
+    if raw is None:
+        _check_absent(txn, [name])
+        return 0, 0
+    entries, size = _SIZE.unpack(raw)
+    return entries, size
 
 
 def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> None:
@@ -112,6 +133,38 @@ def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> i
         raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
     write_size(target, bin_, entries, size)
     return size
+
+
+def _check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
+    """Raises CorruptStateError when what stands where the items would be is damaged.
+
+    A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
+    """
+    cursor = txn.cursor()
+    beside: dict[bytes, bytes] = {}
+    for name in names:
+        found = cursor.set_range(name)
+        above = _item(cursor) if found else None
+        below = _item(cursor) if (cursor.prev() if found else cursor.last()) else None
+        if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
+            raise CorruptStateError(f"Items of bin {_bin_of(name)} are out of order: the state is damaged.")
+        beside |= dict(item for item in (above, below) if item is not None)
+    for name, stored in beside.items():
+        _verify_neighbour(name, stored)
+
+
+def _verify_neighbour(name: bytes, stored: bytes) -> None:
+    """Raises CorruptStateError when an item beside an entry is damaged, whatever table its key says it is of."""
+    if name[:1] in {STATE, DUE}:
+        open_value(name, stored)
+    elif name[:1] != DENSE:
+        open_record(name, stored)
+    elif len(stored) != BLOCK_BYTES:
+        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+
+
+def _bin_of(name: bytes) -> int:
+    return int.from_bytes(name[1:3], "big")
 
 
 def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
@@ -156,24 +209,8 @@ class BinState:
         """Returns the values of distinct entries, in the order asked."""
         names = [_stored_key(bin_key(STATE, b), k) for b, k in zip(bins, keys, strict=True)]
         found = {bytes(k): bytes(v) for k, v in self._txn.cursor().getmulti(sorted(names))}
-        self._check_absent([name for name in names if name not in found])
+        _check_absent(self._txn, [name for name in names if name not in found])
         return [open_value(name, found[name]) if name in found else None for name in names]
-
-    def _check_absent(self, names: Iterable[bytes]) -> None:
-        """Raises CorruptStateError when what stands where the entries would be is damaged.
-
-        A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
-        """
-        cursor = self._txn.cursor()
-        for name in names:
-            found = cursor.set_range(name)
-            above = _item(cursor) if found else None
-            below = _item(cursor) if (cursor.prev() if found else cursor.last()) else None
-            if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
-                raise CorruptStateError(f"Entries of bin {int.from_bytes(name[1:3], 'big')} are out of order.")
-            for item in (above, below):
-                if item is not None and item[0][:1] == STATE:
-                    open_value(*item)
 
     def put_many(
         self, bins: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes], old: Sequence[bytes | None]
@@ -203,6 +240,53 @@ class BinState:
             self._txn.delete(name)
             self.changes.names.append(name)
             self.changes.values.append(None)
+
+    def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
+        """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
+        prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
+        end, found = prefix + high, []
+        items = cursor.iternext() if cursor.set_range(prefix + low) else iter(())
+        for name, stored in items:  # mostly few: `iter_range` would read many more behind them
+            if (key := bytes(name)) >= end:
+                break
+            found.append((key[3:], open_value(key, bytes(stored))))
+        return found
+
+    def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
+        """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
+        prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
+        if not cursor.set_range(prefix + low) or (item := _item(cursor))[0] >= prefix + high:
+            return None
+        open_value(*item)
+        return item[0][3:]
+
+    def due(self, bins: NDArray[np.bool_], until: int) -> list[int]:
+        """Returns the bins among those marked, bool of shape (B,), whose earliest timer is at `until` or before."""
+        items = list(iter_range(self._txn, DUE, bytes([DUE[0] + 1])))
+        raw = b"".join([part for item in items for part in item])
+        if len(raw) != len(items) * _DUE_BYTES:
+            raise CorruptStateError("The time of a bin's earliest timer has the wrong length: its state is damaged.")
+        if not items:
+            return []
+        rows = np.frombuffer(raw, np.uint8).reshape(-1, _DUE_BYTES)
+        numbers, times = (rows[:, a:b].copy().view(kind)[:, 0] for a, b, kind in ((1, 3, ">u2"), (3, 11, ">i8")))
+        if len(wrong_rows(rows)):
+            raise CorruptStateError("The time of a bin's earliest timer is damaged: wrong checksum.")
+        due: list[int] = numbers[bins[numbers] & (times <= until)].tolist()
+        return due
+
+    def set_due(self, bin_: int, at: int | None) -> None:
+        """Notes the time of a bin's earliest timer, None when it has none."""
+        name = bin_key(DUE, bin_)
+        if at is None:
+            self._delete(name)
+            return
+        stored = stored_value(name, at.to_bytes(8, "big", signed=True))
+        if (before := self._txn.get(name)) is None or bytes(before) != stored:
+            self._count(bin_, before is None, 0 if before is not None else len(stored))
+            self._txn.put(name, stored)
+            self.changes.names.append(name)
+            self.changes.values.append(stored)
 
     def add_to_slots(
         self, bins: NDArray[np.int32], slots: NDArray[np.int64]

@@ -20,6 +20,7 @@ import lmdb
 from impls.errors import CorruptStateError, StateError
 
 __all__ = [
+    "DAMAGE",
     "DENSE",
     "DUE",
     "FORMAT",
@@ -36,9 +37,11 @@ __all__ = [
     "bin_key",
     "bin_range",
     "get_checked",
+    "get_of_epoch",
     "new_meta",
     "open_record",
     "put_checked",
+    "put_of_epoch",
     "read_meta",
     "set_aside",
     "store_path",
@@ -46,7 +49,7 @@ __all__ = [
     "write_meta",
 ]
 
-FORMAT = 2
+FORMAT = 3
 META = b"\x00"
 STATE = b"\x01"
 QUEUE = b"\x02"
@@ -56,6 +59,7 @@ DENSE = b"\x05"
 DUE = b"\x06"
 STATE_TABLES = (STATE, DENSE, DUE)  # in key order
 MAP_BYTES = 1 << 30
+DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
 _READERS = 512
 _LOCK_BYTES = 64 * (_READERS + 8)  # a cache line per reader, and the head
 _STAT_BLOCK = 512
@@ -239,6 +243,20 @@ def open_record(key: bytes, raw: bytes) -> bytes:
     if zlib.crc32(raw[4:], zlib.crc32(key)).to_bytes(4, "little") != raw[:4]:
         raise CorruptStateError("A record of the worker's state is damaged: its checksum does not match.")
     return raw[4:]
+
+
+def put_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int, value: bytes) -> None:
+    """Writes a record that every epoch writes anew."""
+    put_checked(txn, key, epoch.to_bytes(8, "little", signed=True) + value)
+
+
+def get_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int) -> bytes | None:
+    """Returns a record that `put_of_epoch` wrote in an epoch, None when it is absent or of another epoch.
+
+    A damaged key beside it can hide the record, and the next epoch then writes a second one of the same key.
+    """
+    raw = get_checked(txn, key)
+    return raw[8:] if raw is not None and int.from_bytes(raw[:8], "little", signed=True) == epoch else None
 
 
 def read_meta(txn: lmdb.Transaction) -> Meta | None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
-from impls.errors import StateError
+from impls.errors import CorruptStateError, StateError
 from impls.runtime import outbox
 from impls.runtime.cells import make_cells
 from impls.runtime.faults import fault
@@ -33,12 +33,13 @@ from impls.runtime.store import (
     MAP_BYTES,
     OUTBOX,
     at_epoch,
-    get_checked,
-    put_checked,
+    get_of_epoch,
+    put_of_epoch,
     read_meta,
     store_path,
     write_meta,
 )
+from impls.runtime.timed import apply_timed
 
 __all__ = ["WorkerCore", "run_epoch"]
 
@@ -76,10 +77,11 @@ class WorkerCore:
         self._txn = self._opened.store.begin()
         if self.order.first:
             self._report_created()
+        self._check_queues()
         with self._phase("drop"):
             for bin_, worker in self.plan.drops:
                 if worker == self.worker:
-                    drop_bin(self._txn, bin_)
+                    drop_bin(self._txn, bin_, whole=self.order.shared is None)
         with self._phase("pull"):
             # damage may have come with a pulled bin: then the source is not read again
             doubt = bool(self._distrust)
@@ -149,6 +151,13 @@ class WorkerCore:
         mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
         self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
 
+    def _check_queues(self) -> None:
+        """Raises CorruptStateError when a queue is not as long as it was: a damaged key may hide a part of it."""
+        expected = {bin_: n for bin_, n in self.order.queued if self.plan.plan.routing[bin_] == self.worker}
+        lengths = queue_lengths(self._transaction)[0] if expected else {}
+        if found := [bin_ for bin_, number in expected.items() if lengths.get(bin_, (0, 0))[0] != number]:
+            raise CorruptStateError(f"The queue of bin {found[0]} does not hold {expected[found[0]]} records.")
+
     def _apply(self) -> None:
         table = self._own_records()
         if table is not None:
@@ -157,16 +166,25 @@ class WorkerCore:
             with self._phase("pull"):
                 self._pulls.pull_needed(self.report.rates, queue_lengths(self._transaction)[0])
         blocked = self._pulls.missing() | set(self.plan.plan.hold)
+        if self.order.operator.event_time is not None:
+            done = apply_timed(self.order, self.worker, self._transaction, table, blocked, report=self.report)
+            self._queue += done.queue
+            self._take_changes(done.state)
+            self._keep(done.results, done.records)
+            return
         table = self._runnable(table, blocked)
         if table is None or not len(table):
             self._keep(Results.none(), None)
             return
         state = BinState(self._transaction, self.order.bins)
         results = self.order.operator.apply(table, state)
+        self._take_changes(state)
+        self._keep(results, table)
+
+    def _take_changes(self, state: BinState) -> None:
         self._changes = state.changes
         sizes = {**dict(zip(*self.report.sizes, strict=True)), **dict(state.write_sizes())}
         self.report.sizes = (list(sizes), list(sizes.values()))
-        self._keep(results, table)
 
     def _own_records(self) -> pa.Table | None:
         """Returns the epoch's records without those that only a replica here processes."""
@@ -192,9 +210,9 @@ class WorkerCore:
         self.report.records = 0 if table is None else len(table)
         self.report.results = len(results.keys)
         raw = outbox.pack(results)
-        put_checked(self._transaction, OUTBOX + b"results", raw)
+        self._put(b"results", raw)
         timed = b"" if table is None else to_bytes(table.select(["bin", "time"]))
-        put_checked(self._transaction, OUTBOX + b"times", timed)
+        self._put(b"times", timed)
         self.report.outbox_bytes = len(raw) + len(timed)
 
     def _commit(self) -> None:
@@ -203,15 +221,15 @@ class WorkerCore:
         self.report.queued = (list(lengths[0]), [n for n, _ in lengths[0].values()])
         self.report.queue_bytes = lengths[1]
         if self.order.files is not None:
-            self._keep_frame(txn)
+            self._keep_frame()
         assert self._opened is not None
         write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
-        put_checked(txn, OUTBOX + b"report", self.report.to_json().encode())
+        self._put(b"report", self.report.to_json().encode())
         txn.commit()
         self._txn = None
         self._store.cover()
 
-    def _keep_frame(self, txn: lmdb.Transaction) -> None:
+    def _keep_frame(self) -> None:
         frame = frames.Frame(
             self.order.query,
             self.worker,
@@ -227,18 +245,18 @@ class WorkerCore:
         )
         raw = frames.encode(frame)
         self.report.changed, self.report.log_bytes = frame.bins(), len(raw)
-        put_checked(txn, OUTBOX + b"frame", raw)
+        self._put(b"frame", raw)
 
     def _after(self) -> tuple[Report, NDArray[np.void]]:
         """Does what follows the commit; a repeated attempt does it again from what the commit stored."""
         with self._store.reading() as txn:
             self._still_ours(txn)
-            results = outbox.unpack(get_checked(txn, OUTBOX + b"results") or b"")
-            times = get_checked(txn, OUTBOX + b"times") or b""
-            frame = get_checked(txn, OUTBOX + b"frame")
+            results = outbox.unpack(self._stored(txn, b"results"))
+            times = self._stored(txn, b"times")
+            frame = self._stored(txn, b"frame") if self.order.files is not None else b""
             if self.report.repeated:
-                self._recall(Report.from_json(get_checked(txn, OUTBOX + b"report") or b"{}"))
-        if self.order.files is not None and frame is not None:
+                self._recall(Report.from_json(self._stored(txn, b"report")))
+        if self.order.files is not None:
             with self._phase("log"):
                 self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), frame)
         self._fault("before-results")
@@ -252,6 +270,15 @@ class WorkerCore:
         self.report.lmdb_bytes = self._store.used_bytes()
         self._fault("before-report")
         return self.report, self._latencies(times)
+
+    def _put(self, name: bytes, value: bytes) -> None:
+        put_of_epoch(self._transaction, OUTBOX + name, self.plan.epoch, value)
+
+    def _stored(self, txn: lmdb.Transaction, name: bytes) -> bytes:
+        value = get_of_epoch(txn, OUTBOX + name, self.plan.epoch)
+        if value is None:
+            raise CorruptStateError(f"The {name.decode()} of epoch {self.plan.epoch} are not where they were stored.")
+        return value
 
     def _still_ours(self, txn: lmdb.Transaction) -> None:
         meta = read_meta(txn)

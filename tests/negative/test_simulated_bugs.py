@@ -1,8 +1,6 @@
-"""Bugs planted in the real code: the simulation finds each of them, by the check that it must violate.
+"""Bugs planted in the real code: the simulation finds each of them, by the check that it must violate."""
 
-A replica that is read from a live environment belongs here as soon as there are replicas.
-"""
-
+import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +15,23 @@ from chaos.parameters import draw
 from chaos.query import simulate
 from crash_simulator import OnDemand
 
-from impls.durability import restore, schedule
+from impls.durability import keeper, restore
 from impls.durability.files import Files
 from impls.durability.frame import FOLDER
-from impls.runtime import controller, opening, state, worker
+from impls.errors import StateError
+from impls.runtime import controller, opening, replicas, state, worker
 from impls.runtime.controller import Controller
 from impls.runtime.plan import EpochPlan, Pull
+from impls.runtime.state import copy_bin
+from impls.runtime.store import Store, get_checked, store_path
 from impls.runtime.worker import WorkerCore
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
 SEEDS = 1000
 QUIET = {"faults": 0}
+NO_BUDGET = {"mechanism": "on-demand", "options": {"budget": 0}}
+FLIPS = {"kinds": {"flip": 1}, "faults": 20, "epochs": 24}
 THERE_AND_BACK = ((3, "rescale", 6), (5, "home", 0), (7, "shuffle", 1), (9, "rescale", 2), (11, "home", 0))
 
 
@@ -51,7 +54,7 @@ def dropped_before_the_pull_is_observed(patch):
 
 
 def epoch_check_removed(patch):
-    patch.setattr(opening, "_check_owner", lambda *_: None)
+    patch.setattr(opening, "check_owner", lambda *_: None)
 
 
 def zombie_recovers(patch):
@@ -61,7 +64,7 @@ def zombie_recovers(patch):
         return meta
 
     patch.setattr(opening, "_checked", checked)
-    patch.setattr(opening, "_check_owner", lambda *_: None)
+    patch.setattr(opening, "check_owner", lambda *_: None)
 
 
 def _when_repeated(patch, change):
@@ -112,7 +115,7 @@ def stale_environment_accepted(patch):
     def checked(meta, order, path):
         if meta is None:
             raise opening._UnusableError("missing")
-        opening._check_owner(meta, order, path)
+        opening.check_owner(meta, order, path)
         return meta
 
     patch.setattr(opening, "_checked", checked)
@@ -135,10 +138,10 @@ def snapshot_of_a_later_epoch(patch):
 
 
 def frames_deleted_too_early(patch):
-    def needless(self, names):
-        return [name for name in names if name[0] <= int(self.manifest.base.min()) + 1]
+    def needless(written, names):
+        return [name for name in names if name[0] <= int(written.base.min()) + 1]
 
-    patch.setattr(schedule.SnapshotSchedule, "needless_log", needless)
+    patch.setattr(keeper, "needless_log", needless)
 
 
 def restore_ignores_pulls(patch):
@@ -175,16 +178,80 @@ def queue_of_an_earlier_owner_restored(patch):
     patch.setattr(restore, "_load_snapshots", load)
 
 
-def lock_ignored(patch):
-    def lock(path):
-        path.mkdir(parents=True, exist_ok=True)
-        return (path / "writer").open("ab")
+def _no_lock(path):
+    path.mkdir(parents=True, exist_ok=True)
+    return (path / "writer").open("ab")
 
-    patch.setattr(opening, "_lock", lock)
+
+def lock_ignored(patch):
+    patch.setattr(opening, "take_lock", _no_lock)
+
+
+def lock_of_replicas_ignored(patch):
+    """LMDB's own lock is left, on which attempts wait without end for one that hangs."""
+    patch.setattr(replicas, "take_lock", _no_lock)
+
+
+def lock_on_a_new_folder_trusted(patch):
+    """Another attempt may have made its environment there, and have ended, before the lock was taken."""
+
+    def rebuilt(order, worker, path, _aside, **more):
+        return opening._new(order, worker, path, opening.take_lock(path), **more)
+
+    patch.setattr(opening, "_rebuilt", rebuilt)
+
+
+def failed_rebuild_renames_over_a_live_environment(patch):
+    patch.setattr(opening, "holds", lambda *_: True)
+
+
+def manifest_of_the_epoch_itself(patch):
+    """The epoch may be run again, from the state of the one before."""
+    observe, delete, write = keeper.Keeper.observe, keeper.Keeper._delete, keeper.write_manifest
+
+    def observed(self, *seen):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(keeper, "write_manifest", lambda files, _before: write(files, self._schedule.manifest))
+            inner.setattr(keeper.Keeper, "_delete", lambda self, _before: delete(self, self._schedule.manifest))
+            observe(self, *seen)
+
+    patch.setattr(keeper.Keeper, "observe", observed)
+
+
+def replica_read_from_a_live_environment(patch):
+    plain = replicas._bring
+
+    def bring(source, txn, order, bins):
+        done = plain(source, txn, order, bins)
+        for bin_ in bins:
+            path = store_path(order.state_dir, order.location_of(bin_))
+            with contextlib.suppress(StateError), Store.open(path, create=False) as store, store.reading() as view:
+                copy_bin(view, txn, bin_)
+        return done
+
+    patch.setattr(replicas, "_bring", bring)
+
+
+def outbox_of_another_epoch_taken(patch):
+    """A damaged key hides the record, and the epoch writes a second one beside it."""
+    patch.setattr(worker, "get_of_epoch", lambda txn, key, _epoch: (get_checked(txn, key) or b"")[8:])
+
+
+def neighbours_of_other_tables_not_verified(patch):
+    patch.setattr(state, "_verify_neighbour", lambda *_: None)
+
+
+def queue_believed_whatever_its_length(patch):
+    patch.setattr(WorkerCore, "_check_queues", lambda _self: None)
+
+
+def dropped_in_part(patch):
+    plain = state.drop_bin
+    patch.setattr(worker, "drop_bin", lambda txn, bin_, **_whole: plain(txn, bin_))
 
 
 def checksums_of_blocks_ignored(patch):
-    def unchecked(raw, _where):
+    def unchecked(raw, _numbers, _where):
         return np.frombuffer(raw, "<u8").reshape(-1, state.SLOTS + 1).copy()
 
     patch.setattr(state, "open_blocks", unchecked)
@@ -194,33 +261,42 @@ def torn_frames_not_healed(patch):
     patch.setattr(opening, "_heal", lambda *_: None)
 
 
+# what is drawn for it, the checks that may find it, and, where that is late, near which seed it is found
 BUGS = {
-    dropped_before_the_pull_is_observed: ({**QUIET, "operator": "hash", "mechanism": "megaphone-fluid"}, {"state"}),
-    epoch_check_removed: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}),
-    zombie_recovers: ({"kinds": {"hang": 1}, "faults": 8}, {"zombie"}),
-    outbox_not_replayed: ({"kinds": {"die": 1}, "faults": 8}, {"results"}),
-    frame_not_written_again: ({"kinds": {"die": 1}, "faults": 8}, {"restore"}),
-    queue_reordered: ({**QUIET, "operator": "chain", "mechanism": "on-demand", "options": {"budget": 0}}, {"results"}),
-    routed_away_with_a_queue: ({**QUIET, "mechanism": "on-demand", "commands": THERE_AND_BACK}, {"results"}),
-    stale_environment_accepted: ({"kinds": {"stale": 1}, "faults": 6}, {"results", "state"}),
-    snapshot_of_a_later_epoch: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}),
-    frames_deleted_too_early: (QUIET, {"restore"}),
-    restore_ignores_pulls: (QUIET, {"restore"}),
-    restore_takes_the_oldest_value: (QUIET, {"restore"}),
-    queue_of_an_earlier_owner_restored: (
-        {**QUIET, "mechanism": "on-demand", "options": {"budget": 0}, "commands": THERE_AND_BACK}, {"restore"},
-    ),
-    lock_ignored: ({"kinds": {"twice": 3, "hang": 1}, "faults": 8}, {"attempts", "results"}),
-    checksums_of_blocks_ignored: ({"kinds": {"flip": 1}, "faults": 8, "operator": "dense"}, {"results", "state"}),
-    torn_frames_not_healed: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}),
+    dropped_before_the_pull_is_observed: ({**QUIET, "operator": "hash", "mechanism": "megaphone-fluid"}, {"state"}, 0),
+    epoch_check_removed: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}, 0),
+    zombie_recovers: ({"kinds": {"hang": 1}, "faults": 8}, {"zombie"}, 0),
+    outbox_not_replayed: ({"kinds": {"die": 1}, "faults": 8}, {"results"}, 0),
+    frame_not_written_again: ({"kinds": {"die": 1}, "faults": 8}, {"restore"}, 0),
+    queue_reordered: ({**QUIET, **NO_BUDGET, "operator": "chain"}, {"results"}, 0),
+    routed_away_with_a_queue: ({**QUIET, "mechanism": "on-demand", "commands": THERE_AND_BACK}, {"results"}, 0),
+    stale_environment_accepted: ({"kinds": {"stale": 1}, "faults": 6}, {"results", "state"}, 0),
+    snapshot_of_a_later_epoch: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}, 0),
+    frames_deleted_too_early: (QUIET, {"restore"}, 0),
+    restore_ignores_pulls: (QUIET, {"restore", "state"}, 0),
+    restore_takes_the_oldest_value: (QUIET, {"restore"}, 0),
+    queue_of_an_earlier_owner_restored: ({**QUIET, **NO_BUDGET, "commands": THERE_AND_BACK}, {"restore"}, 0),
+    lock_ignored: ({"kinds": {"twice": 3, "hang": 1}, "faults": 8}, {"attempts", "results"}, 0),
+    lock_of_replicas_ignored: ({"kinds": {"hang": 1}, "faults": 8, "mechanism": "rhino"}, {"stuck"}, 0),
+    lock_on_a_new_folder_trusted: ({"kinds": {"twice": 2, "lose": 1}, "faults": 8}, {"attempts", "results"}, 0),
+    failed_rebuild_renames_over_a_live_environment: ({"kinds": {"hang": 2, "lose": 1}, "faults": 8}, {"zombie"}, 0),
+    manifest_of_the_epoch_itself: ({"kinds": {"driver": 1, "lose": 1}, "faults": 8}, {"stuck"}, 0),
+    replica_read_from_a_live_environment: ({**QUIET, "mechanism": "replicated-dataflow"}, {"replica"}, 0),
+    checksums_of_blocks_ignored: ({"kinds": {"flip": 1}, "faults": 8, "operator": "dense"}, {"results", "state"}, 0),
+    outbox_of_another_epoch_taken: ({"kinds": {"flip": 1}, "faults": 8}, {"attempts", "results"}, 0),
+    neighbours_of_other_tables_not_verified: ({"kinds": {"flip": 1}, "faults": 8}, {"attempts", "results", "state"}, 0),
+    queue_believed_whatever_its_length: ({**FLIPS, **NO_BUDGET, "commands": THERE_AND_BACK}, {"queues"}, 0),
+    dropped_in_part: ({"kinds": {"flip": 1}, "faults": 8}, {"one owner", "state"}, 0),
+    torn_frames_not_healed: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}, 0),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant, monkeypatch):
-    drawn, checks = BUGS[plant]
+    drawn, checks, near = BUGS[plant]
     plant(monkeypatch)
-    outcomes = (simulate(draw(seed, **drawn)) for seed in range(SEEDS))
+    seeds = (*range(near, SEEDS), *range(near))
+    outcomes = (simulate(draw(seed, durability="process", **drawn)) for seed in seeds)
     found = next((outcome for outcome in outcomes if outcome.violation), None)
     assert found is not None, f"{SEEDS} seeds did not find it"
     assert found.violation in checks, found.sentence

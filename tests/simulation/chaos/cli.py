@@ -6,8 +6,9 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from chaos.outcome import Totals
 from chaos.parameters import draw
-from chaos.runs import Totals, run_seeds
+from chaos.runs import run_seeds
 
 
 def main() -> int:

@@ -152,7 +152,7 @@ class Cluster:
     def _launch(self, stage: "_Stage", worker: int) -> None:
         number, epoch = stage.attempts[worker], stage.order.written.epoch
         stage.attempts[worker] += 1
-        tables = stage.batch.tables(stage.order.written.plan.routing, worker, self._random, chained=self._chained)
+        tables = stage.batch.tables(stage.order.written.plan, worker, self._random, chained=self._chained)
 
         def body() -> Any:
             self.point("task")
@@ -196,9 +196,10 @@ class Cluster:
     # -- zombies ------------------------------------------------------------------------------------------------------
 
     def _leave(self, attempts: list[Attempt]) -> None:
-        """Nobody waits for these any more: they die, or live on."""
+        """Nobody waits for these any more: they die, or live on, except where nothing survives a lock that is kept."""
+        lingering = 0.0 if self._p.durability == "none" else 0.5
         for attempt in attempts:
-            if self._random.random() < 0.5:
+            if self._random.random() < lingering:
                 attempt.wakes = attempt.epoch + self._random.choice((0, 1, 3))
                 self._haunt(attempt)
             else:

@@ -1,15 +1,18 @@
 """What happens to environments and files behind the workers' backs."""
 
 import shutil
+from collections import defaultdict
 from pathlib import Path
 from random import Random
 
-from chaos.parameters import Fault
+from chaos.pages import leaf_nodes
+from chaos.parameters import REPLICAS, Fault
 from impls.durability.files import Files
 from impls.durability.frame import FOLDER, frame_name
-from impls.runtime.store import DENSE, META, OUTBOX, QUEUE, STATE, Store, store_path
+from impls.runtime.replicas import replica_path
+from impls.runtime.store import Store, store_path
 
-_FLIPPED = (META, STATE, QUEUE, OUTBOX, DENSE)
+_IN_KEYS = 0.4
 
 
 class Damage:
@@ -32,9 +35,10 @@ class Damage:
             shutil.copytree(source, self._copies / str(worker), dirs_exist_ok=True)
 
     def strike(self, fault: Fault, worker: int) -> bool:
-        """Damages a worker's environment and returns whether there was one."""
-        path = store_path(self._state, worker)
-        if not path.exists():
+        """Damages a worker's environment, or that of its replicas, and returns whether there was one."""
+        replicas = fault.point == REPLICAS
+        path = replica_path(self._state, worker) if replicas else store_path(self._state, worker)
+        if not (path / "data.mdb").exists():
             return False
         if fault.kind == "lose":
             shutil.rmtree(path)
@@ -47,20 +51,26 @@ class Damage:
         else:
             self._flip(path, fault.times)
             self.flipped = True
-        self.hurt.add(worker)
+        if not replicas:
+            self.hurt.add(worker)
         return True
 
     def _flip(self, path: Path, times: int) -> None:
-        """Flips bits of stored values, wherever in the file a copy of the value is; never of LMDB's own structure."""
+        """Flips bits of stored keys and values, wherever in the file an item is; never of LMDB's own structure."""
         with Store.open(path, create=False) as store, store.reading() as txn:
-            items = [(bytes(k), bytes(v)) for k, v in txn.cursor().iternext() if bytes(k)[:1] in _FLIPPED and len(v)]
+            tables, page_bytes = defaultdict(list), int(store.env.stat()["psize"])
+            for name, value in txn.cursor().iternext():
+                tables[bytes(name)[:1]].append((bytes(name), bytes(value)))
         file = path / "data.mdb"
-        raw = bytearray(file.read_bytes())
-        for _ in range(times):
-            name, value = self._random.choice(items)
-            bit = self._random.randrange(8 * len(value))
-            for at in _places(raw, name, value):
-                raw[at + bit // 8] ^= 1 << bit % 8
+        before = file.read_bytes()
+        raw, nodes = bytearray(before), list(leaf_nodes(before, page_bytes))
+        for _ in range(times if tables else 0):
+            item = self._random.choice(tables[self._random.choice(sorted(tables))])
+            in_key = self._random.random() < _IN_KEYS or not item[1]
+            bit = self._random.randrange(8 * len(item[0] if in_key else item[1]))
+            for node in nodes:
+                if (node.key(before), node.value(before)) == item:
+                    raw[(node.key_at if in_key else node.value_at) + bit // 8] ^= 1 << bit % 8
         with file.open("r+b") as opened:
             opened.write(raw)
 
@@ -74,16 +84,6 @@ class Damage:
                 path.write_bytes(raw[: self._random.randrange(len(raw))])
                 torn += 1
         return torn
-
-
-def _places(raw: bytearray, name: bytes, value: bytes) -> list[int]:
-    """Returns where a record's value is: behind its name, or, for a long value, at the beginning of pages."""
-    found, start = [], 0
-    whole = name + value if len(value) <= 2000 else value
-    while (at := raw.find(whole, start)) >= 0:
-        found.append(at + len(whole) - len(value))
-        start = at + 1
-    return found
 
 
 def log_epochs(files: Files) -> set[int]:

@@ -1,8 +1,10 @@
-"""The real driver, with a cluster in one process in Spark's place."""
+"""The real driver, with a cluster in one process in Spark's place and lists in Kafka's."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from memory import RESULTS, MemoryOutput
 
 from chaos.cluster import Cluster
 from chaos.parameters import Parameters
@@ -14,6 +16,23 @@ from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.controller import Controller
 from impls.runtime.driver import Driver, EpochRecord
 from impls.runtime.order import StepOrder
+from impls.runtime.records import Results
+
+
+class Topic(MemoryOutput):
+    """Results in memory; an attempt may die, or hand over, when half of an epoch's results are sent."""
+
+    def __init__(self, name: str, cluster: Cluster):
+        super().__init__(name)
+        self._cluster = cluster
+
+    def send(self, results: Results, *, worker: int, generation: int, epoch: int) -> None:
+        half = len(results.keys) // 2
+        for index, (key, value) in enumerate(zip(results.keys, results.payloads, strict=True)):
+            if index == half:
+                self._cluster.point("sending")
+            RESULTS[self.name].append((worker, epoch, index, key, value))
+        self._cluster.point("sent")
 
 
 @dataclass(frozen=True)
@@ -33,6 +52,7 @@ class SimulatedDriver(Driver):
 
     Attributes:
         record: of the last epoch.
+        files: the durable files, None for durability "none".
     """
 
     record: EpochRecord
@@ -40,7 +60,7 @@ class SimulatedDriver(Driver):
     def __init__(self, parameters: Parameters, cluster: Cluster, folder: Path, operator: Operator, output: Any):
         self._cluster = cluster
         self.checkpoint = Checkpoint(folder / "checkpoint", {"bins": parameters.bins})
-        self.files = Files(str(self.checkpoint.own))
+        self.files = None if parameters.durability == "none" else Files(str(self.checkpoint.own))
         try:
             super().__init__(
                 Controller(initial(parameters.bins, parameters.workers), parameters.make_mechanism()),

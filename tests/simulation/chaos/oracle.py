@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,14 @@ from impls.runtime.blocks import BLOCK_BYTES, SLOTS
 from impls.runtime.controller import Controller
 from impls.runtime.plan import WrittenPlan
 from impls.runtime.records import from_bytes
+from impls.runtime.replicas import replica_path
 from impls.runtime.results import Deduplicator
-from impls.runtime.state import verify_items
-from impls.runtime.store import DENSE, QUEUE, SIZE, STATE, Store, get_checked, read_meta, store_path
+from impls.runtime.state import iter_range, verify_items
+from impls.runtime.store import DENSE, OUTBOX, QUEUE, SIZE, STATE, Store, open_record, read_meta, store_path
 
 _DISK_BYTES = 64 << 20
 _TABLES = (STATE, QUEUE, SIZE, DENSE)
+REPLICA_EPOCHS = OUTBOX + b"replica"
 Items = dict[bytes, bytes]
 
 
@@ -112,7 +115,7 @@ class Oracle:
         self._scratch = scratch
         self.results = Results(str(state_dir))
 
-    def check(self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source) -> None:
+    def check(self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source | None) -> None:
         """Applies the epoch's records to the truth and compares everything with it."""
         plan, location = written.plan, controller.location
         blocked = set(np.flatnonzero(plan.routing != location).tolist()) | set(plan.hold)
@@ -123,6 +126,7 @@ class Oracle:
         require(queued == seen, "queues", f"the controller knows of the queues {seen}, not {queued}")
         for worker in range(written.workers):
             self._environment(worker, controller, written)
+            self._replicas(worker)
         if batch.epoch % 5 == 4:
             self.files(controller, written, source)
 
@@ -141,19 +145,30 @@ class Oracle:
         waiting = {bin_ for bin_, at in controller._drops if at == worker}
         require(strange <= waiting, "one owner", f"worker {worker} holds bins {sorted(strange - waiting)} of others")
 
+    def _replicas(self, worker: int) -> None:
+        """A worker's replicas show the epochs that they say they show."""
+        path = replica_path(self._state_dir, worker)
+        try:
+            with Store.open(path, create=False) as store, store.reading() as txn:
+                found = iter_range(txn, REPLICA_EPOCHS, REPLICA_EPOCHS + b"\xff")
+                marks = {bytes(k)[-2:]: bytes(v)[4:] for k, v in found}
+                states, _ = self._decode(_verified(txn))
+        except CorruptStateError as error:
+            require(self._damage.flipped or not path.exists(), "replica", f"nothing was done to replicas, but: {error}")
+            return
+        for name, mark in marks.items():
+            bin_, epoch = int.from_bytes(name, "big"), int.from_bytes(mark, "little")
+            ours, theirs = self._workload.truth_at(bin_, epoch), states.get(bin_, {})
+            what = f"worker {worker}'s replica of bin {bin_} at epoch {epoch} is {theirs}, not {ours}"
+            require(ours == theirs or self._damage.flipped, "replica", what)
+
     def _read(self, worker: int, epoch: int) -> Items:
         path = store_path(self._state_dir, worker)
         with Store.open(path, create=False) as store, store.reading() as txn:
             meta = read_meta(txn)
             if meta is None or meta.epoch != epoch:
                 raise CorruptStateError(f"it is of epoch {meta.epoch if meta else None}, not {epoch}")
-            items = {bytes(k): bytes(v) for k, v in txn.cursor().iternext() if bytes(k)[:1] in _TABLES}
-            state = [name for name in items if name[:1] in {STATE, DENSE}]
-            verify_items(state, [items[name] for name in state])
-            for name in items:
-                if name[:1] == QUEUE:
-                    get_checked(txn, name)
-            return items
+            return _verified(txn)
 
     def _decode(self, items: Items) -> tuple[dict[int, dict[int, Any]], dict[int, list[Any]]]:
         states: dict[int, dict[int, Any]] = defaultdict(dict)
@@ -194,8 +209,10 @@ class Oracle:
 
     # -- the checkpoint -----------------------------------------------------------------------------------------------
 
-    def files(self, controller: Controller, written: WrittenPlan, source: Source) -> None:
+    def files(self, controller: Controller, written: WrittenPlan, source: Source | None) -> None:
         """Bins restored from the checkpoint alone are as at their owners, and no file is kept for nothing."""
+        if source is None:
+            return
         for worker in range(written.workers):
             self._restored(worker, controller, written, source)
         epoch, files = written.epoch, source.files
@@ -223,6 +240,20 @@ class Oracle:
             self._compare(worker, states, queued, controller.location, written.plan.routing)
         except Violation as error:
             raise Violation("restore", f"restored from the checkpoint, {error}") from error
+
+
+def _verified(txn: lmdb.Transaction) -> Items:
+    """Returns the items of state and queues; raises CorruptStateError when any item of any table is damaged."""
+    items = [(bytes(name), bytes(value)) for name, value in txn.cursor().iternext()]
+    names = [name for name, _ in items]
+    if any(above <= below for below, above in pairwise(names)):
+        raise CorruptStateError("the items are out of order")
+    state = [item for item in items if item[0][:1] in {STATE, DENSE}]
+    verify_items([name for name, _ in state], [value for _, value in state])
+    for name, value in items:
+        if name[:1] not in {STATE, DENSE}:
+            open_record(name, value)
+    return {name: value for name, value in items if name[:1] in _TABLES}
 
 
 def _records(raw: bytes, chained: bool) -> list[Any]:

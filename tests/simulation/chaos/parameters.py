@@ -19,6 +19,13 @@ DRIVER_POINTS = (
 COUNTED = {"job": 16, "appended": 3, "write": 1, "rewrite": 3}  # the driver comes to these points so often, or oftener
 KINDS = {"die": 6, "hang": 5, "twice": 3, "driver": 5, "host": 1, "lose": 3, "stale": 2, "flip": 3}
 _DAMAGE = {"lose", "stale", "flip"}
+RESTART = -1  # in place of a step of the stage: while no driver runs
+REPLICAS = "replicas"  # in place of a point: the worker's replicas, not its state
+LEVELS = ("none", "process", "process", "process")
+_NEEDS_FILES = {"rhino", "replicated-dataflow"}  # replicas are fed from the changelog
+_KINDS_OF_NONE = {"die", "twice", "driver"}  # what durability "none" survives: the death of processes
+# in external-state every worker has its part of a server's store, and neither environment nor changelog of its own
+_MECHANISMS = [name for name in catalog.names() if name not in {"none", "external-state"}]
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Fault:
         worker: whose task or environment, modulo the workers of the epoch.
         at: how far into it, in points that the attempt, or steps that the stage, has come to.
         times: how often, or how long.
-        point: where the driver dies.
+        point: where the driver dies, or REPLICAS.
     """
 
     epoch: int
@@ -42,15 +49,17 @@ class Fault:
     point: str = ""
 
     def __str__(self) -> str:
+        of = f"the {self.point or 'state'} of worker {self.worker}"
+        when = "between two drivers" if self.at == RESTART else f"at step {self.at}"
         what = {
             "die": f"{self.times} attempts of worker {self.worker} die at their point {self.at}",
             "hang": f"worker {self.worker} hangs at its point {self.at} for {self.times} epochs",
             "twice": f"worker {self.worker} runs twice",
             "driver": f"the driver dies at {self.point}" + (f" {self.at}" if self.point in COUNTED else ""),
             "host": f"the host dies {'after' if self.at else 'before'} the epoch is committed, its frames are torn",
-            "lose": f"the state of worker {self.worker} is deleted at step {self.at}",
-            "stale": f"the state of worker {self.worker} is {self.times} epochs old",
-            "flip": f"{self.times} bits flip in the state of worker {self.worker}",
+            "lose": f"{of} is deleted {when}",
+            "stale": f"{of} is {self.times} epochs old",
+            "flip": f"{self.times} bits flip in {of}",
         }
         return f"epoch {self.epoch}: {what[self.kind]}"
 
@@ -62,6 +71,7 @@ class Parameters:
     seed: int
     mechanism: str
     options: dict[str, int]
+    durability: str
     operator: str
     keys: int
     bins: int
@@ -107,17 +117,16 @@ def draw(seed: int, *, kinds: dict[str, int] | None = None, faults: int | None =
     `kinds` weighs the faults, `faults` is their number, and `fixed` replaces what is drawn.
     """
     random = Random(seed)
-    name = random.choice(
-        [name for name in catalog.names() if name not in {"none", "external-state"}] * 2 + ["none"] + ["on-demand"] * 3
-    )
-    name = fixed.get("mechanism", name)
+    name = fixed.get("mechanism", random.choice(_MECHANISMS * 2 + ["none"] + ["on-demand"] * 3))
     options = _options(random, name)
+    level = "process" if name in _NEEDS_FILES else random.choice(LEVELS)
     bins, workers = random.choice((8, 8, 16, 16, 32)), random.choice((1, 2, 2, 3, 3, 4, 5, 6))
     drawn = Parameters(
-        seed=seed, mechanism=name, options=options, operator=random.choice(OPERATORS), keys=random.randint(20, 250),
-        bins=bins, workers=workers, replay_epochs=random.choice((5, 8, 12, 20, 30)), base_epochs=random.randint(4, 40),
-        epochs=random.randint(30, 45), records=random.choice((5, 20, 60)), skew=random.choice((0.0, 0.6, 1.2)),
-        idle=random.choice((0.1, 0.3)), slots=random.randint(1, 4), switch=random.choice((0.1, 0.3, 0.6)),
+        seed=seed, mechanism=name, options=options, durability=level, operator=random.choice(OPERATORS),
+        keys=random.randint(20, 250), bins=bins, workers=workers, replay_epochs=random.choice((5, 8, 12, 20, 30)),
+        base_epochs=random.randint(4, 40), epochs=random.randint(24, 34), records=random.choice((5, 20, 60)),
+        skew=random.choice((0.0, 0.6, 1.2)), idle=random.choice((0.1, 0.3)), slots=random.randint(1, 4),
+        switch=random.choice((0.1, 0.3, 0.6)),
         commands=(), faults=(),
     )  # fmt: skip
     drawn = replace(drawn, **{name: value for name, value in fixed.items() if name not in {"commands", "faults"}})
@@ -130,6 +139,13 @@ def _options(random: Random, mechanism: str) -> dict[str, int]:
         return {"budget": random.choice((0, 100, 400, 2000, 10000))}
     if mechanism == "megaphone-batched":
         return {"bins_per_pair": random.randint(1, 4), "gap_epochs": random.choice((0, 0, 1))}
+    if mechanism in {"meces", "order-unaware"}:
+        return {"pull_budget_bytes": random.choice((0, 100, 400, 2000, 10000))}
+    if mechanism == "rhino":
+        budget = random.choice((0, 1000, 1 << 20))
+        return {"interval_epochs": random.randint(1, 6), "factor": random.randint(0, 2), "replicate_bytes": budget}
+    if mechanism == "replicated-dataflow":
+        return {"catch_up_epochs": random.randint(1, 5), "replicate_bytes": random.choice((0, 1000, 1 << 20))}
     return {}
 
 
@@ -144,6 +160,10 @@ def _commands(random: Random, drawn: Parameters) -> tuple[tuple[int, str, int], 
 
 
 def _faults(random: Random, drawn: Parameters, kinds: dict[str, int], number: int | None) -> tuple[Fault, ...]:
+    if drawn.durability == "none":
+        kinds = {kind: weight for kind, weight in kinds.items() if kind in _KINDS_OF_NONE}
+    if not kinds:
+        return ()
     chosen = random.choices(list(kinds), list(kinds.values()), k=random.randint(2, 8) if number is None else number)
     faults: list[Fault] = []
     for kind in chosen:
@@ -178,9 +198,13 @@ def _fault(random: Random, drawn: Parameters, kind: str) -> Fault:
         case "host":
             fault = replace(fault, at=random.randint(0, 1))
         case "lose":
-            fault = replace(fault, at=random.choice((0, 0, where)))
+            fault = replace(fault, at=random.choice((0, 0, where, RESTART)), point=_place(random, drawn))
         case "stale":
             fault = replace(fault, times=random.randint(2, 7))
         case "flip":
-            fault = replace(fault, times=random.randint(1, 4))
+            fault = replace(fault, times=random.randint(1, 4), point=_place(random, drawn))
     return fault
+
+
+def _place(random: Random, drawn: Parameters) -> str:
+    return REPLICAS if drawn.mechanism in _NEEDS_FILES and random.random() < 0.4 else ""

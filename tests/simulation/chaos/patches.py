@@ -12,8 +12,9 @@ from unittest import mock
 import lmdb
 
 from chaos.cluster import Cluster
+from chaos.parameters import Parameters
 from impls.durability.files import Files
-from impls.runtime import checkpoint, commands, driver, faults, opening, worker
+from impls.runtime import checkpoint, commands, driver, faults, lock, opening, worker
 from impls.runtime import store as stores
 from impls.runtime.journal import Journal
 from impls.runtime.store import Store
@@ -24,17 +25,17 @@ Wiped = Callable[[Path], None]
 
 @contextlib.contextmanager
 def simulated(
-    cluster: Cluster, seed: int, hook: faults.Hook, wrote: Wrote, wiped: Wiped, base_epochs: int
+    cluster: Cluster, parameters: Parameters, hook: faults.Hook, wrote: Wrote, wiped: Wiped
 ) -> Iterator[None]:
     """Makes the runtime see the cluster's clock and identities from the seed, and attempts stop at points."""
-    random = Random(seed + 4)
+    random = Random(parameters.seed + 4)
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, opening, worker):
+        for module in (driver, lock, opening, worker):
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
         for module in (checkpoint, commands, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
-        stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", base_epochs))
+        stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
         stack.enter_context(mock.patch.object(Files, "write", _write(cluster, wrote, hook)))
         stack.enter_context(mock.patch.object(Files, "read", _read(cluster)))

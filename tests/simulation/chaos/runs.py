@@ -1,37 +1,14 @@
 """Many seeds, one after another or in several processes, up to the first violation."""
 
-import hashlib
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from multiprocessing import get_context
 
+from chaos.outcome import Outcome
 from chaos.parameters import draw
-from chaos.query import Outcome, simulate
+from chaos.query import simulate
 
 _CHUNK = 5
-
-
-@dataclass
-class Totals:
-    """What a number of runs amounts to."""
-
-    runs: int = 0
-    epochs: int = 0
-    starts: int = 0
-    steps: int = 0
-    recoveries: int = 0
-    fired: Counter[str] = field(default_factory=Counter)
-    digest: str = ""
-
-    def add(self, outcome: Outcome) -> None:
-        """Takes in a run; the digest depends on the order."""
-        self.runs += 1
-        for name in ("epochs", "starts", "steps", "recoveries"):
-            setattr(self, name, getattr(self, name) + getattr(outcome, name))
-        self.fired += outcome.fired
-        self.digest = hashlib.sha256((self.digest + outcome.digest).encode()).hexdigest()
 
 
 def run_chunk(seeds: list[int]) -> list[Outcome]:

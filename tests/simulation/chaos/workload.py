@@ -14,6 +14,7 @@ import pyarrow as pa
 from chaos.parameters import Parameters
 from impls.operators import DenseCount, HashCount, Operator, StatefulMap
 from impls.runtime.hashing import bin_of_hash, hash_int64
+from impls.runtime.plan import EpochPlan
 
 PARTITIONS = 2
 Record = tuple[int, int, int, int]  # partition, offset, key, value
@@ -40,9 +41,13 @@ class Batch:
     records: list[Record]
     bins: list[int]
 
-    def tables(self, routing: Any, worker: int, random: Random, *, chained: bool) -> list[pa.Table]:
-        """Returns a worker's records as Spark hands them over: in any order, in one batch or two."""
-        mine = [i for i, bin_ in enumerate(self.bins) if routing[bin_] == worker]
+    def tables(self, plan: EpochPlan, worker: int, random: Random, *, chained: bool) -> list[pa.Table]:
+        """Returns a worker's records, those of its shadows too, as Spark hands them over: in any order, in one or two.
+
+        A batch holds records of either kind, as `Driver._job` sends a record to its owner and to every shadow.
+        """
+        shadowed = {bin_ for bin_, at in plan.shadows if at == worker}
+        mine = [i for i, bin_ in enumerate(self.bins) if plan.routing[bin_] == worker or bin_ in shadowed]
         random.shuffle(mine)
         cut = random.randint(0, len(mine))
         return [self._table(part, chained) for part in (mine[:cut], mine[cut:]) if part]
@@ -86,7 +91,9 @@ class Workload:
         self._offsets = [0] * PARTITIONS
         self.truth: dict[int, dict[int, Any]] = defaultdict(dict)
         self.queues: dict[int, list[Record]] = defaultdict(list)
-        if parameters.operator in {"dense", "preloaded"}:
+        self._history: dict[int, list[tuple[int, dict[int, Any]]]] = defaultdict(list)
+        self._created = parameters.operator in {"dense", "preloaded"}
+        if self._created:
             for key, bin_ in enumerate(self.bin_of):
                 self.truth[bin_][key] = 0
 
@@ -119,7 +126,15 @@ class Workload:
         for bin_, records in arrived.items():
             for _, _, key, value in sorted(records):
                 results[key] = self._fold(bin_, key, value)
+            self._history[bin_].append((batch.epoch, dict(self.truth[bin_])))
         return {key: payload for key, payload in results.items() if payload is not None}
+
+    def truth_at(self, bin_: int, epoch: int) -> dict[int, Any]:
+        """Returns the state of every key of a bin as it was at the end of an epoch."""
+        before = [state for at, state in self._history[bin_] if at <= epoch]
+        if before:
+            return before[-1]
+        return dict.fromkeys(self.truth[bin_], 0) if self._created else {}
 
     def _fold(self, bin_: int, key: int, value: int) -> bytes | None:
         state = self.truth[bin_]

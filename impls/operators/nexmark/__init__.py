@@ -1,0 +1,35 @@
+"""NEXMark queries 0 to 8 as operators of the migration runtime, each with a declared dialect.
+
+`make("q4", partitions=4)` gives an operator, `impls.operators.nexmark.events.project` its input.
+"""
+
+from impls.errors import UsageError
+from impls.operators.base import Operator
+from impls.operators.nexmark.base import Query, TimedQuery
+from impls.operators.nexmark.q3 import Q3
+from impls.operators.nexmark.q4 import Q4
+from impls.operators.nexmark.q5 import Q5
+from impls.operators.nexmark.q6 import Q6
+from impls.operators.nexmark.q7 import Q7
+from impls.operators.nexmark.q8 import Q8
+from impls.operators.nexmark.stateless import Q0, Q1, Q2
+
+__all__ = ["QUERIES", "Query", "TimedQuery", "make"]
+
+QUERIES: dict[str, type[Query]] = {query.__name__.lower(): query for query in (Q0, Q1, Q2, Q3, Q4, Q5, Q6, Q7, Q8)}
+
+
+def make(name: str, *, partitions: int = 0, disorder: int = 0) -> Operator:
+    """Returns a query's operator; raises UsageError for a name that is not q0 to q8.
+
+    Args:
+        name: the query.
+        partitions: partitions of the events' topic, so that there is no watermark before all have been seen.
+        disorder: how far events of one partition may be out of order, ms.
+    """
+    if name not in QUERIES:
+        raise UsageError(f"There is no NEXMark query {name!r}; there are {', '.join(QUERIES)}.")
+    query = QUERIES[name]
+    made = query(partitions, disorder) if issubclass(query, TimedQuery) else query()
+    assert isinstance(made, Operator), "a query is an operator"
+    return made

@@ -1,0 +1,86 @@
+"""What all NEXMark queries share: what they read, how they are keyed, and in which dialect they answer."""
+
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from impls.operators.timed import TimedOperator
+from impls.runtime.eventtime import EventTime
+
+__all__ = [
+    "AUCTION",
+    "BID",
+    "PERSON",
+    "SECOND",
+    "Query",
+    "TimedQuery",
+    "columns_of",
+    "id_bytes",
+    "id_of",
+    "mean",
+    "window_start",
+]
+
+PERSON = 0
+AUCTION = 1
+BID = 2
+SECOND = 1_000  # event time is in milliseconds, as Beam's
+
+
+class Query:
+    """A NEXMark query as the harness sees it; the columns it reads are the operator's `columns`.
+
+    Attributes:
+        dialect: whose definition it follows: "beam", "flink-sql" or "megaphone" (see the class's docstring for where it
+            differs), stated with every result.
+        fields: names in a result, which is a JSON object.
+        keys: by kind of event that the query reads, the field whose value is the key.
+        where: by kind of event, an SQL condition over the event's fields; others are left out before the exchange.
+    """
+
+    dialect: ClassVar[str]
+    fields: ClassVar[tuple[str, ...]]
+    keys: ClassVar[dict[int, str]]
+    where: ClassVar[dict[int, str]] = {}
+
+
+class TimedQuery(Query, TimedOperator):
+    """A query on event time; late records are dropped and counted, unless it says otherwise.
+
+    Args of the constructor:
+        partitions: input partitions, see `EventTime`.
+        disorder: how far events of one partition may be out of order, ms.
+    """
+
+    def __init__(self, partitions: int = 0, disorder: int = 0):
+        self.event_time = EventTime("dateTime", disorder, partitions)
+
+
+def id_bytes(number: int) -> bytes:
+    """Returns an id, or a time, as the 8 big-endian bytes that are a key."""
+    return number.to_bytes(8, "big", signed=True)
+
+
+def id_of(key: bytes) -> int:
+    """Returns the id, or time, that a key is."""
+    return int.from_bytes(key, "big", signed=True)
+
+
+def window_start(time: int, size: int) -> int:
+    """Returns the start of the aligned window [start, start + size) that a time lies in."""
+    return time - time % size
+
+
+def mean(total: int, number: int) -> int:
+    """Returns an average of prices, rounded half up as Beam's `Math.round` does it, without its detour over doubles.
+
+    >>> mean(5, 2), mean(10, 4), mean(7, 3)
+    (3, 3, 2)
+    """
+    return (2 * total + number) // (2 * number)
+
+
+def columns_of(records: pa.Table, *names: str) -> tuple[np.ndarray, ...]:
+    """Returns columns of records as arrays."""
+    return tuple(records.column(name).to_numpy() for name in names)

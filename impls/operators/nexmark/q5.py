@@ -1,0 +1,67 @@
+"""Query 5: the auctions with most bids."""
+
+from collections import Counter
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from impls.operators.nexmark.base import BID, SECOND, TimedQuery, columns_of, id_bytes, id_of
+from impls.runtime.eventtime import Partial
+from impls.runtime.keyed import Keyed
+
+__all__ = ["Q5"]
+
+
+class Q5(TimedQuery):
+    """For each sliding window of 10 s every 5 s, all auctions with the most bids in it, over all bins.
+
+    Dialect "beam": [start, start + 10 s), every tie is a result. "flink-sql" has 10 s / 2 s; Megaphone has 60 s / 1 s
+    and one maximum per bin, which is not the query's answer.
+
+    Bids are counted per auction in panes of 5 s (a map per bin and pane); a window is two panes. When it ends each bin
+    contributes its highest count with all auctions that have it. Windows without bids have no result.
+    """
+
+    dialect = "beam"
+    fields = ("start", "auction", "bids")
+    columns = ("dateTime",)
+    key_type: ClassVar[Literal["binary", "long"]] = "long"
+    keys: ClassVar[dict[int, str]] = {BID: "auction"}
+    size, period = 10 * SECOND, 5 * SECOND
+
+    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
+        """Counts bids by (bin, pane, auction)."""
+        bins, auctions, times = columns_of(records, "bin", "key", "dateTime")
+        rows, counts = np.unique(np.stack([bins, times - times % self.period, auctions]), axis=1, return_counts=True)
+        fields = [(b, id_bytes(pane), id_bytes(auction)) for b, pane, auction in rows.T.tolist()]
+        keyed.load_map(
+            [b for b, _, _ in fields], [pane for _, pane, _ in fields], [auction for _, _, auction in fields]
+        )
+        for (b, pane, auction), count in zip(fields, counts.tolist(), strict=True):
+            keyed.set_field(b, pane, auction, (keyed.field(b, pane, auction) or 0) + count)
+        for b, start in dict.fromkeys((b, id_of(pane)) for b, pane, _ in fields):
+            for end in range(start + self.period, start + self.size + 1, self.period):
+                keyed.set_timer(b, end, b"")
+
+    def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
+        """Contributes the bin's highest count of the window that ends; its first pane is in no other window to come."""
+        counts: Counter[bytes] = Counter()
+        for start in range(time - self.size, time, self.period):
+            counts.update(dict(keyed.fields(bin_, id_bytes(start))))
+        keyed.clear_fields(bin_, id_bytes(time - self.size))
+        most = max(counts.values())
+        auctions = sorted(id_of(auction) for auction, count in counts.items() if count == most)
+        keyed.contribute(time, id_bytes(time), [most, auctions])
+
+    def merge(self, values: list[Any]) -> list[Any]:
+        """Returns the highest count with all auctions that have it."""
+        most = max(value[0] for value in values)
+        return [[most, sorted(auction for value in values if value[0] == most for auction in value[1])]]
+
+    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
+        """Sends a window's auctions."""
+        most, auctions = partial.value
+        for auction in auctions:
+            answer = dict(zip(self.fields, [partial.time - self.size, auction, most], strict=True))
+            keyed.emit(partial.bin, id_bytes(auction), answer)

@@ -1,0 +1,53 @@
+"""Query 8: who has registered and opened an auction in the same window."""
+
+from typing import Any, ClassVar
+
+from impls.operators.nexmark.base import AUCTION, PERSON, SECOND, TimedQuery, id_of, window_start
+from impls.operators.timed import KeyedProcess, One
+
+__all__ = ["Q8"]
+
+
+class Q8(TimedQuery, KeyedProcess):
+    """For each tumbling window of 10 s, the new persons who opened an auction in it: one result per auction.
+
+    Dialect "beam": aligned windows [start, start + 10 s), one row per auction; window and auction id are given besides
+    Beam's (id, name, reserve). "flink-sql" gives each person once; Megaphone counts 12 h from the registration, and its
+    code reads persons out of the stream of auctions.
+
+    A row is sent as soon as both sides are there, in whatever order they come; the end of the window only deletes what
+    was kept. A person's id is unique.
+    """
+
+    dialect = "beam"
+    fields = ("start", "id", "name", "auction", "reserve")
+    columns = ("kind", "dateTime", "id", "name", "reserve")
+    keys: ClassVar[dict[int, str]] = {PERSON: "id", AUCTION: "seller"}
+    size = 10 * SECOND
+
+    def record(self, record: dict[str, Any], one: One) -> None:
+        """Takes a person or an auction."""
+        start = window_start(one.time, self.size)
+        windows = one.value() or {}  # by start, which JSON turns into text: the name, or the auctions that wait for it
+        if str(start) not in windows:
+            one.set_timer(start + self.size)
+        waiting = windows.get(str(start), [])
+        if record["kind"] == PERSON:
+            for auction in waiting if isinstance(waiting, list) else ():
+                self._emit(one, start, record["name"], auction)
+            windows[str(start)] = record["name"]
+        elif isinstance(waiting, str):
+            self._emit(one, start, waiting, [record["id"], record["reserve"]])
+        else:
+            windows[str(start)] = [*waiting, [record["id"], record["reserve"]]]
+        one.set_value(windows)
+
+    def timer(self, one: One) -> None:
+        """Forgets a window."""
+        windows = one.value()
+        del windows[str(one.time - self.size)]
+        one.set_value(windows or None)
+
+    def _emit(self, one: One, start: int, name: str, auction: list[int]) -> None:
+        answer = [start, id_of(one.key), name, *auction]
+        one.emit(dict(zip(self.fields, answer, strict=True)))

@@ -1,0 +1,68 @@
+"""Winning bids of closed auctions: what queries 4 and 6 have in common."""
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+from impls.operators.nexmark.base import AUCTION, BID, SECOND, TimedQuery, window_start
+from impls.operators.timed import KeyedProcess, One
+
+__all__ = ["WinningBids"]
+
+
+class WinningBids(TimedQuery, KeyedProcess):
+    """When an auction closes, calls closed() with its winning bid, if there is one.
+
+    An auction is open in [dateTime, expires), half-open; event time counts, not arrival. Of the bids in that time that
+    are at least the reserve the highest wins, of equal ones the earliest, of these the one of the lowest bidder id.
+    That is Beam's rule except that Beam lets a bid count that was made before its auction opened (its window fn merges
+    a bid by `start < expires` alone), if the bid has not been given up by then.
+
+    A bid whose auction is not known waits until no auction that was open at the bid's time can come any more: to the
+    next full second of the watermark.
+    """
+
+    keys: ClassVar[dict[int, str]] = {AUCTION: "id", BID: "auction"}
+    about: ClassVar[str]
+    base: ClassVar[tuple[str, ...]] = ("kind", "dateTime", "expires", "reserve", "price", "bidder")
+
+    @abstractmethod
+    def closed(self, one: One, about: int, price: int) -> None:
+        """Takes an auction that has closed at `one.time` with a winning bid; `about` is its field of that name."""
+
+    def record(self, record: dict[str, Any], one: One) -> None:
+        """Takes an auction or a bid."""
+        state = one.value() or {"early": []}
+        if record["kind"] == AUCTION:
+            opened = {name: record[name] for name in ("dateTime", "expires", "reserve", self.about)}
+            for bid in state.get("early", ()):
+                _take(opened, bid)
+            one.set_timer(opened["expires"])
+            one.set_value(opened)
+            return
+        bid = [record["price"], -record["dateTime"], -record["bidder"]]  # the greatest is the best
+        if "early" in state:
+            state["early"].append(bid)
+            one.set_timer(window_start(one.time, SECOND) + SECOND)
+        elif not _take(state, bid):
+            return
+        one.set_value(state)
+
+    def timer(self, one: One) -> None:
+        """Closes the auction, or gives up bids that nobody can claim any more."""
+        state = one.value()
+        if state is not None and "early" in state:
+            left = [bid for bid in state["early"] if -bid[1] >= one.time]
+            one.set_value({"early": left} if left else None)
+        elif state is not None and state["expires"] <= one.time:
+            one.set_value(None)
+            if "best" in state:
+                self.closed(one, state[self.about], state["best"][0])
+
+
+def _take(auction: dict[str, Any], bid: list[int]) -> bool:
+    """Lets a bid win if it is valid and better than the best one, and returns whether it does."""
+    valid = bid[0] >= auction["reserve"] and auction["dateTime"] <= -bid[1] < auction["expires"]
+    wins = valid and ("best" not in auction or bid > auction["best"])
+    if wins:
+        auction["best"] = bid
+    return wins

@@ -1,0 +1,174 @@
+"""Operators with event time: records, timers, and values over all bins."""
+
+import json
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from impls.errors import UsageError
+from impls.operators.base import Operator
+from impls.runtime.eventtime import EventClock, EventTime, Partial
+from impls.runtime.keyed import Keyed
+from impls.runtime.records import Results
+from impls.runtime.state import BinState
+
+__all__ = ["KeyedProcess", "One", "TimedOperator", "clock_of"]
+
+
+class TimedOperator(Operator):
+    """Per bin and epoch: on_timer() for what is due, on_merged() for what other bins gave, then on_records().
+
+    Timers come before the epoch's records because the watermark is that of the epochs before: a record never finds a
+    timer that is due, whatever waited for whom. Contract as for `Operator`; timers must not depend on the watermark,
+    and `event_time` must be given, with its column among `columns`.
+
+    Attributes:
+        late: what becomes of records with an event time below the watermark: they are counted, and "drop" leaves them
+            out while "keep" hands them over like others.
+    """
+
+    event_time: EventTime
+    late: ClassVar[Literal["drop", "keep"]] = "drop"
+
+    @abstractmethod
+    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
+        """Applies records; columns and order as for `Operator.apply`."""
+
+    def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
+        """Is called when the watermark has reached the time of a timer."""
+        raise NotImplementedError(f"{type(self).__name__} sets a timer, but has no on_timer")
+
+    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
+        """Is called in the bin of a partial's key when no bin can give another one for its time; in order of time."""
+        raise NotImplementedError(f"{type(self).__name__} gives a partial, but has no on_merged")
+
+    def merge(self, values: list[Any]) -> list[Any]:
+        """Returns what remains of the values of partials of equal time and key, in order; by default all of them.
+
+        Called on any part of them in any order, on results of itself too: it must be associative and commutative.
+        """
+        return sorted(values, key=json.dumps)
+
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Refuses: without the epoch's watermark there is nothing right to do."""
+        raise UsageError(f"{type(self).__name__} works on event time: run it through the worker core.")
+
+
+def clock_of(operator: Operator, bins: int) -> EventClock | None:
+    """Returns the driver's clock for an operator with event time, None for another; see `impls.runtime.eventtime`."""
+    if operator.event_time is None:
+        return None
+    if not isinstance(operator, TimedOperator) or operator.event_time.column not in operator.columns:
+        raise UsageError(f"{type(operator).__name__} has an event time: make it a TimedOperator that reads its column.")
+    return EventClock(operator.event_time, operator.merge, bins)
+
+
+class One:
+    """One key while it is worked on: its state, its timers, and where its results go.
+
+    Attributes:
+        bin, key: the key and its bin.
+        time: event time of the record or timer.
+    """
+
+    __slots__ = ("bin", "key", "keyed", "time")
+
+    def __init__(self, keyed: Keyed, bin_: int, key: bytes, time: int):
+        self.keyed, self.bin, self.key, self.time = keyed, bin_, key, time
+
+    def value(self, name: str = "") -> Any:
+        """Returns the key's value, None when it has none; to change it, call set_value with it."""
+        return self.keyed.value(self.bin, self.key, name)
+
+    def set_value(self, value: Any, name: str = "") -> None:
+        """Sets the key's value; None deletes it."""
+        self.keyed.set_value(self.bin, self.key, value, name)
+
+    def append(self, item: Any, name: str = "") -> None:
+        """Adds an item to the end of the key's list."""
+        self.keyed.append(self.bin, self.key, item, name)
+
+    def items(self, name: str = "") -> list[Any]:
+        """Returns the key's list, empty when it has none."""
+        return self.keyed.items(self.bin, self.key, name)
+
+    def clear(self, name: str = "") -> None:
+        """Deletes the key's list."""
+        self.keyed.clear(self.bin, self.key, name)
+
+    def field(self, field: bytes, name: str = "") -> Any:
+        """Returns a field of the key's map, None when it is not there."""
+        return self.keyed.field(self.bin, self.key, field, name)
+
+    def set_field(self, field: bytes, value: Any, name: str = "") -> None:
+        """Sets a field of the key's map; None deletes it."""
+        self.keyed.set_field(self.bin, self.key, field, value, name)
+
+    def fields(self, name: str = "") -> list[tuple[bytes, Any]]:
+        """Returns (field, value) of the key's map in order of the fields."""
+        return self.keyed.fields(self.bin, self.key, name)
+
+    def clear_fields(self, name: str = "") -> None:
+        """Deletes the key's map."""
+        self.keyed.clear_fields(self.bin, self.key, name)
+
+    def set_timer(self, time: int) -> None:
+        """Asks for a call of `timer` when the watermark has reached a time."""
+        self.keyed.set_timer(self.bin, time, self.key)
+
+    def cancel_timer(self, time: int) -> None:
+        """Takes a timer back."""
+        self.keyed.cancel_timer(self.bin, time, self.key)
+
+    def emit(self, value: Any) -> None:
+        """Sends a result of the key, as compact JSON."""
+        self.keyed.emit(self.bin, self.key, value)
+
+    def contribute(self, time: int, key: bytes, value: Any) -> None:
+        """Gives a partial to a key, of whatever bin; see `Keyed.contribute`."""
+        self.keyed.contribute(time, key, value)
+
+
+class KeyedProcess(TimedOperator):
+    """One function per record and one per timer, each with the state of its key: the operator for users.
+
+    An operator that counts clicks per user and sends the count 30 minutes after the last one:
+
+    >>> class Sessions(KeyedProcess):
+    ...     event_time = EventTime("at")
+    ...     columns = ("at",)
+    ...     def record(self, record, one):
+    ...         count, until = one.value() or (0, None)
+    ...         if until is not None:
+    ...             one.cancel_timer(until)
+    ...         one.set_value((count + 1, one.time + 1800))
+    ...         one.set_timer(one.time + 1800)
+    ...     def timer(self, one):
+    ...         one.emit(one.value()[0])
+    ...         one.set_value(None)
+    """
+
+    @abstractmethod
+    def record(self, record: dict[str, Any], one: One) -> None:
+        """Takes one record, `columns` by name; per key in (partition, offset) order."""
+
+    def timer(self, one: One) -> None:
+        """Takes one timer of `one.time`."""
+        raise NotImplementedError(f"{type(self).__name__} sets a timer, but has no `timer`")
+
+    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
+        """Applies records one by one."""
+        bins, keys = records.column("bin").to_pylist(), records.column("key").to_pylist()
+        if keys and isinstance(keys[0], int):
+            keys = records.column("key").to_numpy().astype(">i8").view("V8").tolist()
+        times = records.column(self.event_time.column).to_numpy().astype(np.int64).tolist()
+        keyed.load(bins, keys)
+        rows = records.select(list(self.columns)).to_pylist()
+        for bin_, key, time, row in zip(bins, keys, times, rows, strict=True):
+            self.record(row, One(keyed, bin_, key, time))
+
+    def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
+        """Takes one timer."""
+        self.timer(One(keyed, bin_, key, time))

@@ -1,0 +1,144 @@
+"""Event time: how far the input has come, and values that are merged over all bins. The driver's side, pure.
+
+The watermark of an epoch is the event time below which no more records are expected. It is decided from the epochs
+before it and stands in the epoch's plan, so that an epoch stays a deterministic function: every attempt fires the same
+timers. Per input partition workers report the highest event time they saw; the watermark is the lowest of these, less
+the disorder that the operator allows, and never falls.
+
+A *partial* is what one bin contributes to a value over all bins, such as the highest price of a window. Partials
+travel in the reports, are merged by the operator, and come to the bin of their key in the plan of a later epoch: when
+the timers of every bin have run up to the partial's time. A bin on the move holds that back and is never missed.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from impls.errors import UsageError
+
+__all__ = ["EventClock", "EventTime", "Merge", "Partial", "merge_partials"]
+
+Merge = Callable[[list[Any]], list[Any]]
+_NEVER = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """Where an operator's event time comes from.
+
+    Attributes:
+        column: column of the input, 64-bit integers in any unit, never null.
+        disorder: how far records of one partition may be behind the highest event time before them; in the same unit.
+        partitions: input partitions that have records for the operator; there is no watermark before all of them have
+            been seen. With 0 those seen so far count, and a partition that is first read late brings late records.
+    """
+
+    column: str
+    disorder: int = 0
+    partitions: int = 0
+
+    def __post_init__(self) -> None:
+        if self.disorder < 0 or self.partitions < 0:
+            raise UsageError("The disorder of an event time and the number of its partitions must be 0 or more.")
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One contribution: the event time at which it is complete, its key with its bin, and a JSON value."""
+
+    time: int
+    key: bytes
+    bin: int
+    value: Any
+
+    def to_json(self) -> list[Any]:
+        """Returns a JSON-ready list."""
+        return [self.time, self.key.hex(), self.bin, self.value]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> "Partial":
+        """Reads what `to_json` wrote."""
+        return cls(data[0], bytes.fromhex(data[1]), data[2], data[3])
+
+
+def merge_partials(partials: Iterable[Partial], merge: Merge) -> list[Partial]:
+    """Returns partials in order of (time, key), those of equal time and key merged by the operator."""
+    groups: dict[tuple[int, bytes], list[Partial]] = {}
+    for partial in partials:
+        groups.setdefault((partial.time, partial.key), []).append(partial)
+    merged = []
+    for (time, key), group in sorted(groups.items()):
+        values = [partial.value for partial in group]
+        if len(values) > 1:
+            values = merge(values)
+        merged += [Partial(time, key, group[0].bin, value) for value in values]
+    return merged
+
+
+class EventClock:
+    """observe() after every epoch; `watermark` and `ready` are what the plan of the next epoch says.
+
+    Attributes:
+        watermark: that of the epoch to be planned next, None until all partitions have been seen.
+        ready: merged partials that the next epoch delivers.
+    """
+
+    def __init__(self, event_time: EventTime, merge: Merge, bins: int):
+        self._event_time, self._merge = event_time, merge
+        self._seen: dict[int, int] = {}
+        self._run = np.full(bins, _NEVER, np.int64)  # up to where the timers of each bin have run
+        self._waiting: list[Partial] = []
+        self.watermark: int | None = None
+        self.ready: tuple[Partial, ...] = ()
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that the input so far gives rise to has been done: without new records nothing changes."""
+        return not self.ready and (self.watermark is None or bool(self._run.min() >= self.watermark))
+
+    def hold(self, watermark: int | None) -> None:
+        """Takes over the watermark of a plan written before."""
+        self.watermark = watermark
+
+    def observe(self, times: Iterable[tuple[int, int]], partials: Iterable[Partial], waits: Sequence[int]) -> None:
+        """Takes in an epoch that ran with `watermark` and delivered `ready`.
+
+        Args:
+            times: (partition, highest event time) of the records that arrived.
+            partials: what bins contributed.
+            waits: bins whose timers did not run because their state was not where they are routed, or was held.
+        """
+        if self.watermark is not None:
+            done = np.full(len(self._run), self.watermark, np.int64)
+            done[list(waits)] = self._run[list(waits)]
+            self._run = done
+        until = int(self._run.min())
+        waiting = merge_partials([*self._waiting, *partials], self._merge)
+        self.ready = tuple(partial for partial in waiting if partial.time <= until)
+        self._waiting = [partial for partial in waiting if partial.time > until]
+        for partition, time in times:
+            self._seen[partition] = max(time, self._seen.get(partition, time))
+        if self._seen and len(self._seen) >= self._event_time.partitions:
+            now = min(self._seen.values()) - self._event_time.disorder
+            self.watermark = now if self.watermark is None else max(now, self.watermark)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all that later epochs depend on, ready for JSON."""
+        return {
+            "watermark": self.watermark,
+            "seen": sorted(self._seen.items()),
+            "run": self._run.tolist(),
+            "waiting": [partial.to_json() for partial in self._waiting],
+            "ready": [partial.to_json() for partial in self.ready],
+        }
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Takes over what `to_json` of another clock gave; raises KeyError or ValueError for anything else."""
+        if len(data["run"]) != len(self._run):
+            raise ValueError(f"run has {len(data['run'])} entries instead of {len(self._run)}")
+        self.watermark, self._run = data["watermark"], np.array(data["run"], np.int64)
+        self._seen = dict(data["seen"])
+        self._waiting = [Partial.from_json(partial) for partial in data["waiting"]]
+        self.ready = tuple(Partial.from_json(partial) for partial in data["ready"])

@@ -1,0 +1,33 @@
+"""Spark's own restart through `./inv bench`: the same oracle, a latency for every record."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(400)
+ROOT = Path(__file__).parents[2]
+OPTIONS = [
+    "--mechanism=native-repartition", "--workload=hash", "--keys=2000", "--rate=300", "--duration=12", "--bins=16",
+    "--workers=1:2",
+]  # fmt: skip
+
+
+def test_an_offline_repartition_is_valid_and_every_record_has_a_latency(tmp_path):
+    command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(tmp_path), *OPTIONS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=360, check=False)
+    folder = Path(done.stdout.decode().splitlines()[-1])
+    entry = json.loads((folder / "result.json").read_text())["runs"][0]
+    assert (done.returncode, entry["verdict"], entry["reasons"]) == (0, "valid", [])
+    counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
+    assert counted == entry["generator"]["records"] == 300 * 17
+    (migration,) = entry["migrations"]
+    assert migration["peak_ms"] > 0
+    partitions = [
+        event["partitions"]
+        for event in map(json.loads, (folder / entry["folder"] / "events.jsonl").read_text().splitlines())
+        if event["kind"] == "query_start"
+    ]
+    assert partitions == [1, 2]

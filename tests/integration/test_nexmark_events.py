@@ -1,0 +1,74 @@
+"""NEXMark events through Spark: the projection reads what the queries say, and a query answers across a rescale."""
+
+import json
+
+import pytest
+from auctions import FROM_SCRATCH, ends, random_events, rows
+from confluent_kafka import Producer
+
+from impls.errors import UsageError
+from impls.operators import HashCount
+from impls.operators.nexmark import QUERIES, make
+from impls.operators.nexmark.events import KEY, project
+
+pytestmark = pytest.mark.spark
+
+
+def as_json(event):
+    return json.dumps({k: v for k, v in event.items() if k != "kind"} | {"scheduled_us": event["dateTime"]})
+
+
+@pytest.fixture(scope="module")
+def events():
+    return random_events(3, 200)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_projection_filters_keys_and_names_as_the_query_says(spark, events, name):
+    raw = [(0, i, bytearray(as_json(event).encode())) for i, event in enumerate(events)]
+    frame = spark.createDataFrame(raw, "partition int, offset long, value binary")
+    query = make(name)
+    found = [row.asDict() for row in project(frame, query).orderBy("offset").collect()]
+    expected = rows(name, events)
+    assert len(found) == len(expected) > 0
+    for row, (_, key, event) in zip(found, expected, strict=True):
+        assert row[KEY] == key
+        whole = {**event, "value": bytearray(as_json(event).encode())}
+        assert {c: row[c] for c in query.columns} == {c: whole.get(c) for c in query.columns}
+
+
+def test_another_operator_has_no_projection(spark):
+    with pytest.raises(UsageError, match="HashCount is not a NEXMark query"):
+        project(spark.range(1), HashCount())
+
+
+@pytest.mark.parametrize("name", ["q4", "q5"])
+def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, events, name):
+    import impls
+    from impls.runtime.outbox import Output
+
+    source, sink = topic_factory(2), topic_factory(4)
+    producer = Producer({"bootstrap.servers": kafka})
+
+    def send(part):
+        for event in part:
+            producer.produce(source, as_json(event), partition=event["dateTime"] % 2)
+        assert producer.flush(10) == 0
+
+    raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
+    query = make(name, partitions=2, disorder=60_000)  # two partitions of a few events are far apart
+    expected = FROM_SCRATCH[name](events)
+    send(events[:100])
+    with impls.stream(
+        project(raw.option("startingOffsets", "earliest").load(), query),
+        key=KEY, operator=query, results=Output(kafka, sink, 4), state_dir=tmp_path / "state",
+        checkpoint=tmp_path / "checkpoint", workers=2, bins=16, mechanism="meces", time="scheduled_us",
+    ) as handle:  # fmt: skip
+        handle.rescale(workers=4)
+        send(events[100:])
+        assert handle.await_migration(60)
+        send([{**event, "dateTime": event["dateTime"] + n} for event in ends(name) for n in range(2)])
+        answers = [json.loads(value) for value in results_of(sink).wait_for(len(expected), "all answers")]
+        assert handle.status()["workers"] == 4
+    order = lambda answer: json.dumps(answer, sort_keys=True)  # noqa: E731
+    assert sorted(answers, key=order) == sorted(expected, key=order)

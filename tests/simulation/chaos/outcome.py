@@ -1,0 +1,49 @@
+"""How a simulated run ended, and what a number of runs amounts to."""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        violation: None, or the check that failed; `sentence` says all.
+        digest: of everything that was sent, written and observed.
+        epochs, starts, steps: how many.
+        fired: faults that happened, by kind.
+        recoveries: environments rebuilt.
+    """
+
+    seed: int
+    violation: str | None
+    sentence: str
+    digest: str
+    epochs: int
+    starts: int
+    steps: int
+    fired: Counter[str]
+    recoveries: int
+
+
+@dataclass
+class Totals:
+    """What a number of runs amounts to."""
+
+    runs: int = 0
+    epochs: int = 0
+    starts: int = 0
+    steps: int = 0
+    recoveries: int = 0
+    fired: Counter[str] = field(default_factory=Counter)
+    digest: str = ""
+
+    def add(self, outcome: Outcome) -> None:
+        """Takes in a run; the digest depends on the order."""
+        self.runs += 1
+        for name in ("epochs", "starts", "steps", "recoveries"):
+            setattr(self, name, getattr(self, name) + getattr(outcome, name))
+        self.fired += outcome.fired
+        self.digest = hashlib.sha256((self.digest + outcome.digest).encode()).hexdigest()

@@ -1,0 +1,192 @@
+"""Queries on event time under the real driver and real workers, without Spark and Kafka: epochs, moves, restarts."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from memory import RESULTS, MemoryOutput
+
+from impls import catalog
+from impls.durability.files import Files
+from impls.operators import Operator
+from impls.operators.timed import clock_of
+from impls.placement import initial
+from impls.runtime.checkpoint import Checkpoint
+from impls.runtime.controller import Controller
+from impls.runtime.driver import Driver, EpochRecord, StopNeeded
+from impls.runtime.hashing import bin_of_hash, hash_int64
+from impls.runtime.order import StepOrder
+from impls.runtime.results import Deduplicator
+from impls.runtime.store import store_path, wipe
+from impls.runtime.worker import run_epoch
+
+BINS = 16
+_open: dict[int, Checkpoint] = {}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One epoch's job: `collect` runs every worker, each `attempts` times, as retries do."""
+
+    order: StepOrder
+    records: pa.Table
+    attempts: int
+
+    def collect(self) -> list[dict[str, Any]]:
+        plan, rows = self.order.written.plan, []
+        bins = self.records.column("bin").to_numpy()
+        for worker in range(self.order.written.workers):
+            mine = plan.routing[bins] == worker
+            for bin_, at in plan.shadows:
+                mine |= (bins == bin_) & (at == worker)
+            table = self.records.filter(pa.array(mine))
+            for attempt in range(self.attempts):
+                report, cells = run_epoch(self.order, worker, attempt, [table] if len(table) else [])
+            rows.append({"report": report.to_json(), "cells": cells.tobytes()})
+        return rows
+
+
+class LocalDriver(Driver):
+    """The driver with `Job` in the place of Spark's job."""
+
+    attempts = 1
+
+    def _job(self, frame: Any, order: StepOrder) -> Any:
+        return Job(order, frame, self.attempts)
+
+
+@dataclass
+class TimedRun:
+    """`epoch(rows)` runs one epoch on rows of (partition, key, columns); results are read like a topic.
+
+    Keys are integers; `columns` of the operator come out of each row's dictionary, None where it has none.
+    """
+
+    folder: Path
+    operator: Operator
+    mechanism: str = "megaphone-batched"
+    workers: int = 2
+    attempts: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+    offset: int = 0
+    number: int = -1
+    records: list[EpochRecord] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """Starts the driver on its checkpoint, for the first time or again."""
+        self.checkpoint = Checkpoint(self.folder / "checkpoint", {"bins": BINS})
+        _open[id(self)] = self.checkpoint
+        controller = Controller(
+            initial(BINS, self.workers, "contiguous"),
+            catalog.make(self.mechanism, **self.options),
+            clock_of(self.operator, BINS),
+        )
+        self.driver = LocalDriver(
+            controller, self.checkpoint, operator=self.operator, output=MemoryOutput(str(self.folder)),
+            state_dir=str(self.folder / "state"), files=Files(str(self.checkpoint.own)), on_epoch=self.records.append,
+        )  # fmt: skip
+        self.driver.attempts = self.attempts
+
+    def restart(self) -> None:
+        """Ends the driver as the death of its process does, and starts it again."""
+        self.checkpoint.close()
+        self.start()
+
+    def lose(self, worker: int) -> None:
+        """Deletes a worker's environment."""
+        path = store_path(self.folder / "state", worker)
+        if path.exists():
+            wipe(path)
+
+    def move(self, goal: Sequence[int]) -> None:
+        """Commands a goal."""
+        self.driver.command("rebalance", np.array(goal, np.int32), "moved")
+
+    @property
+    def controller(self) -> Controller:
+        return self.driver.controller
+
+    def epoch(self, rows: Sequence[tuple[int, int, dict[str, Any]]] = ()) -> EpochRecord:
+        """Runs the next epoch."""
+        self.number += 1
+        table = self.table(rows)
+        try:
+            self.driver.run_epoch(table, self.number)
+        except StopNeeded as stop:
+            self.driver.stopped(stop.epoch)
+            self.restart()
+            self.driver.run_epoch(table, self.number)
+        return self.records[-1]
+
+    def again(self, rows: Sequence[tuple[int, int, dict[str, Any]]]) -> None:
+        """Runs the last epoch again, as Spark does when the driver died before Spark's commit."""
+        self.offset -= len(rows)
+        self.driver.run_epoch(self.table(rows), self.number)
+
+    def table(self, rows: Sequence[tuple[int, int, dict[str, Any]]]) -> pa.Table:
+        keys = np.array([key for _, key, _ in rows], np.int64)
+        offsets = np.arange(self.offset, self.offset + len(rows))
+        self.offset += len(rows)
+        long = self.operator.key_type == "long"
+        names = keys.astype(">i8").view("V8").tolist() if len(keys) else []
+        table = pa.table(
+            {
+                "bin": pa.array(bin_of_hash(hash_int64(keys), BINS) if len(keys) else [], pa.int32()),
+                "partition": pa.array([partition for partition, _, _ in rows], pa.int32()),
+                "offset": pa.array(offsets, pa.int64()),
+                "time": pa.array(np.zeros(len(rows)), pa.int64()),
+                "key": pa.array(keys, pa.int64()) if long else pa.array(names, pa.binary()),
+            }
+        )
+        for name in self.operator.columns:
+            cells = [row.get(name) for _, _, row in rows]
+            text = any(isinstance(cell, str) for cell in cells)
+            kind = pa.binary() if any(isinstance(c, bytes) for c in cells) else pa.string() if text else pa.int64()
+            table = table.append_column(name, pa.array(cells, kind))
+        return table
+
+    def settle(self, most: int = 60) -> None:
+        """Runs epochs without records until no migration is under way and the clock is settled."""
+        for _ in range(most):
+            clock = self.controller.clock
+            queued = bool(self.controller.queued.any())
+            if not self.controller.migrating and not queued and (clock is None or clock.settled):
+                return
+            self.epoch()
+        raise AssertionError(f"not settled after {most} epochs")
+
+    def results(self) -> list[Any]:
+        """Returns the payloads of the results once each, in the order of the topic."""
+        seen = Deduplicator()
+        return [
+            json.loads(value)
+            for worker, epoch, index, _, value in RESULTS[str(self.folder)]
+            if seen.accept(0, worker, epoch, index)
+        ]
+
+    def multiset(self) -> Counter[str]:
+        """Returns the results as a multiset."""
+        return Counter(json.dumps(value, sort_keys=True) for value in self.results())
+
+    def total(self, name: str) -> int:
+        """Returns the sum of a field of all reports."""
+        return sum(getattr(report, name) for record in self.records for report in record.reports)
+
+
+def close_all() -> None:
+    """Closes the checkpoints of all runs; to be called behind every test."""
+    while _open:
+        _open.popitem()[1].close()
+
+
+def spread(seed: int, workers: int) -> list[int]:
+    """Returns a random goal."""
+    return np.random.default_rng(seed).integers(0, workers, BINS).tolist()
