@@ -18,15 +18,18 @@ from generators.clock import now_us
 from generators.errors import GeneratorError
 from generators.keys import DISTRIBUTIONS, make_keys
 from generators.lag import LagHistogram
+from generators.nexmark.profile import PROFILES, make_profile
+from generators.nexmark.stream import NexmarkStream
 from generators.openloop import OpenLoop
 from generators.rates import ConstantRate, Schedule
 from generators.shapes import SHAPES, make_schedule
-from generators.stream import Share, Stream
+from generators.stream import RecordStream, Share, Stream
 from generators.topic import records_present
 
-__all__ = ["RATE_MAX", "check_peak", "check_rate", "main"]
+__all__ = ["RATE_MAX", "WORKLOADS", "check_peak", "check_rate", "main"]
 
 RATE_MAX = 1_000_000
+WORKLOADS = ("key-count", "nexmark")
 _BLOCK = 4096
 _FLUSH_S = 60.0
 _STOP_FLUSH_S = 10.0
@@ -67,6 +70,20 @@ def main(arguments: list[str] | None = None) -> int:
     return int(bool(complaint))
 
 
+def _check(options: argparse.Namespace) -> None:
+    """Raises GeneratorError for options that do not go together."""
+    if options.workload not in WORKLOADS:
+        raise GeneratorError(f"The workload {options.workload!r} is unknown: use one of {', '.join(WORKLOADS)}.")
+    if options.workload == "key-count" and options.keys is None:
+        raise GeneratorError("A key-count stream needs the number of its keys: give --keys.")
+    if options.resume and not options.start_us and not options.preload_only:
+        raise GeneratorError("A stream is resumed on its first schedule: give the --start-us of the first start.")
+    if options.resume and options.preload_only and not options.event_start_us:
+        raise GeneratorError(
+            "A preload is resumed at its first event time: give the --event-start-us of the first start."
+        )
+
+
 def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
     """Sends the share and writes its files; returns what went wrong in one sentence, "" for nothing."""
     if not options.out.parent.is_dir():
@@ -74,17 +91,17 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
     share = Share.parse(options.share, options.partitions)
     schedule = make_schedule(options.rate_shape, options.rate, options.lead_in)
     check_peak(schedule, share.of)
-    if options.resume and not options.start_us:
-        raise GeneratorError("A stream is resumed on its first schedule: give the --start-us of the first start.")
-    stream = Stream(
-        make_keys(options.distribution, options.keys, options.exponent, options.seed),
-        schedule,
-        options.start_us or now_us() + _HEAD_START_US,
-        options.records,
-    )
+    _check(options)
+    stream = _stream(options, schedule)
     done = records_present(options.bootstrap_servers, options.topic, stream, share, resume=options.resume)
     lag = LagHistogram(keep=options.lag_log is not None)
     loop = OpenLoop(options.bootstrap_servers, options.topic, stop, lag, options.progress)
+    there = sum(done)
+    preloaded = _preload(loop, stream, share, done)
+    if options.preload_only:
+        stream.records = 0
+    elif not options.start_us:
+        stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.due(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
     loop.run(stream.blocks(share, done, _BLOCK))
@@ -96,11 +113,12 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
     _write_json(
         options.out,
         {
-            "records": loop.produced,
+            "records": loop.produced - preloaded,
+            "preload": preloaded,
             "lag_ms": lag.summary_ms(),
             "elapsed_s": elapsed_s,
             "share": options.share,
-            "already_there": sum(done),
+            "already_there": there,
             "backlog": backlog,
             "early": lag.early,
             "refused": lag.refused,
@@ -112,6 +130,31 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
     if missing:
         return f"The broker did not acknowledge {missing} records within {flush_s:g} s: look at its log, then resume."
     return ""
+
+
+def _stream(options: argparse.Namespace, schedule: Schedule) -> RecordStream:
+    """Returns the stream of a workload; its start is set again when there was a preload before it."""
+    start_us = options.start_us or now_us() + _HEAD_START_US
+    if options.workload == "key-count":
+        keys = make_keys(options.distribution, options.keys, options.exponent, options.seed)
+        return Stream(keys, schedule, start_us, options.records)
+    profile = make_profile(
+        options.profile, options.rate, out_of_order=options.out_of_order, channels=options.bid_channels
+    )
+    return NexmarkStream(
+        profile, schedule, options.rate, options.seed,
+        start_us=start_us, records=options.records, event_start_us=options.event_start_us or None,
+    )  # fmt: skip
+
+
+def _preload(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int]) -> int:
+    """Sends what comes before the clock starts, waits for the broker, adds it to `done` and returns its number."""
+    loop.run(stream.blocks(share, done, _BLOCK, stream.preload), measured=False)
+    if loop.produced:
+        loop.flush(_FLUSH_S)  # what is left is counted at the end, and keeps its place before all that follows
+    for partition in share.own_partitions():
+        done[partition] = max(done[partition], len(range(partition, stream.preload, share.partitions)))
+    return loop.produced
 
 
 def _watch_stdin(stop: threading.Event) -> None:
@@ -135,7 +178,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
-    parser = _Parser(prog="python -m generators.producer", description="Sends a key-count stream at its schedule.")
+    parser = _Parser(prog="python -m generators.producer", description="Sends a stream at its schedule.")
     parser.add_argument("--bootstrap-servers", required=True, help="HOST:PORT of the broker")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--partitions", type=int, default=2, help="of the topic; record i goes to i modulo partitions")
@@ -143,9 +186,11 @@ def _parser() -> _Parser:
     parser.add_argument("--rate-shape", default="constant", help=f"{', '.join(SHAPES)}; options behind a colon")
     parser.add_argument("--lead-in", type=float, default=0.0, help="seconds before the shape begins")
     parser.add_argument("--records", type=int, required=True, help="of the whole stream")
-    parser.add_argument("--keys", type=int, required=True)
+    parser.add_argument("--workload", default="key-count", help=", ".join(WORKLOADS))
+    parser.add_argument("--keys", type=int, help="of key-count, which needs it")
     parser.add_argument("--distribution", default="uniform", help=f"{', '.join(DISTRIBUTIONS)}; options behind a colon")
     parser.add_argument("--exponent", type=float, default=1.0, help="of zipf")
+    _add_nexmark(parser)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--start-us", type=int, default=0, help="microseconds since the Unix epoch; 0 for a second from now"
@@ -157,6 +202,17 @@ def _parser() -> _Parser:
     parser.add_argument("--progress", type=Path, help="append a JSON line once a second")
     parser.add_argument("--watch-stdin", action="store_true", help="end when standard input closes")
     return parser
+
+
+def _add_nexmark(parser: argparse.ArgumentParser) -> None:
+    nexmark = parser.add_argument_group("of nexmark")
+    nexmark.add_argument("--profile", default="default", help=f"{', '.join(PROFILES)}; options behind a colon")
+    nexmark.add_argument("--out-of-order", default="", metavar="OPTIONS", help="group=N,probability=P,delay=SECONDS")
+    nexmark.add_argument("--bid-channels", action="store_true", help="bids carry channel and url")
+    nexmark.add_argument(
+        "--event-start-us", type=int, default=0, help="event time of the start; 0 for the start itself"
+    )
+    nexmark.add_argument("--preload-only", action="store_true", help="send what comes before the clock starts, and end")
 
 
 if __name__ == "__main__":

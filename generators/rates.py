@@ -46,7 +46,9 @@ class ConstantRate(Schedule):
 
     def times_us(self, first: int, count: int) -> NDArray[np.int64]:
         """Returns the scheduled times of records first..first+count-1, in microseconds after the start."""
-        return np.arange(first, first + count, dtype=np.int64) * _SECOND_US // self.rate
+        seconds, rest = np.divmod(np.arange(first, first + count, dtype=np.int64), self.rate)
+        times: NDArray[np.int64] = seconds * _SECOND_US + rest * _SECOND_US // self.rate  # no product overflows
+        return times
 
     def records_until(self, offset_us: int) -> int:
         """Returns how many records are scheduled at `offset_us` microseconds after the start or before."""

@@ -1,5 +1,6 @@
-"""The part of a key-count stream that one producer process sends, in blocks made ahead of time."""
+"""The part of a stream that one producer process sends, in blocks made ahead of time."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from generators.keycount import encode_block, partition_of, split_block
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
-__all__ = ["Block", "Share", "Stream"]
+__all__ = ["Block", "RecordStream", "Share", "Stream"]
 
 
 @dataclass(frozen=True)
@@ -59,41 +60,74 @@ class Block:
     scheduled_us: NDArray[np.int64]
 
 
-class Stream:
-    """Records 0..records-1 of keys and schedule, starting at `start_us`; the same for any number of shares."""
+class RecordStream(ABC):
+    """A stream of `preload` records that come before the clock starts and `records` that are due behind `start_us`.
 
-    def __init__(self, keys: KeySampler, schedule: Schedule, start_us: int, records: int):
+    Records are numbered through, the preload from 0; record i goes to partition i modulo their number. A preload is
+    sent as fast as it goes and is part of no figure. The same for any number of shares.
+
+    Raises:
+        GeneratorError: a number of records below 0.
+    """
+
+    preload = 0
+
+    def __init__(self, start_us: int, records: int):
         if records < 0:
             raise GeneratorError(f"The number of records must be 0 or more, not {records}.")
-        self.keys, self.schedule, self.start_us, self.records = keys, schedule, start_us, records
+        self.start_us, self.records = start_us, records
+
+    @property
+    def total(self) -> int:
+        """Returns how many records there are, the preload included."""
+        return self.preload + self.records
 
     def record(self, number: int) -> bytes:
         """Returns the value of one record."""
-        return self._encode(np.array([number], np.int64), self.schedule.times_us(number, 1))[0]
+        return self._make(number, 1, np.zeros(1, np.int64))[0][0]
 
-    def blocks(self, share: Share, done: Sequence[int], size: int) -> Iterator[Block]:
-        """Yields a share's records in blocks of at most `size`; done[p] records of partition p are there already."""
-        due = np.asarray(done, np.int64) * share.partitions + np.arange(
-            share.partitions
-        )  # each partition's next record
+    def blocks(self, share: Share, done: Sequence[int], size: int, end: int | None = None) -> Iterator[Block]:
+        """Yields a share's records in blocks of at most `size`, up to the one numbered `end`, or all.
+
+        done[p] records of partition p are there already.
+        """
+        end = self.total if end is None else end
+        places = np.asarray(done, np.int64)
+        due = places * share.partitions + np.arange(share.partitions)  # each partition's next record
         first = min(int(due[p]) for p in share.own_partitions())
-        for low in range(first - first % share.of, self.records, size * share.of):
-            count = min(size * share.of, self.records - low)
+        for low in range(first - first % share.of, end, size * share.of):
+            count = min(size * share.of, end - low)
             index = np.arange(low + share.number, low + count, share.of, dtype=np.int64)
             partitions = partition_of(index, share.partitions)
             wanted = index >= due[partitions]
-            times = self.schedule.times_us(low, count)[index - low]
             if wanted.any():
-                yield Block(
-                    self._encode(index[wanted], times[wanted]),
-                    partitions[wanted].tolist(),
-                    times[wanted] + self.start_us,
-                )
+                values, times = self._make(low, count, (index - low)[wanted])
+                yield Block(values, partitions[wanted].tolist(), times)
 
     def due(self, share: Share, done: Sequence[int], at_us: int) -> int:
         """Returns how many of the share's records that are not done are scheduled at `at_us` or before."""
-        until = min(self.records, self.schedule.records_until(at_us - self.start_us))
+        until = min(self.total, self.preload + self._due(at_us - self.start_us))
         return sum(max(0, len(range(p, until, share.partitions)) - done[p]) for p in share.own_partitions())
 
-    def _encode(self, index: NDArray[np.int64], times: NDArray[np.int64]) -> list[bytes]:
-        return split_block(encode_block(self.keys.at(index), times + self.start_us))
+    @abstractmethod
+    def _make(self, low: int, count: int, chosen: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.int64]]:
+        """Returns values and scheduled times of the chosen ones (from 0) of records low..low+count-1."""
+
+    @abstractmethod
+    def _due(self, offset_us: int) -> int:
+        """Returns how many records behind the preload are due `offset_us` after the start or before."""
+
+
+class Stream(RecordStream):
+    """The key-count stream: records 0..records-1 of keys and schedule, starting at `start_us`."""
+
+    def __init__(self, keys: KeySampler, schedule: Schedule, start_us: int, records: int):
+        super().__init__(start_us, records)
+        self.keys, self.schedule = keys, schedule
+
+    def _make(self, low: int, count: int, chosen: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.int64]]:
+        times = self.schedule.times_us(low, count)[chosen] + self.start_us
+        return split_block(encode_block(self.keys.at(low + chosen), times)), times
+
+    def _due(self, offset_us: int) -> int:
+        return self.schedule.records_until(offset_us)

@@ -6,7 +6,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from generators.errors import GeneratorError
-from generators.stream import Share, Stream
+from generators.stream import RecordStream, Share
 
 __all__ = ["records_present"]
 
@@ -14,7 +14,7 @@ _DEADLINE_S = 10.0
 _NEW_TOPIC_S = 5.0  # from a topic's creation until every broker knows it
 
 
-def records_present(bootstrap: str, topic: str, stream: Stream, share: Share, *, resume: bool) -> list[int]:
+def records_present(bootstrap: str, topic: str, stream: RecordStream, share: Share, *, resume: bool) -> list[int]:
     """Returns how many records each partition of the topic holds, at the share's own partitions; 0 at the others.
 
     Partition p holds the records i with i % partitions == p from the first on, because one idempotent producer wrote
@@ -37,7 +37,7 @@ def records_present(bootstrap: str, topic: str, stream: Stream, share: Share, *,
                 raise GeneratorError(f"The topic {topic!r} holds records already: resume, or use another topic.")
             if end:
                 number = (int(end) - 1) * share.partitions + partition
-                expected = stream.record(number) if number < stream.records else None
+                expected = stream.record(number) if number < stream.total else None
                 _check_record(consumer, TopicPartition(topic, partition, int(end) - 1), number, expected)
     except KafkaException as error:
         reason = error.args[0].str()

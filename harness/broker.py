@@ -298,6 +298,26 @@ def create_topics(bootstrap: str, topics: Mapping[str, int], *, broker_time: boo
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise UsageError(f"The broker refuses to create the topic {name}: {_words(error)}.") from error
             _check_partitions(admin, name, topics[name])
+    _await_leaders(admin, topics)
+
+
+def _await_leaders(admin: AdminClient, topics: Mapping[str, int]) -> None:
+    """Waits until every partition can be written and read: a topic is told of before its leaders are."""
+    end = time.monotonic() + _CREATE_DEADLINE_S
+    while True:
+        known = admin.list_topics(timeout=_CREATE_DEADLINE_S).topics
+        waiting = [
+            name
+            for name, number in topics.items()
+            if name not in known or sum(p.leader >= 0 for p in known[name].partitions.values()) < number
+        ]
+        if not waiting:
+            return
+        if time.monotonic() > end:
+            raise UsageError(
+                f"The topic {waiting[0]} has no leader after {_CREATE_DEADLINE_S:.0f} s: see the broker's log."
+            )
+        time.sleep(_POLL_S)
 
 
 def _check_partitions(admin: AdminClient, name: str, wanted: int) -> None:
