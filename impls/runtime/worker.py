@@ -77,7 +77,8 @@ class WorkerCore:
         self._txn = self._opened.store.begin()
         if self.order.first:
             self._report_created()
-        self._check_queues()
+        elif self.order.shared is None:
+            self._check_queues()
         with self._phase("drop"):
             for bin_, worker in self.plan.drops:
                 if worker == self.worker:
@@ -152,11 +153,16 @@ class WorkerCore:
         self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
 
     def _check_queues(self) -> None:
-        """Raises CorruptStateError when a queue is not as long as it was: a damaged key may hide a part of it."""
+        """Raises CorruptStateError when queues are not as long as they were.
+
+        A damaged key may hide a part of a queue, or may have kept a part of an earlier one from being deleted.
+        """
         expected = {bin_: n for bin_, n in self.order.queued if self.plan.plan.routing[bin_] == self.worker}
-        lengths = queue_lengths(self._transaction)[0] if expected else {}
-        if found := [bin_ for bin_, number in expected.items() if lengths.get(bin_, (0, 0))[0] != number]:
-            raise CorruptStateError(f"The queue of bin {found[0]} does not hold {expected[found[0]]} records.")
+        found = {bin_: n for bin_, (n, _) in queue_lengths(self._transaction)[0].items()}
+        if found != expected:
+            bin_ = min(bin_ for bin_, _ in expected.items() ^ found.items())
+            number = expected.get(bin_, 0)
+            raise CorruptStateError(f"The queue of bin {bin_} holds {found.get(bin_, 0)} records, not {number}.")
 
     def _apply(self) -> None:
         table = self._own_records()

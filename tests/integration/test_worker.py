@@ -40,7 +40,7 @@ class Workers:
 
     def order(self, epoch: int, routing: list[int], **more) -> StepOrder:
         drops, generation = more.pop("drops", ()), more.pop("generation", 1)
-        step = {name: more.pop(name) for name in ("away", "fresh", "sizes") if name in more}
+        step = {name: more.pop(name) for name in ("away", "fresh", "sizes", "queued") if name in more}
         plan = EpochPlan(np.array(routing, np.int32), **more)
         written = WrittenPlan(epoch, generation, 2, plan, drops)
         step |= {"first": epoch == 0, "generation": generation}
@@ -121,7 +121,7 @@ def test_on_demand_pulls_what_is_needed_first_and_queues_what_does_not_fit(worke
     assert report.pulled == [1], "bin 1 is wanted twice, bin 0 once"
     assert report.queued == ([0], [1])
     assert report.records == 3
-    told = {"away": ((0, 0),), "sizes": ((0, 12),)}
+    told = {"away": ((0, 0),), "sizes": ((0, 12),), "queued": ((0, 1),)}
     second = workers.order(3, routing, pulls=(Pull(0, 0, 1),), on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, second, (0,))
     workers.run(0, second)
@@ -136,7 +136,7 @@ def test_a_held_bin_queues_its_records(workers):
         workers.run(worker, workers.order(1, [0, 0, 1, 1]))
     held = workers.run(0, workers.order(2, [0, 0, 1, 1], hold=(0,)), (0, 1, 0))
     assert (held.records, held.queued[1]) == (1, [2])
-    freed = workers.run(0, workers.order(3, [0, 0, 1, 1]), (0,))
+    freed = workers.run(0, workers.order(3, [0, 0, 1, 1], queued=((0, 2),)), (0,))
     assert (freed.records, freed.queued[0]) == (3, [])
 
 

@@ -1,0 +1,78 @@
+"""Flipped bits hit stored keys and values and nothing else, and an environment hit so is never believed."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chaos.pages import leaf_nodes
+
+from impls.errors import CorruptStateError
+from impls.runtime.state import BinState, drop_bin
+from impls.runtime.store import Store
+
+ENTRIES = 60
+
+
+@pytest.fixture
+def environment(tmp_path):
+    with Store.open(tmp_path / "worker") as store, store.begin() as txn:
+        state = BinState(txn, 4)
+        for bin_ in range(3):
+            state.create_entries(bin_, ((bytes([n]) * 40, bytes([bin_])) for n in range(ENTRIES)))
+        state.create_dense(3, 600)
+        state.write_sizes()
+    return tmp_path / "worker"
+
+
+def _flip(environment, name, bit):
+    file = environment / "data.mdb"
+    raw = bytearray(file.read_bytes())
+    for node in list(leaf_nodes(raw, 4096)):
+        if node.key(raw) == name:
+            raw[node.key_at + bit // 8] ^= 1 << bit % 8
+    file.write_bytes(raw)
+
+
+def test_every_item_is_found_in_the_file(environment):
+    with Store.open(environment) as store, store.reading() as txn:
+        items = {(bytes(name), bytes(value)) for name, value in txn.cursor().iternext()}
+        page_bytes = store.env.stat()["psize"]
+    raw = (environment / "data.mdb").read_bytes()
+    assert items <= {(node.key(raw), node.value(raw)) for node in leaf_nodes(raw, page_bytes)}
+    assert len(items) == 3 * ENTRIES + 2 + 4
+
+
+PREFIX = b"\x01\x00\x01"  # the state of bin 1
+
+
+@pytest.mark.parametrize("entry", range(0, ENTRIES, 7))
+@pytest.mark.parametrize("bit", [0, 7, 14, 23, 60])
+def test_a_bin_with_a_damaged_key_is_dropped_whole_or_not_at_all(environment, entry, bit):
+    _flip(environment, PREFIX + bytes([entry]) * 40, bit)
+    with Store.open(environment) as store:
+        txn = store.begin()
+        try:
+            drop_bin(txn, 1, whole=True)
+        except CorruptStateError:
+            return
+        finally:
+            left = [bytes(name) for name, _ in txn.cursor().iternext() if bytes(name).startswith(PREFIX)]
+            txn.abort()
+    assert not left, f"{len(left)} entries would come back to life with the bin"
+
+
+@pytest.mark.parametrize("entry", range(0, ENTRIES, 7))
+@pytest.mark.parametrize("bit", [0, 1, 7, 14, 23, 60])
+def test_an_entry_beside_a_damaged_key_is_found_or_refused(environment, entry, bit):
+    _flip(environment, PREFIX + bytes([entry]) * 40, bit)
+    with Store.open(environment) as store, store.reading() as txn:
+        state, refused = BinState(txn, 4), 0
+        for n in range(ENTRIES):
+            try:
+                assert state.get(1, bytes([n]) * 40) == b"\x01"
+            except CorruptStateError:
+                refused += 1
+    assert refused
