@@ -248,7 +248,8 @@ def check(experiment: Experiment) -> None:
             f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
         )
     _check_natives(experiment)
-    check_level(experiment.durability)
+    replicates = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).replicates]
+    check_level(experiment.durability, replicates=bool(replicates))
     if not (3 <= experiment.duration_s < math.inf and 0 <= experiment.lead_in_s < math.inf):
         raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
     _check_load(experiment)

@@ -107,7 +107,7 @@ def _made(folder: str | Path) -> str:
 
 def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> bool:
     """Returns whether a changelog is kept: not where a shared store is itself what is durable."""
-    check_level(durability)
+    check_level(durability, replicates=how.replicates)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
     if how.shared is not None:

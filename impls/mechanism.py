@@ -1,6 +1,7 @@
 """The interface of a migration mechanism."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from impls.runtime.plan import EpochPlan
 from impls.runtime.shared import Shared
@@ -14,7 +15,12 @@ class Mechanism(ABC):
 
     The same View gives the same plan: no Spark, clock, randomness, files, logging or state of its own, so that a
     mechanism survives a driver crash and runs unchanged in the simulator. Options are constructor arguments.
+
+    Attributes:
+        replicates: whether it needs replicas, and so a changelog to feed them from.
     """
+
+    replicates: ClassVar[bool] = False
 
     @property
     def shared(self) -> Shared | None:

@@ -104,6 +104,11 @@ def test_mechanism_folders_are_complete():
         assert len((folder / "mechanism.py").read_text().splitlines()) <= 150, f"{name(folder)}: over 150 lines"
 
 
+def test_no_two_test_files_have_the_same_name():
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)), sorted(n for n in set(names) if names.count(n) > 1)
+
+
 def test_links_in_documents_lead_somewhere():
     for path in [*ROOT.glob("*.md"), *(p for package in PACKAGES for p in (ROOT / package).rglob("*.md"))]:
         for link in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", path.read_text()):

@@ -19,10 +19,12 @@ _RENAMES = {"local", "hdfs"}  # object stores show a file only when it is closed
 _numbers = itertools.count()
 
 
-def check_level(level: str) -> str:
-    """Returns a durability level's name; raises UsageError for an unknown one."""
+def check_level(level: str, *, replicates: bool = False) -> str:
+    """Returns a durability level's name; raises UsageError for an unknown one, or one that cannot feed replicas."""
     if level not in LEVELS:
         raise UsageError(f"The durability {level!r} is unknown: use one of {', '.join(LEVELS)}.")
+    if replicates and level == "none":
+        raise UsageError('Replicas are fed from the changelog, which durability "none" has not: use process or host.')
     return level
 
 

@@ -1,6 +1,7 @@
 """Replicated dataflow (ChronoStream, Gloss): the new owner catches up, runs beside the old one, then takes over."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ class ReplicatedDataflow(Mechanism):
         replicate_bytes: most bytes of copies that each worker takes in an epoch.
         catch_up_epochs: epochs that a copy may be behind when its worker begins to process records too.
     """
+
+    replicates: ClassVar[bool] = True
 
     replicate_bytes: int = 4 << 20
     catch_up_epochs: int = 5

@@ -1,6 +1,7 @@
 """Rhino (Del Monte et al., SIGMOD 2020): replicas are kept beside the stream, a move ships the last delta."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ class Rhino(Mechanism):
         factor: replicas of each bin, on as many other workers.
         replicate_bytes: most bytes of first copies that each worker takes in an epoch.
     """
+
+    replicates: ClassVar[bool] = True
 
     interval_epochs: int = 10
     factor: int = 1

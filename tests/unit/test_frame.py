@@ -76,6 +76,8 @@ def test_an_unknown_durability_is_refused():
     assert check_level("host") == "host"
     with pytest.raises(UsageError, match="'disk' is unknown: use one of none, process, host"):
         check_level("disk")
+    with pytest.raises(UsageError, match="fed from the changelog"):
+        check_level("none", replicates=True)
 
 
 def test_the_manifest_is_read_back_and_one_of_another_query_or_format_refused(tmp_path):
