@@ -78,8 +78,11 @@ class QueryProcess:
 
     def crash(self) -> None:
         """Kills all processes of the query and returns when they are dead."""
+        if self._process is not None:
+            self._process.kill()  # by itself too: the environment of one that is dying cannot be read
         kill_all(processes_of(self._fault_file))
-        self.ended()
+        if self._process is not None:
+            self._process.wait(_END_DEADLINE_S)
 
     def close(self) -> None:
         """Ends the process, gracefully if it can in 30 s, and whatever else is left of the query."""

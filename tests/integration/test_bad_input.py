@@ -48,10 +48,10 @@ CASES = {
     "value bytes beyond reason": ({"workload": "hash", "value_bytes": "99999999"}, "from 0 to 1048576"),
     "too short": ({"duration": "1"}, "at least 3 seconds"),
     "option nobody knows": (
-        {"mechanism": "none", "bins_per_pair": "4"},
+        {"mechanism": "none", "option": "bins_per_pair=4"},
         "None of the mechanisms chosen has the option",
     ),
-    "impossible option": ({"bins_per_pair": "0"}, "bins_per_pair must be at least 1"),
+    "impossible option": ({"option": "bins_per_pair=0"}, "bins_per_pair must be at least 1"),
     "plan file that is not there": ({"migration": "no-such.plan"}, "no-such.plan cannot be read"),
     "silent broker": ({"bootstrap_servers": "127.0.0.1:1"}, "The broker at 127.0.0.1:1 does not answer"),
     "more keys than disk": ({"keys": "1000G"}, "GiB are free"),

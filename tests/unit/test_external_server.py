@@ -9,6 +9,7 @@ import psutil
 import pytest
 import redis
 
+from harness.faults.processes import lives
 from harness.redis_server import RedisServer
 from impls.errors import StateError, UsageError
 from impls.external.client import check_server, reach
@@ -17,7 +18,7 @@ from impls.external.client import check_server, reach
 def killed(server):
     os.kill(server.pid, signal.SIGKILL)
     end = time.monotonic() + 20
-    while psutil.pid_exists(server.pid) and psutil.Process(server.pid).status() != psutil.STATUS_ZOMBIE:
+    while lives(server.pid):
         assert time.monotonic() < end, "the server does not end"
         time.sleep(0.01)
 
