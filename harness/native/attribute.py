@@ -14,7 +14,7 @@ from harness.oracle.bins import BinOf
 from harness.oracle.columns import Columns, Ranges, Records, Results
 from impls.runtime.cells import make_cells
 
-__all__ = ["NativeResults", "as_results", "cell_lines"]
+__all__ = ["Arrivals", "NativeResults", "arrivals_of", "as_results", "cell_lines"]
 
 _COUNT_BITS = 34  # of a code that holds key and count: 2^29 keys of 2^34 records
 
@@ -31,10 +31,10 @@ class NativeResults(Columns):
 
 
 @dataclass(frozen=True)
-class _Arrivals:
+class Arrivals:
     """Records in order of (key, epoch): `first` is where a key of `keys` begins, `total` how many it has."""
 
-    order: NDArray[np.int64]
+    scheduled_us: NDArray[np.int64]
     epoch: NDArray[np.int64]
     keys: NDArray[np.int64]
     first: NDArray[np.int64]
@@ -56,15 +56,16 @@ def _epochs_of(records: Records, ranges: Ranges) -> NDArray[np.int64]:
     return epoch
 
 
-def _arrivals(records: Records, ranges: Ranges) -> _Arrivals:
+def arrivals_of(records: Records, ranges: Ranges) -> Arrivals:
+    """Returns the input in order of key and epoch."""
     epoch = _epochs_of(records, ranges)
     order = np.lexsort((epoch, records.key))
     keys, first, total = np.unique(records.key[order], return_index=True, return_counts=True)
-    return _Arrivals(order, epoch[order], keys, first, total)
+    return Arrivals(records.scheduled_us[order], epoch[order], keys, first, total)
 
 
 def as_results(
-    records: Records, ranges: Ranges, found: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
+    arrivals: Arrivals, found: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
 ) -> tuple[Results, int]:
     """Returns results in the form that the oracle checks, and the number of exact repeats left out.
 
@@ -76,7 +77,6 @@ def as_results(
     rows = np.flatnonzero(count > 0)
     rows, repeats = _without_repeats(found, rows)
     key, count, partition = found.key[rows], count[rows], found.partition[rows]
-    arrivals = _arrivals(records, ranges)
     bins = bin_of(key) % partitions
     home = _first_partition(key, partition)
     epoch = _epoch_of_count(arrivals, key, count)
@@ -103,7 +103,7 @@ def _first_partition(key: NDArray[np.int64], partition: NDArray[np.int32]) -> ND
     return home
 
 
-def _epoch_of_count(arrivals: _Arrivals, key: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+def _epoch_of_count(arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
     at = np.minimum(np.searchsorted(arrivals.keys, key), max(len(arrivals.keys) - 1, 0))
     known = (arrivals.keys[at] == key) & (count <= arrivals.total[at])
     epoch = np.full(len(key), int(arrivals.epoch.max(initial=0)) + 1, np.int64)
@@ -111,23 +111,21 @@ def _epoch_of_count(arrivals: _Arrivals, key: NDArray[np.int64], count: NDArray[
     return epoch
 
 
-def cell_lines(records: Records, ranges: Ranges, found: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
+def cell_lines(arrivals: Arrivals, found: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
     """Returns the lines of cells.jsonl: each record's latency from its schedule to the result that counts it.
 
     A record without a result has no latency. The records of an epoch whose results came in the same millisecond share
     a line.
     """
-    arrivals = _arrivals(records, ranges)
     count = found.count - (found.key < preloaded)
     done = _done_us(arrivals, found.key, count, found.appended_us)
-    scheduled = records.scheduled_us[arrivals.order]
     lines: list[dict[str, object]] = []
     there = np.flatnonzero((done >= 0) & (arrivals.epoch >= 0))
     there = there[np.lexsort((done[there], arrivals.epoch[there]))]
     edges = np.flatnonzero(np.diff(done[there]) | np.diff(arrivals.epoch[there])) + 1
     for number, rows in enumerate(np.split(there, edges) if len(there) else []):
         at = int(done[rows[0]])
-        cells, _ = make_cells(scheduled[rows], at, np.zeros(len(rows), bool))
+        cells, _ = make_cells(arrivals.scheduled_us[rows], at, np.zeros(len(rows), bool))
         lines.append(
             {"epoch": int(arrivals.epoch[rows[0]]), "worker": number, "done_us": at, "cells": encode_cells(cells)}
         )
@@ -135,10 +133,10 @@ def cell_lines(records: Records, ranges: Ranges, found: NativeResults, *, preloa
 
 
 def _done_us(
-    arrivals: _Arrivals, key: NDArray[np.int64], count: NDArray[np.int64], appended_us: NDArray[np.int64]
+    arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[np.int64], appended_us: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Returns for each arrival when the first result of its key that counts it was appended, -1 if there is none."""
-    rank = np.arange(len(arrivals.order)) - np.repeat(arrivals.first, arrivals.total) + 1
+    rank = np.arange(len(arrivals.epoch)) - np.repeat(arrivals.first, arrivals.total) + 1
     owner = np.repeat(np.arange(len(arrivals.keys)), arrivals.total)
     at = np.minimum(np.searchsorted(arrivals.keys, key), max(len(arrivals.keys) - 1, 0))
     mine = np.flatnonzero((count > 0) & (arrivals.keys[at] == key))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.files import JsonLines, read_lines, write_json
-from harness.native.attribute import NativeResults, as_results, cell_lines
+from harness.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves, OracleError
 from harness.oracle.keycount import check
@@ -38,13 +38,14 @@ def check_native(
         records = read_records(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         found = _read(bootstrap, topics[1])
         ranges, partitions = log.ranges(), result_partitions(bootstrap, topics[1])
-        results, repeats = as_results(records, ranges, found, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
+        arrivals = arrivals_of(records, ranges)
+        results, repeats = as_results(arrivals, found, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
         findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=_restarts(folder, bins))
         answer = judge(findings, read_facts(folder, expected=expected_migrations))
         answer["repeats"] += repeats
         (folder / "cells.jsonl").unlink(missing_ok=True)
         with JsonLines(folder / "cells.jsonl") as file:
-            for line in cell_lines(records, ranges, found, preloaded=preloaded):
+            for line in cell_lines(arrivals, found, preloaded=preloaded):
                 file.write(line)
     except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
         answer = raised(error)

@@ -1,9 +1,7 @@
 """Writes what happens in a run to its folder as it happens, so that a run cut off keeps what was measured."""
 
-import base64
 import threading
 import time
-import zlib
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import JsonLines
+from harness.measure.cells import encode_cells
 from impls.runtime.controller import MigrationBegun
 from impls.runtime.driver import EpochRecord
 from impls.runtime.order import PARTS, PHASES
@@ -82,7 +81,7 @@ class Recorder:
             self._epochs.write(line)
             self._plans.write(record.written.to_json())
             for report in record.reports:
-                raw = base64.b64encode(zlib.compress(record.cells[report.worker].tobytes(), 1)).decode()
+                raw = encode_cells(record.cells[report.worker])
                 self._cells.write(
                     {"epoch": line["epoch"], "worker": report.worker, "done_us": report.done_us, "cells": raw}
                 )
@@ -93,11 +92,12 @@ class Recorder:
 
     def on_line(self, line: dict[str, Any], events: list[dict[str, Any]]) -> None:
         """Writes an epoch of a query that makes no reports, and the migrations that it ended."""
+        line = {**_NO_REPORTS, **line}
         with self._lock:
-            self._epochs.write({**_NO_REPORTS, **line})
+            self._epochs.write(line)
             for event in events:
                 self._events.write({"at_us": line["end_us"], **event})
-            self._remember({**_NO_REPORTS, **line}, [])
+            self._remember(line, [])
 
     def event(self, kind: str, fields: dict[str, Any] | None = None) -> None:
         """Writes an event with the time of now."""

@@ -84,7 +84,6 @@ class NativeQuery:
         self._run = ""  # Spark's id of the query since its last start
         self._failure: Exception | None = None
         self._stopping = False
-        self._wake = threading.Event()
         self._ended = threading.Event()
         self._listener = _Listener(self._progress)
         spark.streams.addListener(self._listener)
@@ -195,7 +194,7 @@ class NativeQuery:
                     query = self._restart(query)
                 _raise_if_ended(query)
                 self._end_if_idle(query)
-                self._wake.wait(_POLL_S)
+                time.sleep(_POLL_S)
             query.stop()
         except Exception as error:
             self._failure = StateError(f"Spark's own query failed: {_first_line(error)}")

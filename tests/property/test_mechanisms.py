@@ -155,7 +155,6 @@ def test_a_live_mechanism_moves_or_copies_in_its_first_epoch(name, view):
 
 @pytest.mark.parametrize("name", RESTARTS)
 @given(view=views(quiet=True))
-@settings()
 def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(name, view):
     plan = catalog.make(name).plan(view)
     stopped = view.stopped >= view.started
@@ -165,7 +164,6 @@ def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(name
 
 
 @given(view=views(quiet=True), per_pair=st.integers(1, 5), gap=st.integers(0, 3), later=st.integers(0, 9))
-@settings()
 def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap, later):
     view = replace(view, epoch=view.started + later)
     plan = catalog.make("megaphone-batched", bins_per_pair=per_pair, gap_epochs=gap).plan(view)
@@ -178,7 +176,6 @@ def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap, la
 
 
 @given(view=views(quiet=True))
-@settings()
 def test_fluid_moves_one_bin_and_all_at_once_all(view):
     wanted = len(view.misplaced)
     assert len(catalog.make("megaphone-fluid").plan(view).pulls) == min(wanted, 1)
@@ -186,7 +183,6 @@ def test_fluid_moves_one_bin_and_all_at_once_all(view):
 
 
 @given(view=views(quiet=True), budget=st.sampled_from([0, 50, 4000]))
-@settings()
 def test_meces_pulls_what_is_wanted_most_and_then_the_hottest(view, budget):
     plan = catalog.make("meces", pull_budget_bytes=budget).plan(view)
     rates = [view.rate[pull.bin] for pull in plan.pulls]
@@ -196,7 +192,6 @@ def test_meces_pulls_what_is_wanted_most_and_then_the_hottest(view, budget):
 
 @pytest.mark.parametrize("name", ["rhino", "replicated-dataflow"])
 @given(view=views(quiet=True))
-@settings()
 def test_a_handover_takes_replicas_that_are_there(name, view):
     plan = catalog.make(name).plan(view)
     shown = [view.epoch - 1 - view.replicas.get((pull.bin, pull.target), -NEVER) for pull in plan.pulls]

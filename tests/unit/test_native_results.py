@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from harness.experiment import make_experiment
-from harness.native.attribute import NativeResults, as_results, cell_lines
+from harness.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
 from harness.oracle.columns import Moves, Ranges, Records
 from harness.oracle.keycount import check
 from impls import catalog
@@ -28,7 +28,7 @@ def _native(history, *, order=None):
 
 def _found(history, native):
     results, repeats = as_results(
-        history.records, history.ranges, native, preloaded=PRELOADED, bin_of=histories.bin_of,
+        arrivals_of(history.records, history.ranges), native, preloaded=PRELOADED, bin_of=histories.bin_of,
         partitions=histories.OUTPUTS,
     )  # fmt: skip
     return check(
@@ -92,9 +92,11 @@ def test_a_records_latency_ends_with_the_first_result_that_counts_it():
         np.zeros(3, np.int32), np.arange(3), np.array([7, 9, 7]), np.array([2, 2, 3]),
         np.array([1_000_000, 2_000_000, 6_000_000]),
     )  # fmt: skip
-    lines = cell_lines(records, ranges, native, preloaded=0)
+    lines = cell_lines(arrivals_of(records, ranges), native, preloaded=0)
     assert [(line["epoch"], line["done_us"]) for line in lines] == [(0, 1_000_000), (0, 2_000_000), (1, 6_000_000)]
-    lines = cell_lines(records, ranges, native, preloaded=10)  # each key has one record more, which made its state
+    lines = cell_lines(
+        arrivals_of(records, ranges), native, preloaded=10
+    )  # each key has one record more, which made its state
     assert [(line["epoch"], line["done_us"]) for line in lines] == [(0, 1_000_000), (0, 2_000_000), (0, 6_000_000)]
 
 
