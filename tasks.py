@@ -158,6 +158,23 @@ def sweep(
 
 @task(
     help={
+        "part": "parts, separated by commas: steady, rate, restart, migratable, moved, growth; all by default",
+        "quick": "small and short: shows that every part works, about 8 minutes",
+        "output": "folder for results",
+        "force": "measure anew although a result of the same code is there, or is half done",
+        "reference": "put the tables and figures into results/reference",
+    }
+)
+def perf(c: Context, part="", quick=False, output="", force=False, reference=False):
+    """Measure against Spark's own state: steady state, highest rate, restart, cost of bins, bytes moved, growth."""
+    options = {"part": part, "quick": quick, "output": output, "force": force, "reference": reference}
+    from harness.perf.suite import run_perf
+
+    sys.exit(run_perf(options))
+
+
+@task(
+    help={
         "only": "this claim, or several separated by commas",
         "results": "use the results in this folder and run nothing",
         "quick": "without the claims that take more than 10 minutes each",

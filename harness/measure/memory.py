@@ -40,10 +40,13 @@ class PythonWorkers:
         lines = {pid: command_line(pid) for pid in found}  # a fork that has not begun its own program is still the JVM
         self._parents = [pid for pid, line in lines.items() if "pyspark" in line and "org.apache.spark" not in line]
 
+    def pids(self) -> list[int]:
+        """Returns the process ids, forks since the last look included."""
+        return [*self._parents, *(fork for parent in self._parents for fork in children(parent))]
+
     def memory(self) -> list[Memory]:
         """Returns the memory of each, those that have vanished left out."""
-        pids = [*self._parents, *(fork for parent in self._parents for fork in children(parent))]
-        return [found for pid in pids if (found := memory_of(pid)) is not None]
+        return [found for pid in self.pids() if (found := memory_of(pid)) is not None]
 
 
 class MemorySampler:

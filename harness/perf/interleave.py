@@ -15,7 +15,7 @@ from harness.run.carry_out import NamedRun, Watcher, carry_out_all
 from harness.run.lines import Lines
 from impls.errors import StateError, UsageError
 
-__all__ = ["Ratio", "interleave", "ratio"]
+__all__ = ["Ratio", "interleave", "ratio", "values"]
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def _carry_out(run: NamedRun, folder: Path, view: Watcher) -> dict[str, Any]:
     return data
 
 
-def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Ratio:
-    """Returns, round by round, a value of one variant's entry over that of the other's.
+def values(entries: list[dict[str, Any]], *path: str) -> tuple[float, ...]:
+    """Returns a value of each entry.
 
     Raises:
         StateError: a run has no such value, as it never warmed up.
@@ -83,4 +83,9 @@ def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -
             raise StateError(f"A run has no {' '.join(path)}, as it never warmed up: make the load longer.")
         return float(found)
 
-    return Ratio(tuple(value(a) / value(b) for a, b in zip(over, under, strict=True)))
+    return tuple(value(entry) for entry in entries)
+
+
+def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Ratio:
+    """Returns, round by round, a value of one variant's entry over that of the other's; raises as `values` does."""
+    return Ratio(tuple(a / b for a, b in zip(values(over, *path), values(under, *path), strict=True)))

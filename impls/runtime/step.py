@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from impls.runtime.order import StepOrder
 from impls.runtime.worker import run_epoch
 
-__all__ = ["REPORT_SCHEMA", "run_step"]
+__all__ = ["REPORT_SCHEMA", "run_step", "spare_the_collector"]
 
 REPORT_SCHEMA = "report string, cells binary"
 
@@ -24,14 +24,14 @@ def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     assert context is not None, "run_step runs inside a Spark task"
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     report, cells = run_epoch(order, context.partitionId(), context.attemptNumber(), tables)
-    _spare_the_collector()
+    spare_the_collector()
     yield pa.RecordBatch.from_pydict(
         {"report": pa.array([report.to_json()]), "cells": pa.array([cells.tobytes()], pa.binary())}
     )
 
 
 @cache
-def _spare_the_collector() -> None:
+def spare_the_collector() -> None:
     """Once per process: takes what is loaded by now out of the garbage collector's sight.
 
     Spark's Python worker runs a full collection after every task; over all imported modules that was half of its CPU.

@@ -1,0 +1,114 @@
+"""Part migratable: what it costs in steady state that state can move, against a twin without bins and plans."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from harness.files import write_json
+from harness.perf.part import Check, Findings, Part, Scale, Table
+from harness.perf.twin.pairs import Block, Interval, interval, ratios
+from harness.perf.twin.process import BLOCKS_FILE, Settings
+from impls.errors import StateError
+
+__all__ = ["PART", "measure"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_BINS = (16, 64, 256, 1024, 4096, 16384)
+_MEASURES = {
+    "latency": "latency_p50_ms",
+    "epoch": "epoch_ms",
+    "CPU of step and planning": "cpu_ms",
+    "CPU of the JVM": "jvm_cpu_ms",
+}
+_CPU, _LATENCY = "CPU of step and planning", "latency"
+_BOUNDS = {256: 1.05, 4096: 1.15}
+_DEADLINE_S = 900.0
+
+
+def measure(folder: Path, scale: Scale) -> Findings:
+    """Measures live and twin in turns of 2.5 s, 12 pairs per number of bins; hash-count, 1 M keys, 10,000 records/s."""
+    found = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(_BINS, (16, 256))}
+    intervals = {
+        bins: {name: interval(ratios(blocks, field)) for name, field in _MEASURES.items()}
+        for bins, blocks in found.items()
+    }
+    rows = [[f"{bins:,}", *(str(row[name]) for name in _MEASURES)] for bins, row in intervals.items()]
+    table = Table(
+        "This runtime over its twin", ("bins", *_MEASURES), rows,
+        "Medians of the pairs' ratios with 95 % intervals. The twin: the same operator, store, outbox, producer; "
+        "hash routing that never changes, no bins, plans, journals or reports per bin; durability none on both sides.",
+    )  # fmt: skip
+    return Findings([table, _absolute(found)], _checks(intervals), {"migratable": _curves(intervals)})
+
+
+def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
+    path = folder / BLOCKS_FILE
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = Settings(
+            bins, scale.pick(12, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000)
+        )
+        write_json(folder / "twin.json", asdict(settings))
+        _carry_out(folder)
+    return [Block(**block) for block in json.loads(path.read_text())]
+
+
+def _carry_out(folder: Path) -> None:
+    """Runs the measurement's process; its standard input stays open as long as this one lives."""
+    with (folder / "run.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.perf.twin.process", str(folder)],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None
+        try:
+            code = process.wait(_DEADLINE_S)
+        except BaseException:
+            process.stdin.close()  # which ends it
+            process.wait()
+            raise
+        process.stdin.close()
+    if code:
+        raise StateError(f"The measurement in {folder} failed; its log is {folder / 'run.log'}.")
+
+
+def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:
+    out = []
+    for bins, bound in _BOUNDS.items():
+        if bins in intervals:
+            sentence = f"CPU of step and planning with {bins:,} bins over the twin's"
+            out.append(Check(sentence, intervals[bins][_CPU].median, bound, at_most=True))
+    if 256 in intervals:
+        sentence = "lower end of the latency's interval with 256 bins over the twin's"
+        out.append(Check(sentence, intervals[256][_LATENCY].low, 1.0, at_most=True))
+    return out
+
+
+def _absolute(found: dict[int, list[Block]]) -> Table:
+    rows = []
+    for bins, blocks in found.items():
+        for side in ("live", "twin"):
+            own = [b for b in blocks if b.side == side]
+            shown = [interval([getattr(b, name) for b in own]).median for name in _ABSOLUTE.values()]
+            rows.append([f"{bins:,}", side, *(f"{value:,.1f}" for value in shown)])
+    return Table("Per epoch, medians of the blocks", ("bins", "side", *_ABSOLUTE), rows)
+
+
+_ABSOLUTE = {
+    "latency p50, ms": "latency_p50_ms",
+    "epoch, ms": "epoch_ms",
+    "step CPU, ms": "step_cpu_ms",
+    "planning CPU, ms": "plan_cpu_ms",
+    "JVM CPU, ms": "jvm_cpu_ms",
+}
+
+
+def _curves(intervals: dict[int, dict[str, Interval]]) -> dict[str, list[list[float]]]:
+    return {
+        name: [[bins, r[name].median, r[name].low, r[name].high] for bins, r in intervals.items()] for name in _MEASURES
+    }
+
+
+PART = Part("migratable", "The cost of being migratable", 9, measure)

@@ -1,0 +1,71 @@
+"""Part restart: what a rescale costs the records, by Spark's restart with repartitioned state and live."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.experiment import make_experiment, parse_number
+from harness.perf.interleave import interleave
+from harness.perf.part import Check, Findings, Part, Scale, Spread, Table
+
+__all__ = ["PART", "excess_ms", "measure"]
+
+_NATIVE = "native-repartition"
+_LIVE = ("megaphone-fluid", "megaphone-batched")
+_ROUNDS = {"1M": 2, "4M": 2, "10M": 1}
+_BOUND_KEYS, _BOUND = "4M", 100.0
+
+
+def excess_ms(entry: Mapping[str, Any]) -> float:
+    """Returns by how much a migration's highest latency exceeds the steady p99, in ms.
+
+    It is at least the spread of the steady part: how far apart the highest latencies of its 250 ms intervals lie.
+    """
+    most = [row["max"] for row in entry["timeline"] if row["tag"] == "steady"]
+    spread = max(most) - min(most)
+    return float(max(entry["migrations"][0]["peak_ms"] - entry["latency_ms"]["steady"]["p99"], spread))
+
+
+def measure(folder: Path, scale: Scale) -> Findings:
+    """Rescales 2 -> 4 under 5,000 records/s for each number of keys, all mechanisms interleaved; hash-count."""
+    rows: list[list[str]] = []
+    checks: list[Check] = []
+    curves: dict[str, list[list[float]]] = {name: [] for name in (_NATIVE, *_LIVE)}
+    for keys, rounds in scale.pick(_ROUNDS, {"20k": 1}).items():
+        variants = {
+            name: make_experiment(
+                mechanism=name, name="perf", workload="hash", keys=keys, workers="2:4",
+                rate=scale.pick("5000", "1000"), duration_s=scale.pick(36.0, 12.0), lead_in_s=scale.pick(5.0, 3.0),
+            )
+            for name in (_NATIVE, *_LIVE)
+        }  # fmt: skip
+        entries = interleave(variants, rounds, folder / keys)
+        excess = {name: Spread(tuple(excess_ms(entry) for entry in found)) for name, found in entries.items()}
+        for name, found in entries.items():
+            curves[name].append([parse_number(keys, "keys"), excess[name].median])
+            rows.append([keys, name, *_row(found), excess[name].text(), f"{_over(excess, name):,.0f}"])
+        if keys == _BOUND_KEYS:
+            best = max(_over(excess, name) for name in _LIVE)
+            sentence = f"excess latency at {keys} keys, Spark's restart over the best live mechanism"
+            checks.append(Check(sentence, best, _BOUND, at_most=False))
+    table = Table(
+        "Rescale from 2 to 4 workers",
+        ("keys", "mechanism", "steady p99, ms", "peak, ms", "duration, s", "excess latency, ms", "Spark's over it"),
+        rows,
+        "Excess latency: the peak less the steady p99, at least the spread of steady 250 ms intervals.",
+    )
+    return Findings([table], checks, {"restart": curves})
+
+
+def _over(excess: Mapping[str, Spread], name: str) -> float:
+    return excess[_NATIVE].median / excess[name].median
+
+
+def _row(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    migrations = [entry["migrations"][0] for entry in entries]
+    steady = Spread(tuple(entry["latency_ms"]["steady"]["p99"] for entry in entries))
+    peak, duration = (Spread(tuple(m[name] for m in migrations)) for name in ("peak_ms", "duration_s"))
+    return [steady.text(), peak.text(), duration.text(1)]
+
+
+PART = Part("restart", "Restart against live", 18, measure)

@@ -1,0 +1,127 @@
+"""`./inv perf`: every part of the performance suite in one result, gone on with where it was cut off."""
+
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from generators.errors import GeneratorError
+from harness.bench import find_earlier, unchanged
+from harness.files import read_json, write_json
+from harness.perf import growth, migratable, moved, rate, restart, steady
+from harness.perf.part import Part, Scale
+from harness.perf.report import write_reference, write_tables
+from harness.results.environment import environment
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from impls.errors import StateError, UsageError
+
+__all__ = ["PARTS", "Suite", "carry_out", "run_perf", "suite_from"]
+
+PARTS: tuple[Part, ...] = (steady.PART, rate.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The parts to measure, and how large."""
+
+    parts: tuple[str, ...]
+    quick: bool = False
+
+    def digest(self) -> str:
+        """Returns a short digest of all parameters."""
+        return hashlib.sha256(f"perf {','.join(self.parts)} {self.quick}".encode()).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all parameters."""
+        return {"name": "perf", "parts": list(self.parts), "quick": self.quick, "seed": 1}
+
+    @property
+    def chosen(self) -> list[Part]:
+        """The parts in their order."""
+        return [part for part in PARTS if part.name in self.parts]
+
+
+def suite_from(text: str, *, quick: bool) -> Suite:
+    """Reads names separated by commas, none for all; raises UsageError for an unknown one."""
+    known = [part.name for part in PARTS]
+    named = [name.strip() for name in text.split(",") if name.strip()]
+    for name in named:
+        if name not in known:
+            raise UsageError(f"The part {name!r} is unknown: use one of {', '.join(known)}.")
+    return Suite(tuple(name for name in known if not named or name in named), quick)
+
+
+def _folder(suite: Suite, output: Path, *, force: bool) -> Path:
+    """Returns the newest result of the same code, finished or begun, or a new one."""
+    for finished in () if force else (True, False):
+        found = find_earlier(suite, output, finished=finished)
+        if found is not None and unchanged(found):
+            return found
+    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-perf"
+    try:
+        folder.mkdir(parents=True)
+        write_json(
+            folder / "experiment.json", {**suite.to_json(), "digest": suite.digest(), "environment": environment(1)}
+        )
+    except OSError as error:
+        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
+    return folder
+
+
+def _reference(suite: Suite) -> Path:
+    if suite.quick or len(suite.parts) < len(PARTS):
+        raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
+    return _ROOT / "results" / "reference"
+
+
+def carry_out(suite: Suite, folder: Path) -> dict[str, Any]:
+    """Measures what is missing, writes perf.json and perf.md after every part, and returns what perf.json holds."""
+    for number, part in enumerate(suite.chosen, 1):
+        path = folder / part.name / "findings.json"
+        if not path.exists():
+            sys.stderr.write(f"part {number} of {len(suite.chosen)}: {part.title}, about {part.minutes:g} min\n")
+            findings = part.measure(folder / part.name, Scale(suite.quick))
+            write_json(path, {"title": part.title, **findings.to_json()})
+        result = _collected(suite, folder)
+        write_json(folder / "perf.json", result)
+        write_tables(folder, result)
+    return result
+
+
+def _collected(suite: Suite, folder: Path) -> dict[str, Any]:
+    found = {part.name: read_json(folder / part.name / "findings.json") for part in suite.chosen}
+    return {"environment": read_json(folder / "experiment.json")["environment"], "quick": suite.quick,
+            "parts": {name: data for name, data in found.items() if data}}  # fmt: skip
+
+
+def run_perf(options: Mapping[str, Any]) -> int:
+    """Measures the parts asked for; returns the exit code: 0 all bounds kept, 1 not all, 2 bad input, 130 cut off."""
+    try:
+        suite = suite_from(str(options.get("part") or ""), quick=bool(options.get("quick")))
+        reference = _reference(suite) if options.get("reference") else None
+        use_java()
+        ensure_jars()
+        folder = _folder(suite, Path(options.get("output") or _ROOT / "results"), force=bool(options.get("force")))
+        result = carry_out(suite, folder)
+    except (UsageError, GeneratorError, StateError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1 if isinstance(error, StateError) else 2
+    except KeyboardInterrupt:
+        sys.stderr.write("cut off; the same options again go on\n")
+        return 130
+    (folder / "done").touch()
+    if reference is not None:
+        write_reference(folder, reference)
+    return _told(folder, list(result["parts"].values()))
+
+
+def _told(folder: Path, parts: Sequence[Mapping[str, Any]]) -> int:
+    checks = [check for part in parts for check in part["checks"]]
+    sys.stdout.write((folder / "perf.md").read_text() + "\n")
+    sys.stdout.write(f"{folder}\n")
+    return int(not all(check["holds"] for check in checks))

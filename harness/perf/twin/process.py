@@ -1,0 +1,195 @@
+"""The process of one measurement: `python -m harness.perf.twin.process FOLDER` does what FOLDER/twin.json says.
+
+It ends when its standard input does, so that nothing outlives the one who started it.
+"""
+
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from generators.errors import GeneratorError
+from harness.broker import create_topics, open_broker
+from harness.experiment import make_experiment
+from harness.files import read_json, write_json
+from harness.measure.hdr import percentiles
+from harness.measure.memory import PythonWorkers, find_jvm
+from harness.perf.twin.pairs import Block
+from harness.perf.twin.query import Alternating, Done
+from harness.run.load import Load, schedule
+from harness.run.pipeline import operator_for, read_records
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from impls.api import with_heartbeat
+from impls.errors import StateError, UsageError
+from impls.runtime.outbox import Output
+from impls.runtime.session import spark_session
+
+__all__ = ["BLOCKS_FILE", "Settings", "blocks_of", "main", "measure_blocks"]
+
+BLOCKS_FILE = "blocks.json"
+_READY_DEADLINE_S = 180.0
+_DRAIN_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One measurement: `pairs` pairs of blocks of `block_s` seconds at `rate` records per second on `keys` keys."""
+
+    bins: int
+    pairs: int
+    block_s: float
+    keys: int
+    rate: int
+    workers: int = 4
+    lead_in_s: float = 6.0
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The end of an epoch: what it did, when it ended, and the processor time in s of each part so far."""
+
+    done: Done
+    at_s: float
+    step_s: float
+    plan_s: float
+    jvm_s: float
+
+
+class Meter:
+    """Reads the processor time of the Python workers, of this process, and of the JVM."""
+
+    def __init__(self) -> None:
+        self.jvm = find_jvm(os.getpid())
+        self._workers = PythonWorkers()
+        self._workers.look(self.jvm)
+        self._gone: dict[int, float] = {}
+
+    def mark(self, done: Done) -> Mark:
+        """Returns the mark of an epoch that has just ended."""
+        for pid in self._workers.pids():
+            self._gone[pid] = _cpu_s(pid, self._gone.get(pid, 0.0))
+        jvm = _cpu_s(self.jvm, 0.0) if self.jvm else 0.0
+        return Mark(done, time.monotonic(), sum(self._gone.values()), time.process_time(), jvm)
+
+
+def _cpu_s(pid: int, last: float) -> float:
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:  # it has ended: what it had used stays used
+        return last
+    return float(times.user + times.system)
+
+
+def blocks_of(marks: list[Mark]) -> list[Block]:
+    """Returns the blocks of consecutive epochs; each from the end of its first epoch, so that it pays for itself."""
+    by_block: dict[int, list[Mark]] = defaultdict(list)
+    for mark in marks:
+        if mark.done.block is not None:
+            by_block[mark.done.block].append(mark)
+    return [_block(number, found) for number, found in sorted(by_block.items()) if len(found) > 2]
+
+
+def _block(number: int, marks: list[Mark]) -> Block:
+    first, last, epochs = marks[0], marks[-1], len(marks) - 1
+    cells = np.concatenate([mark.done.cells for mark in marks[1:]])
+    (p50,) = percentiles(cells["latency_us"], cells["count"], (50.0,)).tolist()
+    return Block(
+        side=first.done.side,
+        pair=number // 2,
+        epochs=epochs,
+        records=sum(mark.done.records for mark in marks[1:]),
+        latency_p50_ms=p50 / 1e3,
+        epoch_ms=(last.at_s - first.at_s) / epochs * 1e3,
+        step_cpu_ms=(last.step_s - first.step_s) / epochs * 1e3,
+        plan_cpu_ms=(last.plan_s - first.plan_s) / epochs * 1e3,
+        jvm_cpu_ms=(last.jvm_s - first.jvm_s) / epochs * 1e3,
+    )
+
+
+def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
+    """Runs a load of all blocks and returns them; raises StateError when a record is missing at its end."""
+    experiment = make_experiment(
+        mechanism="none", name="twin", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
+        bins=settings.bins, workers=settings.workers, lead_in_s=settings.lead_in_s,
+        duration_s=settings.pairs * 2 * settings.block_s,
+    )  # fmt: skip
+    marks: list[Mark] = []
+    with ExitStack() as stack:
+        jars = ensure_jars()
+        broker = open_broker(None, folder / "broker", jars.broker, use_java())
+        stack.callback(broker.stop)
+        spark = spark_session(jars.spark, threads=settings.workers, name="twin")
+        stack.callback(spark.stop)
+        create_topics(broker.bootstrap, {"in": experiment.input_partitions, "out": experiment.result_partitions})
+        meter = Meter()
+        output = Output(broker.bootstrap, "out", experiment.result_partitions)
+        sides = Alternating(
+            operator_for(experiment), output, folder, workers=settings.workers, bins=settings.bins,
+            on_epoch=lambda done: marks.append(meter.mark(done)),
+        )  # fmt: skip
+        stack.callback(sides.close)
+        frame = with_heartbeat(read_records(spark, broker.bootstrap, "in"))
+        writer = frame.writeStream.option("checkpointLocation", str(folder / "spark")).trigger(
+            processingTime="0 seconds"
+        )
+        query = writer.foreachBatch(sides.run_epoch).start()
+        stack.callback(query.stop)
+        _wait(lambda: sides.ready or query.exception() is not None, "both sides' state", _READY_DEADLINE_S)
+        meter = Meter()
+        load = schedule(folder, experiment, "in")
+        sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
+        with Load(folder, broker.bootstrap, load, resume=False) as generator:
+            within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
+            _wait(lambda: generator.finished() or not query.isActive, "the load", within)
+        _wait(lambda: _records(marks) >= load["records"] or not query.isActive, "the last record", _DRAIN_DEADLINE_S)
+        if query.exception() is not None:
+            raise StateError(f"The query failed: {query.exception()}")
+    return blocks_of(marks)[: settings.pairs * 2]
+
+
+def _records(marks: list[Mark]) -> int:
+    return sum(mark.done.records for mark in list(marks))
+
+
+def _wait(done: Callable[[], bool], what: str, deadline_s: float) -> None:
+    end = time.monotonic() + deadline_s
+    while not done():
+        if time.monotonic() > end:
+            raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
+        time.sleep(0.05)
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(130)
+
+
+def main(arguments: list[str]) -> int:
+    """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    folder = Path(arguments[0])
+    try:
+        blocks = measure_blocks(folder, Settings(**read_json(folder / "twin.json")))
+    except (UsageError, GeneratorError, StateError) as error:
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
+        return 1 if isinstance(error, StateError) else 2
+    write_json(folder / BLOCKS_FILE, [asdict(block) for block in blocks])
+    for heavy in ("live", "twin", "checkpoint", "spark", "broker"):
+        shutil.rmtree(folder / heavy, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
