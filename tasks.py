@@ -2,36 +2,21 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from invoke import Context, Exit, task
 
-ROOT = Path(__file__).resolve().parent
-PYTHON = sys.executable
-
-
-@contextmanager
-def one_sentence() -> Iterator[None]:
-    """Turns a UsageError into its sentence and exit code 2."""
-    from impls.errors import UsageError
-
-    try:
-        yield
-    except UsageError as error:
-        raise Exit(str(error), code=2) from None
-
-
-def _run(c: Context, command: str) -> None:
-    with c.cd(ROOT):
-        c.run(f"{PYTHON} -m {command}", pty=sys.stdout.isatty())
+from harness.tasks.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
+from harness.tasks.running import one_sentence, run_module
 
 
 @task(
     help={
         "mechanism": "mechanisms to compare, separated by commas",
-        "workload": "dense (counts in an array per bin) or hash (an entry per key)",
+        "workload": "dense (counts in an array per bin), hash (an entry per key) or nexmark",
+        "query": "nexmark: q0 to q8; several, separated by commas, are an experiment each",
+        "profile": "nexmark: default (100 auctions in flight), large-state:horizon=1200 or large-state:auctions=N",
+        "out-of-order": "nexmark: group=N,probability=P,delay=SECONDS",
         "keys": "number of keys, such as 4000000, 4e6 or 4M",
         "distribution": "uniform, zipf, or drift:keys=N,share=S,speed=V, a hot set of N keys that moves",
         "exponent": "of the Zipf law",
@@ -66,6 +51,9 @@ def bench(
     c: Context,
     mechanism=None,
     workload=None,
+    query=None,
+    profile=None,
+    out_of_order=None,
     keys=None,
     distribution=None,
     exponent=None,
@@ -175,6 +163,42 @@ def perf(c: Context, part="", quick=False, output="", force=False, reference=Fal
 
 @task(
     help={
+        "query": "queries, separated by commas; q0 to q8 by default",
+        "mechanism": "mechanisms, separated by commas; megaphone-batched and meces by default",
+        "profile": "default, large-state:horizon=SECONDS or large-state:auctions=N",
+        "rate": "events per second",
+        "workers": "FROM:TO of the rescale, or N for Megaphone's pattern",
+        "bins": "number of bins, a power of two",
+        "duration": "seconds of measured load",
+        "fault": "a second run of each with a fault in its migration: victim@migrating or victim@point",
+        "quick": "a small load, about 6 minutes for all queries and one mechanism",
+        "output": "folder for results",
+        "force": "run although the same result is there already",
+    }
+)
+def nexmark(
+    c: Context,
+    query="",
+    mechanism="",
+    profile="",
+    rate="",
+    workers="",
+    bins="",
+    duration="",
+    fault="",
+    quick=False,
+    output="",
+    force=False,
+):
+    """Run NEXMark's queries across a rescale, each checked against its oracle, and print their table."""
+    options = {name: value for name, value in locals().items() if name != "c"}
+    from harness.nexmark.suite import run_nexmark
+
+    sys.exit(run_nexmark(options))
+
+
+@task(
+    help={
         "only": "this claim, or several separated by commas",
         "results": "use the results in this folder and run nothing",
         "quick": "without the claims that take more than 10 minutes each",
@@ -228,13 +252,13 @@ def conformance(c: Context, mechanism="", operator="", scenario="", quick=False,
 @task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
 def rescale(c: Context, checkpoint: str, workers: int) -> None:
     """Rescale a running query."""
-    _run(c, f"impls.runtime.control {shlex.quote(checkpoint)} rescale {int(workers)}")
+    run_module(c, f"impls.runtime.control {shlex.quote(checkpoint)} rescale {int(workers)}")
 
 
 @task(help={"checkpoint": "checkpoint folder of the running query"})
 def status(c: Context, checkpoint: str) -> None:
     """Show epoch, workers and migration of a running query."""
-    _run(c, f"impls.runtime.control {shlex.quote(checkpoint)} status")
+    run_module(c, f"impls.runtime.control {shlex.quote(checkpoint)} status")
 
 
 @task(help={"folder": "result folder; its figures and report are drawn anew"})
@@ -257,14 +281,16 @@ def validate(c: Context, file: str) -> None:
 @task(help={"workload": "dense or hash", "keys": "numbers of keys, separated by commas", "rounds": "repetitions"})
 def recovery_curve(c: Context, workload: str = "dense", keys: str = "100k,1M,4M,10M", rounds: int = 3) -> None:
     """Measure how long a worker of a given size takes to be rebuilt from the checkpoint."""
-    _run(c, f"harness.perf.recovery --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}")
+    run_module(c, f"harness.perf.recovery --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}")
 
 
 @task(help={"workload": "dense or hash", "keys": "number of keys", "rounds": "repetitions", "output": "folder"})
 def durability_cost(c: Context, workload: str = "dense", keys: str = "4M", rounds: int = 5, output: str = "") -> None:
     """Measure what the changelog costs: the same load with durability none, process and host, interleaved."""
     more = f" --output {shlex.quote(output)}" if output else ""
-    _run(c, f"harness.perf.durability --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}{more}")
+    run_module(
+        c, f"harness.perf.durability --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}{more}"
+    )
 
 
 @task
@@ -288,22 +314,11 @@ def doctor(c: Context) -> None:
         raise Exit(code=2)
 
 
-@task(help={"select": "what to give pytest: paths, -k EXPRESSION, ...", "all": "also what is marked slow or stress"})
-def test(c: Context, select: str = "", all: bool = False) -> None:  # noqa: A002 - the option's name
-    """Run the tests."""
-    with one_sentence():
-        from harness.setup.java import use_java
-
-        use_java()
-    every = "-m ''" if all else ""
-    _run(c, f"pytest {every} {select}")
-
-
 @task(help={"seeds": "number of seeds, from 0 on", "seed": "only this one", "jobs": "processes"})
 def simulate(c: Context, seeds: int = 1000, seed: int | None = None, jobs: int = 2) -> None:
     """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong."""
     one = "" if seed is None else f"--seed {int(seed)}"
-    _run(c, f"tests.simulation.simulate --seeds {int(seeds)} --jobs {int(jobs)} {one}")
+    run_module(c, f"tests.simulation.simulate --seeds {int(seeds)} --jobs {int(jobs)} {one}")
 
 
 @task(
@@ -339,45 +354,10 @@ def simulate_scale(
     jobs=None,
     costs=None,
     calibrate=None,
-    check=None,
+    check=None,  # noqa: F811 - the option's name
 ):
     """Predict every mechanism's peak and duration with 1,000 workers, 2^16 bins and 1 TB of state."""
     options = {name: value for name, value in locals().items() if name != "c"}
     from harness.scale.command import run_simulate_scale
 
     sys.exit(run_simulate_scale(options))
-
-
-@task
-def check(c: Context) -> None:
-    """Check style and types, as CI does."""
-    _run(c, "ruff check .")
-    _run(c, "ruff format --check .")
-    _run(c, "mypy")
-
-
-@task
-def fmt(c: Context) -> None:
-    """Format the code and mend what the linter can mend."""
-    _run(c, "ruff check --fix-only --quiet .")
-    _run(c, "ruff format .")
-
-
-@task(help={"upgrade": "take the newest versions that pyproject.toml allows"})
-def lock(c: Context, upgrade: bool = False) -> None:
-    """Write requirements.lock anew from pyproject.toml (needs the network)."""
-    from harness.setup.lock import write_lock
-
-    with one_sentence():
-        write_lock(ROOT, upgrade=upgrade)
-
-
-@task
-def clean(c: Context) -> None:
-    """Remove what tools leave behind; results, the environment and the jars stay."""
-    import shutil
-
-    for name in ("pytest_cache", "mypy_cache", "ruff_cache", "hypothesis"):
-        shutil.rmtree(ROOT / f".{name}", ignore_errors=True)
-    for left in (ROOT / "spark-warehouse", ROOT / "metastore_db", *ROOT.glob("[!.]*/**/__pycache__")):
-        shutil.rmtree(left, ignore_errors=True)

@@ -26,6 +26,7 @@ from plots.figures import write_all
 __all__ = [
     "check_machine",
     "experiment_from",
+    "experiments_from",
     "list_mechanisms",
     "mechanism_options",
     "print_comparison",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _ROOT = Path(__file__).resolve().parents[1]
+_CUT_OFF = 130
 _WIDE = 160  # columns of a log file
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
 _NUMBERS: dict[str, Callable[[str], Any]] = {
@@ -67,6 +69,12 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
     return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
 
 
+def experiments_from(options: Mapping[str, Any]) -> list[Experiment]:
+    """Returns an experiment for each query named, or the one that has none; raises UsageError for bad options."""
+    queries = [query.strip() for query in str(options.get("query") or "").split(",") if query.strip()]
+    return [experiment_from({**options, "query": query}) for query in queries] or [experiment_from(options)]
+
+
 def mechanism_options(text: str) -> dict[str, Any]:
     """Reads NAME=VALUE,NAME=VALUE into the mechanisms' options; raises UsageError for an unknown name or bad value."""
     kinds = {option: type(value) for name in catalog.every() for option, value in catalog.options(name).items()}
@@ -96,19 +104,27 @@ def check_machine(experiment: Experiment, output: Path) -> None:
 def run_bench(options: Mapping[str, Any]) -> int:
     """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
     try:
-        experiment = experiment_from(options)
+        experiments = experiments_from(options)
         output = Path(options.get("output") or _ROOT / "results")
-        check_machine(experiment, output)
+        for experiment in experiments:
+            check_machine(experiment, output)
         ensure_jars()
-        folder, code = bench(experiment, output, force=bool(options.get("force")), resume=bool(options.get("resume")))
+        codes = []
+        for experiment in experiments:
+            folder, code = bench(
+                experiment, output, force=bool(options.get("force")), resume=bool(options.get("resume"))
+            )
+            print_comparison(folder)
+            sys.stdout.write(f"{folder}\n")
+            codes.append(code)
+            if code == _CUT_OFF:
+                break
     except (UsageError, GeneratorError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return 130
-    print_comparison(folder)
-    sys.stdout.write(f"{folder}\n")
-    return code
+        return _CUT_OFF
+    return max(codes)
 
 
 def print_comparison(folder: Path) -> None:

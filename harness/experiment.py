@@ -2,28 +2,21 @@
 
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from generators.keys import make_keys
-from generators.producer import check_peak
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
-from harness import migrations
-from harness.faults.schedule import parse_fault
+from harness.checks import WORKLOADS, check
 from impls import catalog
-from impls.durability.files import check_level
 from impls.errors import UsageError
-from impls.operators.cost import check_cost
-from impls.placement import goal, initial
-from impls.runtime.hashing import check_bins
 
 __all__ = [
     "DEFAULT_MECHANISMS",
+    "DEFAULT_QUERY",
     "QUICK",
     "WORKLOADS",
     "Experiment",
@@ -33,7 +26,7 @@ __all__ = [
     "parse_workers",
 ]
 
-WORKLOADS = ("dense", "hash")
+DEFAULT_QUERY = "q4"
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 QUICK: dict[str, Any] = {
     "mechanism": "none,megaphone-all-at-once,megaphone-batched",
@@ -54,7 +47,8 @@ class Experiment:
     Attributes:
         name: first part of the result folder's name.
         mechanisms: mechanisms to run; `options` are those of every mechanism that knows them.
-        workload: dense (counts in an array per bin, "key-count") or hash (an entry per key, "hash-count").
+        workload: dense (counts in an array per bin, "key-count"), hash (an entry per key, "hash-count") or nexmark.
+        query, profile, out_of_order: of nexmark: q0 to q8; default or large-state:OPTIONS; group=N,delay=SECONDS.
         keys: number of keys; distribution: uniform, zipf with `exponent`, or drift:OPTION=VALUE,...
         value_bytes: bytes that hash keeps per key besides the count.
         cost_us: what a record costs a worker; cost: wait (a remote call) or compute.
@@ -77,6 +71,9 @@ class Experiment:
     mechanisms: tuple[str, ...] = DEFAULT_MECHANISMS
     options: dict[str, Any] = field(default_factory=dict)
     workload: str = "dense"
+    query: str = ""
+    profile: str = "default"
+    out_of_order: str = ""
     keys: int = 4_000_000
     distribution: str = "uniform"
     exponent: float = 1.0
@@ -228,73 +225,9 @@ def make_experiment(**given: Any) -> Experiment:
         values["workers"], values["workers_goal"] = parse_workers(values["workers"])
     if values.get("workers") != values.get("workers_goal") and "migration" not in values:
         values["migration"] = "rescale"
+    if values.get("workload") == "nexmark":
+        values["query"] = str(values.get("query", DEFAULT_QUERY)).strip().lower()
+        values.setdefault("name", f"nexmark-{values['query']}")
     experiment = Experiment(**values)
     check(experiment)
     return experiment
-
-
-def check(experiment: Experiment) -> None:
-    """Raises UsageError for the first parameter that cannot be used."""
-    if not experiment.mechanisms:
-        raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
-    for name in experiment.mechanisms:
-        catalog.check(name)
-    _check_options(experiment)
-    if experiment.workload not in WORKLOADS:
-        raise UsageError(f"The workload {experiment.workload!r} is unknown: use {' or '.join(WORKLOADS)}.")
-    check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
-    if experiment.keys < experiment.bins:
-        raise UsageError(
-            f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
-        )
-    _check_natives(experiment)
-    replicates = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).replicates]
-    check_level(experiment.durability, replicates=bool(replicates))
-    if not (3 <= experiment.duration_s < math.inf and 0 <= experiment.lead_in_s < math.inf):
-        raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
-    _check_load(experiment)
-    make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
-    goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
-    if experiment.fault is not None:
-        _check_fault(experiment)
-    migrations.plan_for(experiment)
-
-
-def _check_natives(experiment: Experiment) -> None:
-    found = [name for name in experiment.mechanisms if name in catalog.natives()]
-    if found and experiment.workload != "hash":
-        raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
-    if found and (experiment.value_bytes or experiment.cost_us):
-        raise UsageError(
-            f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
-        )
-    if found and experiment.fault is not None:
-        raise UsageError(f"{found[0]} has no fault points: leave it or --fault out.")
-
-
-def _check_load(experiment: Experiment) -> None:
-    check_peak(experiment.schedule())
-    if not experiment.records:
-        raise UsageError("The load has no record: the rates are 0 all the time.")
-    check_cost(experiment.cost_us, experiment.cost, experiment.value_bytes)
-    if experiment.value_bytes and experiment.workload == "dense":
-        raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
-
-
-def _check_fault(experiment: Experiment) -> None:
-    victim, point = parse_fault(str(experiment.fault))
-    if experiment.migration == "none":
-        raise UsageError("A fault needs a migration to happen in: leave out --fault or --migration none.")
-    if victim == "broker" and experiment.bootstrap is not None:
-        raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
-    if point == "during-recovery":
-        raise UsageError("The point 'during-recovery' comes with a lost environment: use ./inv fault-test.")
-
-
-def _check_options(experiment: Experiment) -> None:
-    for option in experiment.options:
-        takers = [name for name in experiment.mechanisms if option in catalog.options(name)]
-        if not takers:
-            raise UsageError(f"None of the mechanisms chosen has the option {option!r}.")
-        for name in takers:
-            catalog.check(name, **{option: experiment.options[option]})

@@ -31,6 +31,12 @@ def spark_line(values: list[float]) -> str:
     return "".join(_BARS[min(7, int(value / top * 7.999))] for value in values)
 
 
+def _workload(experiment: Experiment) -> str:
+    if experiment.workload == "nexmark":
+        return f"nexmark {experiment.query}, profile {experiment.profile}"
+    return f"{experiment.workload} key-count, {experiment.keys:,} keys"
+
+
 class LiveView:
     """Shows an experiment's runs on the console; `with LiveView(...)` leaves the final table standing."""
 
@@ -45,7 +51,7 @@ class LiveView:
     def __enter__(self) -> "LiveView":
         e = self._experiment
         self._console.print(
-            f"{e.name}: {e.workload} key-count, {e.keys:,} keys, {e.rate:,} records/s, {e.workers}"
+            f"{e.name}: {_workload(e)}, {e.rate:,} records/s, {e.workers}"
             f"{f' to {e.workers_goal}' if e.workers_goal != e.workers else ''} workers, {e.bins} bins, seed {e.seed}, "
             f"{len(e.runs())} runs of {e.lead_in_s + e.duration_s:.0f} s"
         )

@@ -235,7 +235,8 @@ class Experiment:
         commit = str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
         parts = [f"{self.folder.name}", f"commit {commit}", f"seed {here.get('seed', asked.get('seed', 'unknown'))}"]
         parts.append(f"host {here.get('host', 'unknown')}, {here.get('cores', '?')} cores")
-        known = ("workload", "keys", "distribution", "rate", "workers", "workers_goal", "bins", "migration", "rounds")
+        what = ("query", "profile") if asked.get("workload") == "nexmark" else ("keys", "distribution")
+        known = ("workload", *what, "rate", "workers", "workers_goal", "bins", "migration", "rounds")
         varied = list(self.grid.get("varied") or [])
         hidden = {*varied, *(("distribution",) if "skew" in varied else ())}
         parts += [_named(name, [asked[name]]) for name in known if asked.get(name) is not None and name not in hidden]

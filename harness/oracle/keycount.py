@@ -16,7 +16,7 @@ import pyarrow as pa
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 
-__all__ = ["CLASSES", "Findings", "check"]
+__all__ = ["CLASSES", "NUMBERED", "Findings", "check"]
 
 CLASSES = ("lost", "doubled", "wrong", "out_of_order")
 
@@ -43,7 +43,7 @@ FROM placed WHERE epoch IS NOT NULL GROUP BY epoch, key
 """
 
 # A number at or below the highest one before it, of the same worker in the same partition, is a repeat.
-_NUMBERED = """
+NUMBERED = """
 CREATE TABLE numbered AS
 SELECT *, number > coalesce(max(number) OVER earlier, -1) AS accepted
 FROM (SELECT *, CAST(epoch AS HUGEINT) * 4294967296 + "index" AS number FROM results)
@@ -202,7 +202,7 @@ def check(
         db.register("moves", (moves or Moves.none()).table())
         db.register("bins", _bins(records, results, bin_of))
         db.register("waits", (waits or Waits.of([])).table())
-        for statement in (_ARRIVED, _PLACED, _EXPECTED, _NUMBERED, _MATCHED):
+        for statement in (_ARRIVED, _PLACED, _EXPECTED, NUMBERED, _MATCHED):
             db.execute(statement)
         db.execute(_FINDINGS, {"partitions": partitions})
         db.execute(_FINAL)

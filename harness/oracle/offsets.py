@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.oracle.columns import OracleError, Ranges
 
-__all__ = ["OffsetLog", "read_offsets"]
+__all__ = ["OffsetLog", "consumed_records", "read_offsets"]
 
 Ends = dict[int, int]
 
@@ -54,6 +54,14 @@ def _epoch_ends(file: Path, topic: str) -> Ends:
         raise OracleError(f"{file} names topic {topic!r} {len(found)} times: one source per topic can be checked.")
     # A source that has delivered nothing yet is written as a dash: its offsets are those of the epoch before.
     return found[0] if found else {}
+
+
+def consumed_records(checkpoint: Path, topic: str) -> int:
+    """Returns how many records the newest committed epoch and those before it have absorbed, 0 before the first."""
+    for epoch in reversed(_numbered(checkpoint / "commits")):
+        if ends := _epoch_ends(checkpoint / "offsets" / str(epoch), topic):
+            return sum(ends.values())
+    return 0
 
 
 def read_offsets(checkpoint: Path, topic: str) -> OffsetLog:

@@ -13,10 +13,20 @@ from numpy.typing import NDArray
 
 from harness.oracle.columns import Columns, OracleError, Records, Results
 
-__all__ = ["collect", "read_records", "read_results", "read_topic", "result_partitions"]
+__all__ = [
+    "NUMBER_FIELDS",
+    "collect",
+    "number_columns",
+    "places",
+    "read_records",
+    "read_results",
+    "read_topic",
+    "result_partitions",
+]
 
 _RECORD = np.dtype([("key", "<i8"), ("scheduled_us", "<i8")])
 _NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
+NUMBER_FIELDS = ("worker", "generation", "epoch", "index")
 _HEADER = "n"
 _CHUNK = 20_000
 _C = TypeVar("_C", bound=Columns)
@@ -85,7 +95,13 @@ def _number(message: Any, topic: str) -> bytes:
     raise OracleError(f"The message at {topic}-{message.partition}:{message.offset} has no header {_HEADER!r}.")
 
 
-def _places(partition: int, messages: list[Any]) -> dict[str, NDArray[Any]]:
+def number_columns(messages: list[Any], topic: str) -> NDArray[Any]:
+    """Returns the numbers in the headers of results, a structured array of `NUMBER_FIELDS`; raises OracleError."""
+    return _joined([_number(message, topic) for message in messages], _NUMBER, f"The number header of {topic!r}")
+
+
+def places(partition: int, messages: list[Any]) -> dict[str, NDArray[Any]]:
+    """Returns partition and offset of messages as columns."""
     offsets = np.array([message.offset for message in messages], np.int64)
     return {"partition": np.full(len(messages), partition, np.int32), "offset": offsets}
 
@@ -104,7 +120,7 @@ def read_records(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Rec
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
         values = _joined([message.value or b"" for message in messages], _RECORD, f"The value column of {topic!r}")
-        chunks.append({**_places(partition, messages), "key": values["key"], "scheduled_us": values["scheduled_us"]})
+        chunks.append({**places(partition, messages), "key": values["key"], "scheduled_us": values["scheduled_us"]})
     return collect(Records, {"partition": "i4"}, chunks)
 
 
@@ -112,14 +128,12 @@ def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Res
     """Returns the results topic, repeats included; raises OracleError when it cannot or a message has another form."""
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        number = _joined([_number(message, topic) for message in messages], _NUMBER, f"The number header of {topic!r}")
+        number = number_columns(messages, topic)
         columns = {
             "key": _joined([message.key or b"" for message in messages], ">i8", f"The key column of {topic!r}"),
             "count": _joined([message.value or b"" for message in messages], "<i8", f"The value column of {topic!r}"),
         }
-        chunks.append(
-            {**_places(partition, messages), **columns, **{name: number[name] for name in _NUMBER.names or ()}}
-        )
+        chunks.append({**places(partition, messages), **columns, **{name: number[name] for name in NUMBER_FIELDS}})
     return collect(Results, {"partition": "i4", "worker": "i4"}, chunks)
 
 

@@ -4,17 +4,15 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from generators.errors import GeneratorError
-from harness.bench import find_earlier, unchanged
 from harness.files import read_json, write_json
 from harness.perf import growth, migratable, moved, rate, restart, steady
 from harness.perf.part import Part, Scale
 from harness.perf.report import write_reference, write_tables
-from harness.results.environment import environment
+from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
@@ -56,23 +54,6 @@ def suite_from(text: str, *, quick: bool) -> Suite:
     return Suite(tuple(name for name in known if not named or name in named), quick)
 
 
-def _folder(suite: Suite, output: Path, *, force: bool) -> Path:
-    """Returns the newest result of the same code, finished or begun, or a new one."""
-    for finished in () if force else (True, False):
-        found = find_earlier(suite, output, finished=finished)
-        if found is not None and unchanged(found):
-            return found
-    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-perf"
-    try:
-        folder.mkdir(parents=True)
-        write_json(
-            folder / "experiment.json", {**suite.to_json(), "digest": suite.digest(), "environment": environment(1)}
-        )
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
-    return folder
-
-
 def _reference(suite: Suite) -> Path:
     if suite.quick or len(suite.parts) < len(PARTS):
         raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
@@ -106,7 +87,9 @@ def run_perf(options: Mapping[str, Any]) -> int:
         reference = _reference(suite) if options.get("reference") else None
         use_java()
         ensure_jars()
-        folder = _folder(suite, Path(options.get("output") or _ROOT / "results"), force=bool(options.get("force")))
+        folder = result_folder(
+            suite, Path(options.get("output") or _ROOT / "results"), force=bool(options.get("force"))
+        )
         result = carry_out(suite, folder)
     except (UsageError, GeneratorError, StateError) as error:
         sys.stderr.write(f"{error}\n")

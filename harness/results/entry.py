@@ -18,6 +18,7 @@ from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
+from impls.runtime.cells import INTERVAL_US
 from impls.runtime.order import PARTS
 from impls.runtime.order import PHASES as WORKER_PHASES
 
@@ -62,8 +63,11 @@ class RunFiles:
 
     @cached_property
     def cells(self) -> Cells:
-        """The latency cells."""
-        return read_cells(self.folder / "cells.jsonl")
+        """The latency cells, without those of what was sent before the load."""
+        cells = read_cells(self.folder / "cells.jsonl")
+        if not self.load.get("nexmark", {}).get("preload"):
+            return cells
+        return cells.take(cells.interval >= self.start_us // INTERVAL_US)
 
     @cached_property
     def start_us(self) -> int:
@@ -173,7 +177,7 @@ def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any])
         found.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")
     if beyond := _beyond_range(files):
         found.append(f"{beyond} latencies are above 1 h and fit into no histogram.")
-    sent, measured = generator["records"], files.cells.records
+    sent, measured = oracle.get("measured", generator["records"]), files.cells.records
     if sent is not None and sent != measured:
         found.append(f"{measured} latencies were measured of {sent} records sent.")
     verdict = str(oracle.get("verdict", "unknown"))

@@ -7,7 +7,9 @@ from harness.experiment import Run
 from harness.migrations import plan_for
 from harness.native.check import check_native
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
+from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import check_run
+from harness.run.pipeline import disorder_ms
 from impls import catalog
 
 __all__ = ["check", "expected_migrations"]
@@ -24,6 +26,11 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
     bin_of: BinOf = (
         dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
     )
+    if experiment.workload == "nexmark":
+        return check_nexmark(
+            bootstrap, folder, query=experiment.query, checkpoint=folder / "checkpoint" / "spark", bin_of=bin_of,
+            topics=topics, expected_migrations=expected_migrations(run), disorder=disorder_ms(experiment),
+        )  # fmt: skip
     if run.mechanism in catalog.natives():
         return check_native(
             bootstrap, folder, checkpoint=folder / "checkpoint" / "spark", bin_of=bin_of, bins=experiment.bins,

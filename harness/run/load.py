@@ -12,17 +12,27 @@ from typing import Any
 from generators.clock import now_us
 from generators.shapes import csv_path
 from harness.experiment import Experiment
-from harness.files import write_json
+from harness.files import read_json, write_json
 from impls.errors import StateError, UsageError
 
-__all__ = ["Load", "schedule"]
+__all__ = ["Load", "preload", "schedule"]
 
 _RATES = "rates.csv"
+_PRELOAD_DEADLINE_S = 600.0
 _HEAD_START_US = 1_500_000  # the generator's own start-up
 
 
-def schedule(folder: Path, experiment: Experiment, topic: str) -> dict[str, Any]:
-    """Returns load.json, made now for a new run and read for a resumed one: the schedule never changes."""
+def schedule(
+    folder: Path, experiment: Experiment, topic: str, preloaded: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Returns load.json, made now for a new run and read for a resumed one: the schedule never changes.
+
+    Args:
+        folder: the run's folder.
+        experiment: its experiment.
+        topic: the input topic.
+        preloaded: of NEXMark what `preload` returned, None for other workloads.
+    """
     path = folder / "load.json"
     if path.exists():
         data: dict[str, Any] = json.loads(path.read_text())
@@ -43,6 +53,7 @@ def schedule(folder: Path, experiment: Experiment, topic: str) -> dict[str, Any]
         "exponent": experiment.exponent,
         "partitions": experiment.input_partitions,
         "topic": topic,
+        **({} if preloaded is None else {"nexmark": preloaded}),
     }
     write_json(path, data)
     return data
@@ -63,6 +74,44 @@ def _shape(folder: Path, load: Mapping[str, Any]) -> str:
     return shape if csv_path(shape) is None else f"{shape.partition(':')[0]}:{(folder / _RATES).absolute()}"
 
 
+def _command(folder: Path, bootstrap: str, load: Mapping[str, Any]) -> list[Any]:
+    common = [
+        sys.executable, "-m", "generators.producer", "--bootstrap-servers", bootstrap, "--topic", load["topic"],
+        "--partitions", load["partitions"], "--rate", load["rate"], "--rate-shape", _shape(folder, load),
+        "--lead-in", load.get("lead_in_s", 0), "--records", load["records"], "--seed", load["seed"],
+    ]  # fmt: skip
+    if (nexmark := load.get("nexmark")) is None:
+        return [*common, "--keys", load["keys"], "--distribution", load["distribution"], "--exponent", load["exponent"]]
+    return [
+        *common, "--workload", "nexmark", "--profile", nexmark["profile"], "--out-of-order", nexmark["out_of_order"],
+        "--event-start-us", nexmark["event_start_us"],
+    ]  # fmt: skip
+
+
+def preload(folder: Path, bootstrap: str, experiment: Experiment, topic: str) -> dict[str, Any]:
+    """Sends the NEXMark events from before the start of the clock and returns what the load needs to know of them.
+
+    That is profile, out_of_order, the event time of the start in µs, and the number of events sent. Raises UsageError
+    when they cannot be sent.
+    """
+    nexmark: dict[str, Any] = {
+        "profile": experiment.profile, "out_of_order": experiment.out_of_order, "event_start_us": now_us()
+    }  # fmt: skip
+    load = {
+        "topic": topic, "partitions": experiment.input_partitions, "rate": experiment.rate, "records": 0,
+        "seed": experiment.seed, "nexmark": nexmark,
+    }  # fmt: skip
+    out = folder / "preload.json"
+    command = [*_command(folder, bootstrap, load), "--preload-only", "--out", out]
+    done = subprocess.run(
+        [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        cwd=Path(__file__).parents[2], timeout=_PRELOAD_DEADLINE_S,
+    )  # fmt: skip
+    if done.returncode:
+        raise UsageError(f"The events from before the start cannot be sent: {done.stderr.strip() or done.returncode}")
+    return {**nexmark, "preload": int(read_json(out)["preload"])}
+
+
 class Load:
     """The producer process; `with Load(...)` ends it whatever happens, and it ends itself when this process dies."""
 
@@ -70,12 +119,8 @@ class Load:
         self._folder = folder
         self._log = (folder / "generator.log").open("ab")
         command = [
-            sys.executable, "-m", "generators.producer", "--bootstrap-servers", bootstrap, "--topic", load["topic"],
-            "--partitions", load["partitions"], "--rate", load["rate"],
-            "--rate-shape", _shape(folder, load), "--lead-in", load.get("lead_in_s", 0), "--records", load["records"],
-            "--keys", load["keys"], "--distribution", load["distribution"], "--exponent", load["exponent"],
-            "--seed", load["seed"], "--start-us", load["start_us"], "--out", folder / "generator.json",
-            "--watch-stdin", *(["--resume"] if resume else []),
+            *_command(folder, bootstrap, load), "--start-us", load["start_us"], "--out", folder / "generator.json",
+            "--watch-stdin", *(["--resume"] if resume or "nexmark" in load else []),
         ]  # fmt: skip
         self._process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,

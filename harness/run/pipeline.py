@@ -1,4 +1,4 @@
-"""The query under test: key-count records from Kafka through `impls.stream`."""
+"""The query under test: key-count records or NEXMark events from Kafka through `impls.stream`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,14 +7,17 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from generators.nexmark.profile import make_profile
 from harness.experiment import Experiment, Run
 from impls.api import stream
 from impls.operators import DenseCount, HashCount, Operator
+from impls.operators.nexmark import make as make_query
+from impls.operators.nexmark.events import project
 from impls.runtime.driver import EpochRecord
 from impls.runtime.handle import StreamHandle
 from impls.runtime.outbox import Output
 
-__all__ = ["operator_for", "read_records", "start_query"]
+__all__ = ["disorder_ms", "operator_for", "read_input", "read_records", "start_query", "state_dir"]
 
 
 def _little_endian(column: Column, at: int) -> Column:
@@ -25,6 +28,13 @@ def read_records(
     spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_trigger: int | None = None
 ) -> DataFrame:
     """Returns the stream of key-count records: key, scheduled_us, partition, offset."""
+    value = F.col("value")
+    return _stream_of(spark, bootstrap, topic, max_offsets_per_trigger).select(
+        _little_endian(value, 1).alias("key"), _little_endian(value, 9).alias("scheduled_us"), "partition", "offset"
+    )
+
+
+def _stream_of(spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_trigger: int | None) -> DataFrame:
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -35,19 +45,39 @@ def read_records(
     )
     if max_offsets_per_trigger:
         reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)
-    value = F.col("value")
-    return reader.load().select(
-        _little_endian(value, 1).alias("key"), _little_endian(value, 9).alias("scheduled_us"), "partition", "offset"
-    )
+    return reader.load()
+
+
+def disorder_ms(experiment: Experiment) -> int:
+    """Returns how far NEXMark events of one partition may be out of order, in ms.
+
+    A group's events are apart by the group's size at most, at the lowest rate there is.
+    """
+    profile = make_profile(experiment.profile, experiment.rate, out_of_order=experiment.out_of_order)
+    times = experiment.schedule().times_us(0, experiment.records)
+    spread = times[profile.group - 1 :] - times[: len(times) - profile.group + 1]
+    group = int(spread.max(initial=0)) // 1000 + 1 if profile.group > 1 else 0
+    return group + (profile.delay_ms if profile.delayed else 0)
 
 
 def operator_for(experiment: Experiment) -> Operator:
     """Returns the operator of the experiment's workload, its state created for all keys."""
+    if experiment.workload == "nexmark":
+        return make_query(experiment.query, partitions=experiment.input_partitions, disorder=disorder_ms(experiment))
     if experiment.workload == "dense":
         return DenseCount(experiment.keys, cost_us=experiment.cost_us, cost=experiment.cost)
     return HashCount(
         experiment.keys, value_bytes=experiment.value_bytes, cost_us=experiment.cost_us, cost=experiment.cost
     )
+
+
+def read_input(
+    spark: SparkSession, bootstrap: str, topic: str, experiment: Experiment, operator: Operator
+) -> DataFrame:
+    """Returns the stream of what the operator reads."""
+    if experiment.workload == "nexmark":
+        return project(_stream_of(spark, bootstrap, topic, experiment.max_offsets_per_trigger), operator)
+    return read_records(spark, bootstrap, topic, experiment.max_offsets_per_trigger)
 
 
 def start_query(
@@ -62,12 +92,13 @@ def start_query(
     redis: str | None = None,
 ) -> StreamHandle:
     """Starts the run's query on its checkpoint, or continues it; `redis` is the server of mechanisms that need one."""
-    experiment = run.experiment
+    experiment, operator = run.experiment, operator_for(run.experiment)
+    frame = read_input(spark, bootstrap, topics[0], experiment, operator)
     return stream(
-        read_records(spark, bootstrap, topics[0], experiment.max_offsets_per_trigger),
+        frame,
         key="key",
         time="scheduled_us",
-        operator=operator_for(experiment),
+        operator=operator,
         results=Output(bootstrap, topics[1], experiment.result_partitions),
         state_dir=state_dir(run, folder),
         checkpoint=folder / "checkpoint",

@@ -30,12 +30,13 @@ from harness.experiment import Run
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
 from harness.native.start import start_native
+from harness.oracle.offsets import consumed_records
 from harness.redis_server import RedisServer
 from harness.results.summary import summarise_run
 from harness.run.application import Application, Query
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
-from harness.run.load import Load, schedule
+from harness.run.load import Load, preload, schedule
 from harness.run.pipeline import start_query, state_dir
 from harness.run.recorder import Recorder
 from harness.setup.jars import ensure_jars
@@ -219,7 +220,9 @@ def _drive(
 
     progress.say("creating state")
     progress.wait_for(first_epoch, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
-    load = schedule(folder, run.experiment, topics_of(run, folder)[0])
+    topic = topics_of(run, folder)[0]
+    sent = _preloaded(run, folder, broker, query, progress) if run.experiment.workload == "nexmark" else None
+    load = schedule(folder, run.experiment, topic, sent)
     with (
         Load(folder, broker.bootstrap, load, resume=resumed) as generator,
         MemorySampler(folder / "memory.jsonl", broker_pid=broker.pid, generator_pid=generator.pid, roles=roles),
@@ -231,7 +234,7 @@ def _drive(
         _command(run, folder, load["start_us"], query=query, generator=generator, progress=progress, watch=watch)
         recorder.event("load_end")
         progress.say("draining")
-        _drain(load["records"], query, progress)
+        _drain(run, folder, load, query=query, progress=progress)
 
 
 def _command(
@@ -267,11 +270,36 @@ def _events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _drain(records: int, query: Application, progress: Progress) -> None:
+def _preloaded(run: Run, folder: Path, broker: Broker, query: Application, progress: Progress) -> dict[str, Any] | None:
+    """Sends the events from before the start and waits until the query has taken them in; only a new run does."""
+    if (folder / "load.json").exists():
+        return None
+    progress.say("preloading")
+    sent = preload(folder, broker.bootstrap, run.experiment, topics_of(run, folder)[0])
+    _await_consumed(run, folder, sent["preload"], query=query, progress=progress)
+    return sent
+
+
+def _await_consumed(run: Run, folder: Path, records: int, *, query: Application, progress: Progress) -> None:
+    log, topic = folder / "checkpoint" / "spark", topics_of(run, folder)[0]
+
+    def consumed() -> bool:
+        _raise_if_ended(query)
+        return consumed_records(log, topic) >= records
+
+    progress.wait_for(consumed, f"{records} records to be taken in", _FIRST_EPOCH_DEADLINE_S)
+
+
+def _drain(run: Run, folder: Path, load: dict[str, Any], *, query: Application, progress: Progress) -> None:
+    nexmark = load.get("nexmark")
+    if nexmark is not None:
+        _await_consumed(run, folder, load["records"] + nexmark["preload"], query=query, progress=progress)
+
     def drained() -> bool:
         _raise_if_ended(query)
         status = query.status()
-        return progress.recorder.records >= records and not status["migrating"] and status["queued"] == 0
+        applied = nexmark is not None or progress.recorder.records >= load["records"]
+        return applied and not status["migrating"] and status["queued"] == 0 and status.get("settled", True)
 
     progress.wait_for(drained, "the last records to be applied", _DRAIN_DEADLINE_S)
     progress.recorder.event("drained")

@@ -50,6 +50,9 @@ def epoch_line(record: EpochRecord) -> dict[str, Any]:
         "misplaced": record.misplaced,
         "negative": sum(r.negative for r in reports),
         "retries": sum(r.attempt > 0 for r in reports),
+        "late": sum(r.late for r in reports),
+        "fired": sum(r.fired for r in reports),
+        "watermark": record.written.watermark,
         "ms": {
             "total": round(sum(record.ms.values()), 3),
             **{name: round(value, 3) for name, value in {**record.ms, **inside}.items()},

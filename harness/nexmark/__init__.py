@@ -1,0 +1,1 @@
+"""All NEXMark queries, each across a migration, in one table."""

@@ -1,0 +1,103 @@
+"""`./inv nexmark`: every query across a rescale, checked against its oracle, beside its twin on Spark's own state."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from generators.errors import GeneratorError
+from harness.bench import bench, find_earlier
+from harness.cli import check_machine
+from harness.experiment import Experiment, make_experiment
+from harness.files import read_json, write_text
+from harness.nexmark.table import markdown, rows_of, table
+from harness.results.place import result_folder
+from harness.setup.jars import ensure_jars
+from impls.errors import UsageError
+from impls.operators.nexmark import QUERIES
+
+__all__ = ["Suite", "run_nexmark", "suite_from"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_MECHANISMS = "megaphone-batched,meces"
+_QUICK: dict[str, Any] = {"rate": "2000", "duration_s": 18.0, "lead_in_s": 3.0, "bins": "64"}
+_CUT_OFF = 130
+_WIDE = 160
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One experiment for each query; the same mechanisms, profile and rescale in all."""
+
+    experiments: tuple[Experiment, ...]
+
+    def digest(self) -> str:
+        """Returns a short digest of all parameters."""
+        return hashlib.sha256("".join(e.digest() for e in self.experiments).encode()).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all parameters."""
+        return {"name": "nexmark", "experiments": [experiment.to_json() for experiment in self.experiments]}
+
+
+def suite_from(options: Mapping[str, Any]) -> Suite:
+    """Returns what the options ask for; raises UsageError for bad ones."""
+    named = [query.strip() for query in str(options.get("query") or "").split(",") if query.strip()]
+    shared: dict[str, Any] = {"duration_s": 24.0, **(_QUICK if options.get("quick") else {})}
+    shared |= {name: options[name] for name in ("profile", "rate", "fault", "bins") if options.get(name)}
+    if options.get("duration"):
+        try:
+            shared["duration_s"] = float(options["duration"])
+        except ValueError:
+            raise UsageError(f"--duration takes seconds, not {options['duration']!r}.") from None
+    return Suite(
+        tuple(
+            make_experiment(
+                workload="nexmark", query=query, mechanism=options.get("mechanism") or _MECHANISMS,
+                workers=options.get("workers") or "2:4", **shared,
+            )
+            for query in named or QUERIES
+        )
+    )  # fmt: skip
+
+
+def _carry_out(suite: Suite, folder: Path) -> tuple[dict[str, Path], int]:
+    """Returns the result folder of each query and the worst exit code."""
+    results: dict[str, Path] = {}
+    worst = 0
+    for experiment in suite.experiments:
+        begun = find_earlier(experiment, folder, finished=False) is not None
+        results[experiment.query], code = bench(experiment, folder, resume=begun)
+        worst = max(worst, code)
+        if code == _CUT_OFF:
+            break
+    return results, worst
+
+
+def run_nexmark(options: Mapping[str, Any]) -> int:
+    """Runs the queries, prints their table and the result's path, and returns the exit code as `./inv bench` does."""
+    try:
+        suite, output = suite_from(options), Path(options.get("output") or _ROOT / "results")
+        for experiment in suite.experiments:
+            check_machine(experiment, output)
+        ensure_jars()
+        folder = result_folder(suite, output, force=bool(options.get("force")))
+        results, code = _carry_out(suite, folder)
+    except (UsageError, GeneratorError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return _CUT_OFF
+    rows = [row for query, path in results.items() for row in rows_of(query, read_json(path / "result.json"))]
+    write_text(folder / "nexmark.json", json.dumps(rows, indent=1) + "\n")
+    write_text(folder / "nexmark.md", markdown(rows))
+    if code != _CUT_OFF:
+        (folder / "done").touch()
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(table(rows))
+    sys.stdout.write(f"{folder}\n")
+    return code

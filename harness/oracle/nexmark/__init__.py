@@ -1,0 +1,1 @@
+"""NEXMark's answers recomputed in SQL over the input topic, from each query's definition."""

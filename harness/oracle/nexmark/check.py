@@ -1,0 +1,166 @@
+"""A query's results against those of its definition: a pure function from columns to what was lost, doubled or wrong.
+
+The property: the results, repeats dropped, are the multiset that the definition gives for the whole input up to the
+watermark; a repeat equals what it repeats, and the results of one key are in one partition. Every event belongs to
+exactly one committed epoch.
+"""
+
+from dataclasses import asdict
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from harness.oracle.bins import BinOf
+from harness.oracle.columns import Moves, Ranges
+from harness.oracle.keycount import CLASSES, NUMBERED, Findings
+from harness.oracle.nexmark.queries import DEFINITIONS, Definition
+from harness.oracle.nexmark.tables import Events, JsonResults, load_events
+
+__all__ = ["check"]
+
+_READ = """
+CREATE TABLE read AS
+SELECT i."partition", i."offset", i.key, i."dateTime", i.scheduled_us,
+       CASE WHEN i."offset" < r."end" THEN r.epoch END AS epoch
+FROM ({chosen}) i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i."offset" >= r."begin"
+"""
+
+_WATERMARK = """
+SELECT min(latest) - $disorder FROM (SELECT max("dateTime") AS latest FROM read GROUP BY "partition")
+"""
+
+# As text, so that a value of the wrong type is a wrong result and no error.
+_FOUND = """
+CREATE TABLE found AS SELECT {fields}, count(*) AS n, min(epoch) AS epoch FROM numbered WHERE accepted GROUP BY ALL
+"""
+_CHOSEN = 'SELECT "partition", "offset", {key} AS key, "dateTime", scheduled_us FROM {table} WHERE {where}'
+_EXPECTED = "CREATE TABLE expected AS SELECT {columns}, count(*) AS n FROM ({sql}) t({names}) GROUP BY ALL"
+_BOTH = """
+CREATE TABLE compared AS
+SELECT coalesce(e.n, 0) AS expected, coalesce(f.n, 0) AS found, f.epoch, {both}
+FROM expected e FULL JOIN found f ON {equal}
+"""
+
+_FINDINGS = """
+CREATE TABLE finding AS
+SELECT CASE WHEN found < expected THEN 'lost' WHEN expected > 0 THEN 'doubled' ELSE 'wrong' END AS class,
+       CASE WHEN found < expected THEN 'result missing' WHEN expected > 0 THEN 'result too often'
+            ELSE 'no such result' END AS why,
+       abs(expected - found) AS n, epoch, expected, found, result
+FROM compared WHERE expected <> found
+UNION ALL
+SELECT 'lost', 'event in no committed epoch', 1, NULL, NULL, NULL, 'partition ' || "partition" || ' offset ' || "offset"
+FROM read WHERE epoch IS NULL
+UNION ALL
+SELECT CASE WHEN a.number IS NULL THEN 'out_of_order' ELSE 'wrong' END,
+       CASE WHEN a.number IS NULL THEN 'behind a later number' ELSE 'differs from what it repeats' END,
+       1, n.epoch, NULL, NULL, n.value
+FROM (FROM numbered WHERE NOT accepted) n LEFT JOIN (FROM numbered WHERE accepted) a
+     ON n.worker = a.worker AND n."partition" = a."partition" AND n.number = a.number
+WHERE a.number IS NULL OR a.key <> n.key OR a.value <> n.value
+UNION ALL
+SELECT 'wrong', 'results of a key in two partitions', count(*), NULL, NULL, NULL, hex(key)
+FROM numbered GROUP BY key HAVING count(DISTINCT "partition") > 1
+"""
+
+_CROSSED = """
+SELECT m.migration, count(*)
+FROM (SELECT r.epoch, b.bin FROM read r JOIN bins b ON r.key = b.key WHERE r.epoch IS NOT NULL) p
+ASOF JOIN moves m ON p.bin = m.bin AND p.epoch >= m.epoch
+GROUP BY m.migration
+"""
+
+_EXAMPLE = "SELECT why, epoch, expected, found, result FROM finding WHERE class = $class ORDER BY {order} LIMIT 1"
+_ORDERS = {
+    "first": "epoch NULLS LAST, result",
+    "worst": "n DESC, epoch NULLS LAST, result",
+    "last": "epoch DESC NULLS FIRST, result DESC",
+}
+
+
+def check(
+    events: Events,
+    results: JsonResults,
+    ranges: Ranges,
+    *,
+    query: str,
+    bin_of: BinOf,
+    moves: Moves,
+    disorder: int = 0,
+    since_us: int = 0,
+) -> tuple[Findings, int]:
+    """Compares results with those of the query's definition; returns findings and the events of the measured load.
+
+    Args:
+        events: the whole input topic.
+        results: the whole results topic, repeats included.
+        ranges: offsets of each committed epoch.
+        query: q0 to q8.
+        bin_of: bins of keys, array to array.
+        moves: bins that changed their owner, to count the events that crossed a migration.
+        disorder: how far events of one partition may be out of order, ms.
+        since_us: scheduled time from which events are part of the load.
+    """
+    definition = DEFINITIONS[query]
+    with duckdb.connect() as db:
+        load_events(db, events)
+        db.register("ranges", ranges.table())
+        db.register("moves", moves.table())
+        db.register("results", results.table())
+        db.execute(_READ.format(chosen=_chosen(definition)))
+        db.register("bins", _bins(db, bin_of))
+        db.execute(NUMBERED)
+        _compare(db, query, definition, disorder)
+        db.execute(_FINDINGS)
+        return _findings(db, len(results)), _one(db, f"SELECT count(*) FROM read WHERE scheduled_us >= {since_us:d}")
+
+
+def _chosen(definition: Definition) -> str:
+    return " UNION ALL ".join(_CHOSEN.format(**asdict(read)) for read in definition.reads)
+
+
+def _compare(db: Any, query: str, definition: Definition, disorder: int) -> None:
+    names = [f'"{name}"' for name in definition.fields]
+    texts = ["value"] if query == "q0" else [f"json_extract_string(value, '$.{name}')" for name in definition.fields]
+    db.execute(_FOUND.format(fields=", ".join(f"{t} AS {n}" for t, n in zip(texts, names, strict=True))))
+    columns = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
+    (watermark,) = db.execute(_WATERMARK, {"disorder": disorder}).fetchone()
+    given = {"watermark": watermark} if "$watermark" in definition.sql else {}
+    db.execute(_EXPECTED.format(columns=columns, sql=definition.sql, names=", ".join(names)), given)
+    both = "concat_ws(', ', " + ", ".join(f"coalesce(e.{name}, f.{name})" for name in names) + ") AS result"
+    equal = " AND ".join(f"e.{name} = f.{name}" for name in names)
+    db.execute(_BOTH.format(both=both, equal=equal))
+
+
+def _bins(db: Any, bin_of: BinOf) -> pa.Table:
+    keys = np.sort(db.execute("SELECT DISTINCT key FROM read").fetchnumpy()["key"]).astype(np.int64)
+    return pa.table({"key": keys, "bin": bin_of(keys)})
+
+
+def _one(db: Any, query: str) -> int:
+    return int(db.execute(query).fetchone()[0])
+
+
+def _findings(db: Any, raw: int) -> Findings:
+    found = dict(db.execute("SELECT class, CAST(sum(n) AS BIGINT) FROM finding GROUP BY class").fetchall())
+    accepted = _one(db, "SELECT count(*) FROM numbered WHERE accepted")
+    return Findings(
+        totals={kind: found.get(kind, 0) for kind in CLASSES},
+        examples={
+            kind: {name: _example(db, kind, order) for name, order in _ORDERS.items()}
+            for kind in CLASSES
+            if kind in found
+        },
+        records=_one(db, "SELECT count(*) FROM event"),
+        results=accepted,
+        repeats=raw - accepted,
+        crossed=dict(db.execute(_CROSSED).fetchall()),
+    )
+
+
+def _example(db: Any, kind: str, order: str) -> dict[str, Any]:
+    found = db.execute(_EXAMPLE.format(order=order), {"class": kind})
+    columns = [column[0] for column in found.description]
+    return {c: value for c, value in zip(columns, found.fetchone(), strict=True) if value is not None}

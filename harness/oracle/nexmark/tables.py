@@ -1,0 +1,96 @@
+"""Events and results as DuckDB's tables, read from Kafka by the oracle's own client."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.oracle.columns import Columns
+from harness.oracle.read import NUMBER_FIELDS, number_columns, places, read_topic
+
+__all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results"]
+
+_FIELDS = {
+    "id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "reserve": "BIGINT", "expires": "BIGINT",
+    "seller": "BIGINT", "category": "BIGINT", "auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT",
+    "dateTime": "BIGINT", "scheduled_us": "BIGINT",
+}  # fmt: skip
+_EVENT = """
+CREATE TABLE event AS
+SELECT "partition", "offset", value, unnest(from_json(value, '{structure}')) FROM raw
+"""
+_KINDS = {
+    "bid": "bidder IS NOT NULL",
+    "auction": "seller IS NOT NULL",
+    "person": "bidder IS NULL AND seller IS NULL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Columns):
+    """The input as it stands in the topic, in (partition, offset) order; values are JSON text."""
+
+    partition: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    value: NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonResults(Columns):
+    """Raw results, repeats included, in (partition, offset) order; key as bytes, value as text."""
+
+    partition: NDArray[np.int32]
+    offset: NDArray[np.int64]
+    key: NDArray[np.object_]
+    value: NDArray[np.object_]
+    worker: NDArray[np.int32]
+    generation: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+
+def load_events(db: Any, events: Events) -> None:
+    """Makes the table event with all fields (NULL where an event has none), and the views person, auction and bid."""
+    structure = ", ".join(f'"{name}":"{kind}"' for name, kind in _FIELDS.items())
+    db.register("raw", events.table())
+    db.execute(_EVENT.format(structure="{" + structure + "}"))
+    for name, condition in _KINDS.items():
+        db.execute(f"CREATE VIEW {name} AS SELECT * FROM event WHERE {condition}")
+
+
+def _objects(values: list[Any]) -> NDArray[np.object_]:
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
+
+
+def _joined(kind: type[Any], chunks: list[dict[str, NDArray[Any]]], objects: tuple[str, ...]) -> Any:
+    names = kind.__annotations__
+    columns = {
+        name: np.concatenate([np.empty(0, object if name in objects else np.int64), *(c[name] for c in chunks)])
+        for name in names
+    }
+    return kind(**columns)
+
+
+def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> Events:
+    """Returns the input topic up to its present end; raises OracleError when it cannot in the time."""
+    chunks = []
+    for partition, messages in read_topic(bootstrap, topic, deadline_s):
+        values = _objects([(message.value or b"").decode() for message in messages])
+        chunks.append({**places(partition, messages), "value": values})
+    return _joined(Events, chunks, ("value",))  # type: ignore[no-any-return]
+
+
+def read_json_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
+    """Returns the results topic, repeats included; raises OracleError when it cannot or a result has no number."""
+    chunks = []
+    for partition, messages in read_topic(bootstrap, topic, deadline_s):
+        number = number_columns(messages, topic)
+        columns = {
+            "key": _objects([message.key or b"" for message in messages]),
+            "value": _objects([(message.value or b"").decode() for message in messages]),
+        }
+        chunks.append({**places(partition, messages), **columns, **{name: number[name] for name in NUMBER_FIELDS}})
+    return _joined(JsonResults, chunks, ("key", "value"))  # type: ignore[no-any-return]

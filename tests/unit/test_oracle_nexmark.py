@@ -1,0 +1,143 @@
+"""The oracle's SQL against answers worked out in Python, and against results that are lost, doubled or wrong."""
+
+import json
+
+import numpy as np
+import pytest
+from auctions import FROM_SCRATCH, ends, random_events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.oracle.bins import hash_bins
+from harness.oracle.columns import Moves, Ranges
+from harness.oracle.nexmark.check import check
+from harness.oracle.nexmark.queries import DEFINITIONS
+from harness.oracle.nexmark.tables import Events, JsonResults
+from impls.operators.nexmark import QUERIES
+
+NUMBERS = np.int64
+
+
+def objects(values):
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out
+
+
+def topic(events):
+    """The events in two partitions, as JSON without what a kind does not have."""
+    text = [json.dumps({k: v for k, v in e.items() if k != "kind"} | {"scheduled_us": e["dateTime"]}) for e in events]
+    place = np.arange(len(events))
+    order = np.argsort(place % 2, kind="stable")
+    return Events((place % 2).astype(np.int32)[order], (place // 2)[order], objects(text)[order])
+
+
+def ranges(events, epochs=4):
+    """Each epoch absorbs the same share of both partitions."""
+    per = -(-len(events) // 2)
+    edges = np.linspace(0, per, epochs + 1).astype(int)
+    rows = [(e, p, edges[e], edges[e + 1]) for e in range(epochs) for p in range(2) if edges[e] < edges[e + 1]]
+    epoch, partition, begin, end = np.array(rows, NUMBERS).reshape(-1, 4).T
+    return Ranges(epoch, partition.astype(np.int32), begin, end)
+
+
+def results(answers, *, numbers=None):
+    """Answers of one worker in one partition, numbered in their order."""
+    n = len(answers)
+    zeros = np.zeros(n, np.int64)
+    index = np.arange(n) if numbers is None else np.array(numbers, np.int64)
+    text = [a if isinstance(a, str) else json.dumps(a) for a in answers]
+    return JsonResults(zeros.astype(np.int32), np.arange(n), objects([b"k"] * n), objects(text), zeros.astype(np.int32),
+                       zeros + 1, zeros + 3, index)  # fmt: skip
+
+
+def judged(name, events, found, **options):
+    return check(topic(events), found, ranges(events), query=name, bin_of=hash_bins(16), moves=Moves.none(), **options)
+
+
+def case(name, seed, number=200):
+    events = random_events(seed, number)
+    return [*events, *ends(name), *ends(name)], FROM_SCRATCH[name](events)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(sorted(FROM_SCRATCH)), st.integers(0, 10_000))
+def test_sql_and_python_agree(name, seed):
+    events, answers = case(name, seed, 120)
+    found, _ = judged(name, events, results(answers))
+    assert found.totals == dict.fromkeys(found.totals, 0), found.examples
+    assert (found.records, found.results) == (len(events), len(answers))
+
+
+def test_stateless_queries_are_checked_too():
+    events = [dict(e, auction=e["auction"] * 123) if e["kind"] == 2 and i % 3 else e
+              for i, e in enumerate(random_events(1, 90))]  # fmt: skip
+    bids = [e for e in events if e["kind"] == 2]
+    answers = {
+        "q0": topic(events).value.tolist(),
+        "q1": [{n: b[n] for n in ("auction", "bidder", "dateTime")} | {"price": b["price"] * 89 // 100} for b in bids],
+        "q2": [{"auction": b["auction"], "price": b["price"]} for b in bids if b["auction"] % 123 == 0],
+    }
+    for name, given_ in answers.items():
+        assert judged(name, events, results(given_))[0].clean
+        assert judged(name, events, results(given_[1:]))[0].totals["lost"] == 1
+
+
+@pytest.mark.parametrize("name", sorted(FROM_SCRATCH))
+def test_what_is_lost_doubled_or_wrong_is_found(name):
+    events, answers = case(name, 3)
+    assert judged(name, events, results(answers[1:]))[0].totals["lost"] == 1
+    assert judged(name, events, results([*answers, answers[-1]]))[0].totals["doubled"] == 1
+    field = next(f for f, kind in DEFINITIONS[name].fields.items() if kind == "BIGINT")
+    changed = [{**answers[0], field: answers[0][field] + 777_777}, *answers[1:]]
+    totals = judged(name, events, results(changed))[0].totals
+    assert (totals["lost"], totals["wrong"]) == (1, 1)
+
+
+def test_a_repeat_is_dropped_and_one_that_differs_is_wrong():
+    events, answers = case("q3", 3)
+    again = [*answers, answers[0]]
+    numbers = [*range(len(answers)), 0]
+    found, _ = judged("q3", events, results(again, numbers=numbers))
+    assert (found.clean, found.repeats) == (True, 1)
+    again[-1] = {**answers[0], "auction": -1}
+    found, _ = judged("q3", events, results(again, numbers=numbers))
+    assert found.totals["wrong"] == 1
+    assert found.examples["wrong"]["first"]["why"] == "differs from what it repeats"
+
+
+def test_a_result_of_a_window_that_is_still_open_is_wrong():
+    events = random_events(3, 200)
+    assert judged("q5", events, results(FROM_SCRATCH["q5"](events)))[0].totals["wrong"] > 0
+
+
+def test_an_event_in_no_epoch_is_lost():
+    events, answers = case("q4", 3)
+    kept = ranges(events).take(np.arange(6))
+    found, _ = check(topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=Moves.none())
+    assert found.totals["lost"] > 10
+    assert found.examples["lost"]["last"]["why"] in {"event in no committed epoch", "result missing"}
+
+
+def test_results_of_one_key_in_two_partitions_are_wrong():
+    events, answers = case("q8", 3)
+    found = results(answers)
+    found.partition[0] = 1
+    assert judged("q8", events, found)[0].totals["wrong"] >= 1
+
+
+def test_only_what_the_query_reads_since_the_load_began_is_measured_and_crosses():
+    events, answers = case("q3", 3)
+    middle = events[100]["dateTime"]
+    moves = Moves.of([(2, bin_, "m") for bin_ in range(16)])
+    found, measured = check(
+        topic(events), results(answers), ranges(events), query="q3", bin_of=hash_bins(16), moves=moves, since_us=middle
+    )
+    read = [e for e in events if (e["kind"] == 0 and e["state"] in {"OR", "ID", "CA"})
+            or (e["kind"] == 1 and e["category"] == 10)]  # fmt: skip
+    assert measured == sum(e["dateTime"] >= middle for e in read)
+    assert 0 < found.crossed["m"] < len(read)
+
+
+def test_every_query_has_a_definition_with_the_fields_of_its_results():
+    assert {name: tuple(d.fields) for name, d in DEFINITIONS.items()} == {n: q.fields for n, q in QUERIES.items()}
