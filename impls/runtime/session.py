@@ -56,7 +56,10 @@ def spark_session(
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
-    for key, value in {**FAST, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
+    local = (
+        {} if master else {"spark.python.daemon.module": "impls.runtime.daemon"}
+    )  # elsewhere it is not there to import
+    for key, value in {**FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

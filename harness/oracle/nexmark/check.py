@@ -1,8 +1,8 @@
 """A query's results against those of its definition: a pure function from columns to what was lost, doubled or wrong.
 
 The property: the results, repeats dropped, are the multiset that the definition gives for the whole input up to the
-watermark; a repeat equals what it repeats, and the results of one key are in one partition. Every event belongs to
-exactly one committed epoch.
+watermark; a repeat equals what it repeats, and the results of a key that come from its bin are in one partition. Every
+event belongs to exactly one committed epoch.
 """
 
 from dataclasses import asdict
@@ -62,7 +62,7 @@ FROM (FROM numbered WHERE NOT accepted) n LEFT JOIN (FROM numbered WHERE accepte
 WHERE a.number IS NULL OR a.key <> n.key OR a.value <> n.value
 UNION ALL
 SELECT 'wrong', 'results of a key in two partitions', count(*), NULL, NULL, NULL, hex(key)
-FROM numbered GROUP BY key HAVING count(DISTINCT "partition") > 1
+FROM numbered WHERE $keyed GROUP BY key HAVING count(DISTINCT "partition") > 1
 """
 
 _CROSSED = """
@@ -113,7 +113,7 @@ def check(
         db.register("bins", _bins(db, bin_of))
         db.execute(NUMBERED)
         _compare(db, query, definition, disorder)
-        db.execute(_FINDINGS)
+        db.execute(_FINDINGS, {"keyed": definition.keyed})
         return _findings(db, len(results)), _one(db, f"SELECT count(*) FROM read WHERE scheduled_us >= {since_us:d}")
 
 

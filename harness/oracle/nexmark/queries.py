@@ -29,13 +29,13 @@ class Definition:
         reads: what it reads; the watermark goes by these events alone.
         fields: names and SQL types of a result.
         sql: gives the results, in the order of `fields`.
-        timed: whether it uses the watermark.
+        keyed: whether results come from the bin of their key; those of windows over all bins come from the window's.
     """
 
     reads: tuple[Read, ...]
     fields: dict[str, str]
     sql: str
-    timed: bool = True
+    keyed: bool = True
 
 
 _BIGINT, _TEXT = "BIGINT", "VARCHAR"
@@ -54,21 +54,21 @@ WITH closed AS (
 DEFINITIONS: dict[str, Definition] = {
     "q0": Definition(
         (Read("person", "id"), Read("auction", "id"), Read("bid", "auction")), {"value": _TEXT},
-        "SELECT value FROM event", timed=False,
+        "SELECT value FROM event",
     ),
     "q1": Definition(
         _BIDS, {"auction": _BIGINT, "bidder": _BIGINT, "price": _BIGINT, "dateTime": _BIGINT},
-        'SELECT auction, bidder, price * 89 // 100, "dateTime" FROM bid', timed=False,
+        'SELECT auction, bidder, price * 89 // 100, "dateTime" FROM bid',
     ),
     "q2": Definition(
         (Read("bid", "auction", "auction % 123 = 0"),), {"auction": _BIGINT, "price": _BIGINT},
-        "SELECT auction, price FROM bid WHERE auction % 123 = 0", timed=False,
+        "SELECT auction, price FROM bid WHERE auction % 123 = 0",
     ),
     "q3": Definition(
         (Read("person", "id", "state IN ('OR', 'ID', 'CA')"), Read("auction", "seller", "category = 10")),
         {"name": _TEXT, "city": _TEXT, "state": _TEXT, "auction": _BIGINT},
         "SELECT p.name, p.city, p.state, a.id FROM auction a JOIN person p ON a.seller = p.id "
-        "WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')", timed=False,
+        "WHERE a.category = 10 AND p.state IN ('OR', 'ID', 'CA')",
     ),
     "q4": Definition(
         _AUCTIONS, {"start": _BIGINT, "category": _BIGINT, "price": _BIGINT},
@@ -87,6 +87,7 @@ DEFINITIONS: dict[str, Definition] = {
                                           "dateTime" - "dateTime" % {5 * _S} - {5 * _S}]) AS start FROM bid)
             WHERE start + {10 * _S} <= $watermark GROUP BY start, auction)
         SELECT start, auction, bids FROM counted QUALIFY bids = max(bids) OVER (PARTITION BY start)""",
+        keyed=False,
     ),
     "q6": Definition(
         _AUCTIONS, {"seller": _BIGINT, "auction": _BIGINT, "price": _BIGINT},
@@ -99,6 +100,7 @@ DEFINITIONS: dict[str, Definition] = {
         f"""
         SELECT "dateTime" - "dateTime" % {10 * _S} AS start, auction, bidder, price, "dateTime" FROM bid
         WHERE start + {10 * _S} <= $watermark QUALIFY price = max(price) OVER (PARTITION BY start)""",
+        keyed=False,
     ),
     "q8": Definition(
         (Read("person", "id"), Read("auction", "seller")),
