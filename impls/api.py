@@ -23,6 +23,7 @@ from impls.runtime.handle import StreamHandle
 from impls.runtime.hashing import check_bins, key_bytes
 from impls.runtime.outbox import Output
 from impls.runtime.session import check_session
+from impls.runtime.warm import warm_workers
 
 __all__ = ["stream"]
 
@@ -83,6 +84,7 @@ def stream(
     kept = _checked(how, operator, durability, replay_epochs)
     settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": kept}
     settings["state"] = "own" if how.shared is None else "shared"
+    warm_workers(df.sparkSession, results)
     opened = Checkpoint(checkpoint, settings, fsync=durability == "host")
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))

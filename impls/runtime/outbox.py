@@ -1,5 +1,6 @@
 """Results on their way to Kafka: stored with the state, sent behind the commit, numbered so that a repeat is seen."""
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from impls.runtime.results import NUMBER
 __all__ = ["Output", "close_producers", "pack", "unpack"]
 
 _SEND_DEADLINE_S = 60.0
+_CONNECT_DEADLINE_S = 5.0
 _producers: dict[tuple[tuple[str, Any], ...], Producer] = {}
 
 
@@ -32,6 +34,11 @@ class Output:
     topic: str
     partitions: int
     options: dict[str, str] = field(default_factory=dict)
+
+    def connect(self) -> None:
+        """Connects this process to the broker, as far as that goes in 5 s: what does not work is seen by `send`."""
+        with contextlib.suppress(KafkaException):
+            _producer(self).list_topics(self.topic, _CONNECT_DEADLINE_S)
 
     def send(self, results: Results, *, worker: int, generation: int, epoch: int) -> None:
         """Sends results and returns when the broker has acknowledged all; raises StateError if it has not in 60 s."""
