@@ -68,8 +68,7 @@ def stream(
         durability: what the state survives: "none" the death of processes, as long as the environments in `state_dir`
             stay; "process" also the loss of environments, from the changelog and snapshots; "host" also the failure of
             a host, because what is committed is flushed to disk.
-        log_dir: folder for changelog and snapshots, local or anything pyarrow's `FileSystem.from_uri` takes, such as
-            s3://bucket/query; by default in the checkpoint.
+        log_dir: folder or URI (pyarrow's `from_uri`, s3://...) of changelog and snapshots; by default the checkpoint's.
         replay_epochs: most epochs of changelog that a recovery replays.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.

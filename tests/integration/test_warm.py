@@ -1,0 +1,39 @@
+"""Python workers are there, one for each slot and connected, before a query's first epoch."""
+
+import os
+
+import pytest
+
+from harness.faults.processes import python_workers
+from impls.runtime import outbox
+from impls.runtime.outbox import Output
+from impls.runtime.warm import warm_workers
+
+pytestmark = pytest.mark.spark
+
+
+def test_each_slot_gets_a_worker_of_its_own_that_knows_the_broker(spark, kafka, topic_factory):
+    output = Output(kafka, topic_factory(4), 4)
+    slots = spark.sparkContext.defaultParallelism
+    assert warm_workers(spark, output) == slots == 4
+    workers = set(python_workers(os.getpid()))
+    assert len(workers) >= slots
+
+    def known(batches):
+        import pyarrow as pa
+        from pyspark import BarrierTaskContext
+
+        list(batches)
+        BarrierTaskContext.get().barrier()
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "producers": [len(outbox._producers)]})
+
+    frame = spark.range(0, slots, 1, slots)
+    rows = frame.mapInArrow(known, "pid long, producers long", barrier=True).collect()
+    assert {row["pid"] for row in rows} <= workers
+    assert all(row["producers"] >= 1 for row in rows)
+
+
+def test_a_broker_that_is_not_there_is_left_to_the_first_epoch(monkeypatch):
+    monkeypatch.setattr(outbox, "_CONNECT_DEADLINE_S", 0.1)
+    Output("127.0.0.1:1", "nowhere", 1, {"log_level": "0"}).connect()
+    outbox.close_producers()
