@@ -11,6 +11,7 @@ from harness.faults.schedule import parse_fault
 from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import UsageError
+from impls.native_spark.nexmark import TWINS
 from impls.operators.cost import check_cost
 from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
@@ -71,8 +72,10 @@ def _check_nexmark(experiment: "Experiment") -> None:
 
 def _check_natives(experiment: "Experiment") -> None:
     found = [name for name in experiment.mechanisms if name in catalog.natives()]
-    if found and experiment.workload != "hash":
+    if found and experiment.workload == "dense":
         raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
+    if found and experiment.workload == "nexmark" and experiment.query not in TWINS:
+        raise UsageError(f"{experiment.query} has no twin in Spark's own API: leave {found[0]} out.")
     if found and (experiment.value_bytes or experiment.cost_us):
         raise UsageError(
             f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."

@@ -16,7 +16,7 @@ from harness.oracle.read import collect, read_records, read_topic, result_partit
 from harness.oracle.run import read_facts
 from harness.oracle.verdict import judge, raised
 
-__all__ = ["check_native"]
+__all__ = ["check_native", "restarts"]
 
 _DEADLINE_S = 120.0
 
@@ -40,7 +40,7 @@ def check_native(
         ranges, partitions = log.ranges(), result_partitions(bootstrap, topics[1])
         arrivals = arrivals_of(records, ranges)
         results, repeats = as_results(arrivals, found, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
-        findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=_restarts(folder, bins))
+        findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=restarts(folder, bins))
         answer = judge(findings, read_facts(folder, expected=expected_migrations))
         answer["repeats"] += repeats
         (folder / "cells.jsonl").unlink(missing_ok=True)
@@ -53,7 +53,7 @@ def check_native(
     return answer
 
 
-def _restarts(folder: Path, bins: int) -> Moves:
+def restarts(folder: Path, bins: int) -> Moves:
     """Returns every bin as moved by the first epoch behind each restart."""
     ends = [line for line in read_lines(folder / "events.jsonl") if line["kind"] == "migration_end"]
     return Moves.of([(int(line["epoch"]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])

@@ -10,8 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from harness.broker import create_topics
 from harness.experiment import Run
-from harness.run.pipeline import read_records
+from harness.run.pipeline import read_raw, read_records
 from impls import catalog
+from impls.native_spark.nexmark import answers
 from impls.native_spark.query import NativeQuery, Source
 from impls.runtime.outbox import Output
 
@@ -30,21 +31,29 @@ def start_native(
     on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
     on_event: Callable[[str, dict[str, Any]], None],
 ) -> NativeQuery:
-    """Fills the topic that makes the state, and starts the query on it and on the input topic."""
-    experiment, preload = run.experiment, topics[0] + _PRELOAD
+    """Fills the topic that makes the state, and starts the query on it and on the input topic.
+
+    A NEXMark query has no such topic: what comes before its load is in the input.
+    """
+    experiment = run.experiment
+    rest: dict[str, Any] = {
+        "output": Output(bootstrap, topics[1], experiment.result_partitions),
+        "checkpoint": folder / "checkpoint" / "spark",
+        "native": catalog.native(run.mechanism, **run.options()),
+        "workers": experiment.workers,
+        "bins": experiment.bins,
+        "on_epoch": on_epoch,
+        "on_event": on_event,
+    }
+    if experiment.workload == "nexmark":
+        limit = experiment.max_offsets_per_trigger
+        source = Source(partial(read_raw, spark, bootstrap, topics[0], limit), 0)
+        return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
+    preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: experiment.workers})
     _fill(spark, bootstrap, preload, experiment.keys)
-    return NativeQuery(
-        spark,
-        Source(partial(_records, spark, bootstrap, f"{topics[0]},{preload}", run), experiment.keys),
-        Output(bootstrap, topics[1], experiment.result_partitions),
-        folder / "checkpoint" / "spark",
-        native=catalog.native(run.mechanism, **run.options()),
-        workers=experiment.workers,
-        bins=experiment.bins,
-        on_epoch=on_epoch,
-        on_event=on_event,
-    )
+    source = Source(partial(_records, spark, bootstrap, f"{topics[0]},{preload}", run), experiment.keys)
+    return NativeQuery(spark, source, **rest)
 
 
 def _records(spark: SparkSession, bootstrap: str, topics: str, run: Run) -> DataFrame:

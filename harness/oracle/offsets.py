@@ -48,8 +48,10 @@ def _kafka_ends(line: str, topic: str) -> Ends | None:
     return {int(p): int(end) for p, end in ends.items()} if isinstance(ends, dict) else None
 
 
-def _epoch_ends(file: Path, topic: str) -> Ends:
+def _epoch_ends(file: Path, topic: str, *, several: bool = False) -> Ends:
     found = [ends for line in file.read_text().splitlines() if (ends := _kafka_ends(line, topic)) is not None]
+    if several and found:
+        return {p: min(ends.get(p, 0) for ends in found) for p in sorted({p for ends in found for p in ends})}
     if len(found) > 1:
         raise OracleError(f"{file} names topic {topic!r} {len(found)} times: one source per topic can be checked.")
     # A source that has delivered nothing yet is written as a dash: its offsets are those of the epoch before.
@@ -59,13 +61,17 @@ def _epoch_ends(file: Path, topic: str) -> Ends:
 def consumed_records(checkpoint: Path, topic: str) -> int:
     """Returns how many records the newest committed epoch and those before it have absorbed, 0 before the first."""
     for epoch in reversed(_numbered(checkpoint / "commits")):
-        if ends := _epoch_ends(checkpoint / "offsets" / str(epoch), topic):
+        if ends := _epoch_ends(checkpoint / "offsets" / str(epoch), topic, several=True):
             return sum(ends.values())
     return 0
 
 
-def read_offsets(checkpoint: Path, topic: str) -> OffsetLog:
-    """Reads the logs of a query's checkpoint folder; raises OracleError when an epoch is missing from them."""
+def read_offsets(checkpoint: Path, topic: str, *, several: bool = False) -> OffsetLog:
+    """Reads the logs of a query's checkpoint folder; raises OracleError when an epoch is missing from them.
+
+    With `several` the query may read the topic more than once, as a join with itself does, and what counts is what all
+    of its sources have read.
+    """
     begun, committed = _numbered(checkpoint / "offsets"), _numbered(checkpoint / "commits")
     if not committed:
         raise OracleError(f"No epoch is committed in {checkpoint}.")
@@ -75,5 +81,5 @@ def read_offsets(checkpoint: Path, topic: str) -> OffsetLog:
             f"The logs in {checkpoint} lack {len(missing)} epochs, first {missing[0]}:"
             " set spark.sql.streaming.minBatchesToRetain above the number of epochs."
         )
-    ends = {epoch: _epoch_ends(checkpoint / "offsets" / str(epoch), topic) for epoch in committed}
+    ends = {epoch: _epoch_ends(checkpoint / "offsets" / str(epoch), topic, several=several) for epoch in committed}
     return OffsetLog(ends, tuple(epoch for epoch in begun if epoch > committed[-1]))

@@ -6,6 +6,7 @@ from typing import Any
 from harness.experiment import Run
 from harness.migrations import plan_for
 from harness.native.check import check_native
+from harness.native.nexmark import check_native_nexmark
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import check_run
@@ -27,10 +28,13 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
         dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
     )
     if experiment.workload == "nexmark":
-        return check_nexmark(
-            bootstrap, folder, query=experiment.query, checkpoint=folder / "checkpoint" / "spark", bin_of=bin_of,
-            topics=topics, expected_migrations=expected_migrations(run), disorder=disorder_ms(experiment),
-        )  # fmt: skip
+        where: dict[str, Any] = {
+            "query": experiment.query, "checkpoint": folder / "checkpoint" / "spark", "bin_of": bin_of,
+            "topics": topics, "expected_migrations": expected_migrations(run),
+        }  # fmt: skip
+        if run.mechanism in catalog.natives():
+            return check_native_nexmark(bootstrap, folder, **where, bins=experiment.bins)
+        return check_nexmark(bootstrap, folder, **where, disorder=disorder_ms(experiment))
     if run.mechanism in catalog.natives():
         return check_native(
             bootstrap, folder, checkpoint=folder / "checkpoint" / "spark", bin_of=bin_of, bins=experiment.bins,

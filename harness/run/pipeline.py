@@ -17,7 +17,7 @@ from impls.runtime.driver import EpochRecord
 from impls.runtime.handle import StreamHandle
 from impls.runtime.outbox import Output
 
-__all__ = ["disorder_ms", "operator_for", "read_input", "read_records", "start_query", "state_dir"]
+__all__ = ["disorder_ms", "operator_for", "read_input", "read_raw", "read_records", "start_query", "state_dir"]
 
 
 def _little_endian(column: Column, at: int) -> Column:
@@ -29,12 +29,13 @@ def read_records(
 ) -> DataFrame:
     """Returns the stream of key-count records: key, scheduled_us, partition, offset."""
     value = F.col("value")
-    return _stream_of(spark, bootstrap, topic, max_offsets_per_trigger).select(
+    return read_raw(spark, bootstrap, topic, max_offsets_per_trigger).select(
         _little_endian(value, 1).alias("key"), _little_endian(value, 9).alias("scheduled_us"), "partition", "offset"
     )
 
 
-def _stream_of(spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_trigger: int | None) -> DataFrame:
+def read_raw(spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_trigger: int | None) -> DataFrame:
+    """Returns the stream of a topic as Kafka gives it, from its beginning."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -76,7 +77,7 @@ def read_input(
 ) -> DataFrame:
     """Returns the stream of what the operator reads."""
     if experiment.workload == "nexmark":
-        return project(_stream_of(spark, bootstrap, topic, experiment.max_offsets_per_trigger), operator)
+        return project(read_raw(spark, bootstrap, topic, experiment.max_offsets_per_trigger), operator)
     return read_records(spark, bootstrap, topic, experiment.max_offsets_per_trigger)
 
 

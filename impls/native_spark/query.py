@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,10 @@ NATIVE_SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }  # fmt: skip
 _POLL_S = 0.05
+_WAITING, _IDLE_POLLS = "Waiting for data to arrive", 10  # a batch without data follows, where windows can be closed
 _STOP_DEADLINE_S = 60.0
 _PARTITIONS = "spark.sql.shuffle.partitions"
+Answers = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ class NativeQuery:
 
     Attributes:
         wants_restart: never; it is there for whoever expects a StreamHandle.
+
+    With `answers` it is another query than the count: a function from records to the columns that go to Kafka.
     """
 
     wants_restart = False
@@ -71,7 +76,10 @@ class NativeQuery:
         bins: int,
         on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
         on_event: Callable[[str, dict[str, Any]], None],
+        answers: Answers | None = None,
     ):
+        self._answers = answers or partial(_count, operator=native.operator)
+        self._mode = "append" if answers else "update"
         self._spark, self._source, self._output, self._checkpoint = spark, source, output, checkpoint
         self._native, self._bins = native, bins
         self._on_epoch, self._on_event = on_epoch, on_event
@@ -84,6 +92,7 @@ class NativeQuery:
         self._run = ""  # Spark's id of the query since its last start
         self._failure: Exception | None = None
         self._stopping = False
+        self._idle = 0  # polls in a row that found no trigger under way
         self._ended = threading.Event()
         self._listener = _Listener(self._progress)
         spark.streams.addListener(self._listener)
@@ -116,7 +125,7 @@ class NativeQuery:
         return workers if self._partitions != workers else workers + 1
 
     def status(self) -> dict[str, Any]:
-        """Returns epoch, partitions and whether a restart is under way; nothing is ever queued."""
+        """Returns epoch, partitions, whether a restart is under way, whether all input has had its effect (settled)."""
         with self._lock:
             migrating = self._pending is not None or self._restarted is not None
             return {
@@ -125,6 +134,7 @@ class NativeQuery:
                 "queued": 0,
                 "migrating": migrating,
                 "running": not self._ended.is_set(),
+                "settled": self._idle >= _IDLE_POLLS,
             }
 
     @property
@@ -176,14 +186,13 @@ class NativeQuery:
 
     def _writer(self) -> DataStreamWriter:
         self._spark.conf.set(_PARTITIONS, str(self._partitions))
-        results = _count(self._source.records(), self._native.operator)
         return (
-            results.select(F.col("key").cast("string"), F.col("count").cast("string").alias("value"))
+            self._answers(self._source.records())
             .writeStream.format("kafka")
             .option("kafka.bootstrap.servers", self._output.bootstrap)
             .option("topic", self._output.topic)
             .option("checkpointLocation", str(self._checkpoint))
-            .outputMode("update")
+            .outputMode(self._mode)
         )
 
     def _supervise(self) -> None:
@@ -194,6 +203,7 @@ class NativeQuery:
                     query = self._restart(query)
                 _raise_if_ended(query)
                 self._end_if_idle(query)
+                self._idle = self._idle + 1 if query.status["message"] == _WAITING else 0
                 time.sleep(_POLL_S)
             query.stop()
         except Exception as error:
@@ -222,7 +232,7 @@ class NativeQuery:
     def _end_if_idle(self, query: StreamingQuery) -> None:
         """Ends a restart that found no record to run an epoch for."""
         status = query.status if self._restarted is not None else {}
-        if status.get("message") == "Waiting for data to arrive":
+        if status.get("message") == _WAITING:
             with self._lock:
                 id_, self._restarted = self._restarted, None
             if id_ is not None:
@@ -258,6 +268,7 @@ class NativeQuery:
             "migrating": moved,
             "moved_bins": self._bins if moved else 0,
             "moved_bytes": _state_bytes(progress) if moved else 0,
+            "done_us": begin_us + round((total - float(ms.get("commitOffsets", 0))) * 1e3),
             "ms": {"total": total, "job": float(ms["addBatch"]), "between": total - float(ms["addBatch"])},
         }
 
@@ -286,7 +297,8 @@ class _Listener(StreamingQueryListener):
 
 
 def _count(records: DataFrame, operator: str) -> DataFrame:
-    return records.groupBy("key").count() if operator == "count" else count_by_processor(records)
+    results = records.groupBy("key").count() if operator == "count" else count_by_processor(records)
+    return results.select(F.col("key").cast("string"), F.col("count").cast("string").alias("value"))
 
 
 def _newest(folder: Path) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.durability.files import Files
@@ -30,7 +30,7 @@ from impls.runtime.observation import Observation
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.orders import Orders
 from impls.runtime.outbox import Output
-from impls.runtime.plan import Stop, WrittenPlan
+from impls.runtime.plan import EpochPlan, Stop, WrittenPlan
 from impls.runtime.shared import Shared
 from impls.runtime.step import REPORT_SCHEMA, run_step
 
@@ -101,6 +101,7 @@ class Driver:
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
+        self._routed: tuple[bytes, Column] | None = None
         self._replay()
         self._orders = Orders(
             checkpoint.query, controller.bins, operator, output, state_dir, files, checkpoint.generation,
@@ -219,13 +220,20 @@ class Driver:
 
     def _job(self, frame: DataFrame, order: StepOrder) -> DataFrame:
         plan = order.written.plan
-        worker = worker_column(F.col("bin"), plan.routing)
+        worker = self._worker_column(plan)
         if plan.shadows:  # their records go to two workers
             both = frame.withColumn("worker", F.explode(workers_column(F.col("bin"), plan.routing, plan.shadows)))
             routed = both.repartitionById(order.written.workers, F.col("worker")).drop("worker")
         else:
             routed = frame.repartitionById(order.written.workers, worker)
         return routed.mapInArrow(partial(run_step, order), REPORT_SCHEMA)
+
+    def _worker_column(self, plan: EpochPlan) -> Column:
+        """Returns the expression of a bin's worker, that of the last epoch where the routing is the same."""
+        name = plan.routing.tobytes()
+        if self._routed is None or self._routed[0] != name:
+            self._routed = (name, worker_column(F.col("bin"), plan.routing))
+        return self._routed[1]
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
         observation = observation_of(written.epoch, reports, epoch_ms, job_ms)

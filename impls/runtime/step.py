@@ -6,13 +6,14 @@ from functools import cache
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from impls.runtime.order import StepOrder
 from impls.runtime.worker import run_epoch
 
 __all__ = ["REPORT_SCHEMA", "run_step", "spare_the_collector"]
 
-REPORT_SCHEMA = "report string, cells binary"
+REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 
 
 def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -5,12 +5,13 @@ watermark; a repeat equals what it repeats, and the results of a key that come f
 event belongs to exactly one committed epoch.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves, Ranges
@@ -18,7 +19,7 @@ from harness.oracle.keycount import CLASSES, NUMBERED, Findings
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
-__all__ = ["check"]
+__all__ = ["EXACTLY_ONCE", "Rules", "arrivals", "check"]
 
 _READ = """
 CREATE TABLE read AS
@@ -28,7 +29,7 @@ FROM ({chosen}) i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i
 """
 
 _WATERMARK = """
-SELECT min(latest) - $disorder FROM (SELECT max("dateTime") AS latest FROM read GROUP BY "partition")
+SELECT {reached}(latest) - $disorder FROM (SELECT max("dateTime") AS latest FROM read GROUP BY "partition")
 """
 
 # As text, so that a value of the wrong type is a wrong result and no error.
@@ -39,7 +40,8 @@ _CHOSEN = 'SELECT "partition", "offset", {key} AS key, "dateTime", scheduled_us 
 _EXPECTED = "CREATE TABLE expected AS SELECT {columns}, count(*) AS n FROM ({sql}) t({names}) GROUP BY ALL"
 _BOTH = """
 CREATE TABLE compared AS
-SELECT coalesce(e.n, 0) AS expected, coalesce(f.n, 0) AS found, f.epoch, {both}
+SELECT coalesce(e.n, 0) AS expected, f.epoch, {both},
+       CASE WHEN $repeats THEN least(coalesce(f.n, 0), coalesce(e.n, f.n)) ELSE coalesce(f.n, 0) END AS found
 FROM expected e FULL JOIN found f ON {equal}
 """
 
@@ -80,6 +82,24 @@ _ORDERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a pipeline promises.
+
+    Attributes:
+        disorder: how far the watermark stays behind the events, ms.
+        fastest: the watermark goes by the partition that is furthest, not by the one that is least far.
+        repeats: results may be repeated (at least once) and are not numbered.
+    """
+
+    disorder: int = 0
+    fastest: bool = False
+    repeats: bool = False
+
+
+EXACTLY_ONCE = Rules()
+
+
 def check(
     events: Events,
     results: JsonResults,
@@ -88,7 +108,7 @@ def check(
     query: str,
     bin_of: BinOf,
     moves: Moves,
-    disorder: int = 0,
+    rules: Rules = EXACTLY_ONCE,
     since_us: int = 0,
 ) -> tuple[Findings, int]:
     """Compares results with those of the query's definition; returns findings and the events of the measured load.
@@ -100,7 +120,7 @@ def check(
         query: q0 to q8.
         bin_of: bins of keys, array to array.
         moves: bins that changed their owner, to count the events that crossed a migration.
-        disorder: how far events of one partition may be out of order, ms.
+        rules: how far the watermark is, and what may be repeated.
         since_us: scheduled time from which events are part of the load.
     """
     definition = DEFINITIONS[query]
@@ -112,8 +132,8 @@ def check(
         db.execute(_READ.format(chosen=_chosen(definition)))
         db.register("bins", _bins(db, bin_of))
         db.execute(NUMBERED)
-        _compare(db, query, definition, disorder)
-        db.execute(_FINDINGS, {"keyed": definition.keyed})
+        _compare(db, query, definition, rules)
+        db.execute(_FINDINGS, {"keyed": definition.keyed and not rules.repeats})
         return _findings(db, len(results)), _one(db, f"SELECT count(*) FROM read WHERE scheduled_us >= {since_us:d}")
 
 
@@ -121,17 +141,28 @@ def _chosen(definition: Definition) -> str:
     return " UNION ALL ".join(_CHOSEN.format(**asdict(read)) for read in definition.reads)
 
 
-def _compare(db: Any, query: str, definition: Definition, disorder: int) -> None:
+def arrivals(events: Events, ranges: Ranges, query: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns epoch and scheduled time (µs) of the events that a query reads and that are in a committed epoch."""
+    with duckdb.connect() as db:
+        load_events(db, events)
+        db.register("ranges", ranges.table())
+        db.execute(_READ.format(chosen=_chosen(DEFINITIONS[query])))
+        found = db.execute("SELECT epoch, scheduled_us FROM read WHERE epoch IS NOT NULL ORDER BY ALL").fetchnumpy()
+    return found["epoch"].astype(np.int64), found["scheduled_us"].astype(np.int64)
+
+
+def _compare(db: Any, query: str, definition: Definition, rules: Rules) -> None:
     names = [f'"{name}"' for name in definition.fields]
     texts = ["value"] if query == "q0" else [f"json_extract_string(value, '$.{name}')" for name in definition.fields]
     db.execute(_FOUND.format(fields=", ".join(f"{t} AS {n}" for t, n in zip(texts, names, strict=True))))
     columns = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
-    (watermark,) = db.execute(_WATERMARK, {"disorder": disorder}).fetchone()
+    reached = _WATERMARK.format(reached="max" if rules.fastest else "min")
+    (watermark,) = db.execute(reached, {"disorder": rules.disorder}).fetchone()
     given = {"watermark": watermark} if "$watermark" in definition.sql else {}
     db.execute(_EXPECTED.format(columns=columns, sql=definition.sql, names=", ".join(names)), given)
     both = "concat_ws(', ', " + ", ".join(f"coalesce(e.{name}, f.{name})" for name in names) + ") AS result"
     equal = " AND ".join(f"e.{name} = f.{name}" for name in names)
-    db.execute(_BOTH.format(both=both, equal=equal))
+    db.execute(_BOTH.format(both=both, equal=equal), {"repeats": rules.repeats})
 
 
 def _bins(db: Any, bin_of: BinOf) -> pa.Table:

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.files import read_json, read_lines, write_json
 from harness.oracle.bins import BinOf
-from harness.oracle.nexmark.check import check
+from harness.oracle.nexmark.check import Rules, check
 from harness.oracle.nexmark.tables import read_events, read_json_results
 from harness.oracle.offsets import read_offsets
 from harness.oracle.run import read_facts, read_moves
@@ -49,7 +49,7 @@ def check_nexmark(
         results = read_json_results(bootstrap, topics[1], deadline_s=_DEADLINE_S)
         read = time.monotonic()
         found, measured = check(
-            events, results, log.ranges(), query=query, bin_of=bin_of, moves=read_moves(folder), disorder=disorder,
+            events, results, log.ranges(), query=query, bin_of=bin_of, moves=read_moves(folder), rules=Rules(disorder),
             since_us=int(read_json(folder / "load.json").get("start_us", 0)),
         )  # fmt: skip
         answer = judge(found, read_facts(folder, expected=expected_migrations))

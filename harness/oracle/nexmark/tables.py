@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from harness.oracle.columns import Columns
 from harness.oracle.read import NUMBER_FIELDS, number_columns, places, read_topic
 
-__all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results"]
+__all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results", "read_plain_results"]
 
 _FIELDS = {
     "id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "reserve": "BIGINT", "expires": "BIGINT",
@@ -81,6 +81,21 @@ def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> Events:
         values = _objects([(message.value or b"").decode() for message in messages])
         chunks.append({**places(partition, messages), "value": values})
     return _joined(Events, chunks, ("value",))  # type: ignore[no-any-return]
+
+
+def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
+    """Returns a results topic without numbers, each result numbered by its place; raises as `read_json_results`."""
+    chunks = []
+    for partition, messages in read_topic(bootstrap, topic, deadline_s):
+        place = places(partition, messages)
+        columns = {
+            "key": _objects([b""] * len(messages)),
+            "value": _objects([(message.value or b"").decode() for message in messages]),
+            "index": place["offset"],
+        }
+        nothing = dict.fromkeys(("worker", "generation", "epoch"), np.zeros(len(messages), np.int64))
+        chunks.append({**place, **columns, **nothing})
+    return _joined(JsonResults, chunks, ("key", "value"))  # type: ignore[no-any-return]
 
 
 def read_json_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
