@@ -65,7 +65,7 @@ def _check_nexmark(experiment: "Experiment") -> None:
     if experiment.value_bytes or experiment.cost_us:
         raise UsageError("The workload nexmark has values and costs of its own: leave out --value-bytes and --cost-us.")
     make_profile(experiment.profile, experiment.rate, out_of_order=experiment.out_of_order)
-    shared = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).shared]
+    shared = [name for name in experiment.mechanisms if "redis" in catalog.options(name)]
     if shared and experiment.query in _TIMED:
         raise UsageError(f"{shared[0]} has no timers, which {experiment.query} needs: leave it out.")
 

@@ -1,6 +1,6 @@
 """NEXMark queries in Spark's own DataFrame API, the twins of `impls/operators/nexmark` where Spark can express them.
 
-Windows close `DELAY_MS` of event time after their end: Spark's watermark is the highest event time of all partitions less
+Windows close `DELAY_MS` after their end, in event time: Spark's watermark is the highest one of all partitions less
 a delay, and what is below it is dropped. Two partitions are read at their own pace, so a delay of 0 would drop events.
 """
 
