@@ -199,6 +199,27 @@ def nexmark(
 
 @task(
     help={
+        "base": "revision to compare with, such as origin/main",
+        "head": "revision to judge; HEAD by default",
+        "pairs": "runs of each revision in a round, 9 by default; a suspect is confirmed by a second round",
+        "mechanism": "mechanisms, separated by commas; megaphone-batched by default",
+        "keys": "number of keys, 1M by default",
+        "rate": "records per second",
+        "duration": "seconds of measured load of each run",
+        "quick": "a small load",
+        "output": "folder for results, also for history.jsonl and trend.html",
+    }
+)
+def regress(c: Context, base, head="", pairs="", mechanism="", keys="", rate="", duration="", quick=False, output=""):
+    """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""
+    options = {name: value for name, value in locals().items() if name != "c"}
+    from harness.regress.run import run_regress
+
+    sys.exit(run_regress(options))
+
+
+@task(
+    help={
         "only": "this claim, or several separated by commas",
         "results": "use the results in this folder and run nothing",
         "quick": "without the claims that take more than 10 minutes each",

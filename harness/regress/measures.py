@@ -1,0 +1,52 @@
+"""What a run comes to for a comparison of revisions: percentiles from its merged histograms, and counts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.files import read_json, read_lines
+from impls.errors import StateError
+
+__all__ = ["measures_of", "mechanisms_in"]
+
+_PATHS = {
+    "epoch_p50_ms": ("epoch_ms", "steady", "p50"),
+    "epoch_p99_ms": ("epoch_ms", "steady", "p99"),
+    "steady_p50_ms": ("latency_ms", "steady", "p50"),
+    "steady_p99_ms": ("latency_ms", "steady", "p99"),
+    "migrating_p99_ms": ("latency_ms", "migrating", "p99"),
+}
+
+
+def _value(entry: dict[str, Any], path: Sequence[str]) -> float | None:
+    found: Any = entry
+    for name in path:
+        found = (found or {}).get(name)
+    return None if found is None else float(found)
+
+
+def mechanisms_in(folder: Path) -> list[str]:
+    """Returns the mechanisms of a result."""
+    return list(dict.fromkeys(entry["mechanism"] for entry in read_json(folder / "result.json").get("runs", [])))
+
+
+def measures_of(folder: Path) -> dict[str, dict[str, float]]:
+    """Returns the measures of each mechanism of a result of `./inv bench` with one round.
+
+    Raises:
+        StateError: a run is not valid; then nothing is compared.
+    """
+    out = {}
+    for entry in read_json(folder / "result.json").get("runs", []):
+        if entry["verdict"] != "valid":
+            raise StateError(f"A run in {folder} is {entry['verdict']}: {'; '.join(entry['reasons'])}")
+        times = {name: value for name, path in _PATHS.items() if (value := _value(entry, path))}
+        plans = read_lines(folder / entry["folder"] / "plan.jsonl")
+        counts = {
+            "records": float(entry["generator"]["records"]),
+            "moved_bins": float(sum(m["bins"] or 0 for m in entry["migrations"])),
+            "moved_bytes": float(sum(m["bytes"] or 0 for m in entry["migrations"])),
+            "pulls": float(sum(len(plan["pulls"]) for plan in plans)),
+        }
+        out[entry["mechanism"]] = {**times, **counts}
+    return out

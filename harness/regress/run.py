@@ -1,0 +1,125 @@
+"""`./inv regress --base REV`: both revisions run in turns, compared, and a suspect confirmed by a second round."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.cli import typed
+from harness.experiment import parse_number
+from harness.files import read_json, write_json, write_text
+from harness.regress.decide import Finding, Verdict, changed_counts, confirmed, find, overall, sides
+from harness.regress.history import append
+from harness.regress.measures import measures_of
+from harness.regress.summary import markdown
+from harness.regress.trees import Tree, revision, work_tree
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from impls.errors import StateError, UsageError
+
+__all__ = ["Comparison", "compare", "run_regress"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_OPTIONS = {"mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
+_QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
+_CUT_OFF = 130
+Runs = dict[str, list[dict[str, dict[str, float]]]]
+
+
+class Comparison:
+    """Measures rounds of pairs of two work trees into a folder; what is there already is not run again."""
+
+    def __init__(self, trees: Mapping[str, Tree], folder: Path, options: list[str], pairs: int):
+        self._trees, self._folder, self._options, self._pairs = trees, folder, options, pairs
+
+    def round(self, number: int) -> Runs:
+        """Returns the measures of each side's runs by mechanism, in order of pairs."""
+        found: Runs = {"base": [], "head": []}
+        for place, side in enumerate(sides(self._pairs)):
+            path = self._folder / f"round-{number}" / f"{place:02d}-{side}"
+            kept = path / "measures.json"
+            if not kept.exists():
+                sys.stderr.write(f"round {number}, run {place + 1} of {2 * self._pairs}: {side}\n")
+                write_json(kept, measures_of(self._trees[side].bench(path, self._options)))
+            found[side].append(read_json(kept))
+        return found
+
+
+def compare(first: Runs, again: Any) -> tuple[Verdict, dict[str, Any]]:
+    """Returns the verdict and what it rests on; `again()` measures a second round, and is asked if one is suspect."""
+    mechanisms = list(first["base"][0])
+    findings = {name: _findings(first, name) for name in mechanisms}
+    counts = {name: changed_counts(*(_of(first, side, name) for side in ("base", "head"))) for name in mechanisms}
+    worse: dict[str, list[Finding]] = {name: [] for name in mechanisms}
+    second: dict[str, list[Finding]] = {}
+    if any(f.verdict == "worse" for found in findings.values() for f in found):
+        more = again()
+        second = {name: _findings(more, name) for name in mechanisms}
+        worse = {name: confirmed(findings[name], second[name]) for name in mechanisms}
+    verdicts = [overall(worse[name], counts[name]) for name in mechanisms]
+    verdict: Verdict = "worse" if "worse" in verdicts else "same"
+    return verdict, {"findings": findings, "second": second, "counts": counts, "worse": worse}
+
+
+def _of(runs: Runs, side: str, mechanism: str) -> Sequence[dict[str, float]]:
+    return [run[mechanism] for run in runs[side]]
+
+
+def _findings(runs: Runs, mechanism: str) -> list[Finding]:
+    return find(_of(runs, "base", mechanism), _of(runs, "head", mechanism))
+
+
+def _bench_options(options: Mapping[str, Any]) -> list[str]:
+    chosen = {**_OPTIONS, **(_QUICK if options.get("quick") else {})}
+    chosen |= {name: str(options[name]) for name in chosen if options.get(name)}
+    typed({"duration_s": chosen["duration"]})
+    return [word for name, value in chosen.items() for word in (f"--{name}", value)]
+
+
+def run_regress(options: Mapping[str, Any]) -> int:
+    """Compares two revisions; returns 0 when nothing has become worse, 1 when something has, 2 for bad input."""
+    try:
+        pairs = parse_number(options.get("pairs") or 9, "The number of pairs")
+        commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
+        bench = _bench_options(options)
+        use_java()
+        ensure_jars()
+        folder = _folder(Path(options.get("output") or _ROOT / "results"), commits, bench, pairs)
+        with ExitStack() as stack:
+            trees = {
+                side: stack.enter_context(work_tree(commit, folder / "trees" / side))
+                for side, commit in commits.items()
+            }
+            comparison = Comparison(trees, folder, bench, pairs)
+            first = comparison.round(1)
+            verdict, found = compare(first, lambda: comparison.round(2))
+    except (UsageError, StateError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1 if isinstance(error, StateError) else 2
+    except KeyboardInterrupt:
+        sys.stderr.write("cut off; the same options again go on\n")
+        return _CUT_OFF
+    text = markdown(commits, verdict, found)
+    write_text(folder / "summary.md", text)
+    append(folder.parent / "history.jsonl", commits["head"], first["head"])
+    (folder / "done").touch()
+    sys.stdout.write(f"{text}{folder}\n")
+    return int(verdict == "worse")
+
+
+def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: int) -> Path:
+    """Returns the unfinished result of the same comparison, or a new one."""
+    asked = {"commits": dict(commits), "bench": bench, "pairs": pairs}
+    for path in sorted(output.glob("*-regress/regress.json"), reverse=True):
+        if json.loads(path.read_text()) == asked and not (path.parent / "done").exists():
+            return path.parent
+    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-regress"
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
+    write_json(folder / "regress.json", asked)
+    return folder
