@@ -2,18 +2,28 @@
 
 import shlex
 import sys
-from pathlib import Path
 
-from invoke import Context, Exit, task
+from invoke import Collection, Context, task
 
+from harness.tasks import docker
 from harness.tasks.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
-from harness.tasks.running import one_sentence, run_module
+from harness.tasks.look import (  # noqa: F401
+    doctor,
+    figures,
+    mechanisms,
+    report,
+    reproduce,
+    rescale,
+    status,
+    validate,
+)
+from harness.tasks.running import run_module
 
 
 @task(
     help={
         "mechanism": "mechanisms to compare, separated by commas",
-        "workload": "dense (counts in an array per bin), hash (an entry per key) or nexmark",
+        "workload": "hash (an entry per key, the default), dense (counts in an array per bin) or nexmark",
         "query": "nexmark: q0 to q8; several, separated by commas, are an experiment each",
         "profile": "nexmark: default (100 auctions in flight), large-state:horizon=1200 or large-state:auctions=N",
         "out-of-order": "nexmark: group=N,probability=P,delay=SECONDS",
@@ -270,35 +280,6 @@ def conformance(c: Context, mechanism="", operator="", scenario="", quick=False,
     sys.exit(run_conformance(**options, quick=quick, force=force))
 
 
-@task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
-def rescale(c: Context, checkpoint: str, workers: int) -> None:
-    """Rescale a running query."""
-    run_module(c, f"impls.runtime.control {shlex.quote(checkpoint)} rescale {int(workers)}")
-
-
-@task(help={"checkpoint": "checkpoint folder of the running query"})
-def status(c: Context, checkpoint: str) -> None:
-    """Show epoch, workers and migration of a running query."""
-    run_module(c, f"impls.runtime.control {shlex.quote(checkpoint)} status")
-
-
-@task(help={"folder": "result folder; its figures and report are drawn anew"})
-def report(c: Context, folder: str) -> None:
-    """Draw the figures and the report of a result again."""
-    from harness.cli import redraw
-
-    sys.exit(redraw(folder))
-
-
-@task(help={"file": "a result.json"})
-def validate(c: Context, file: str) -> None:
-    """Check a result file against the schema."""
-    from harness.results.validate import validate as check_file
-
-    with one_sentence():
-        check_file(Path(file))
-
-
 @task(help={"workload": "dense or hash", "keys": "numbers of keys, separated by commas", "rounds": "repetitions"})
 def recovery_curve(c: Context, workload: str = "dense", keys: str = "100k,1M,4M,10M", rounds: int = 3) -> None:
     """Measure how long a worker of a given size takes to be rebuilt from the checkpoint."""
@@ -312,27 +293,6 @@ def durability_cost(c: Context, workload: str = "dense", keys: str = "4M", round
     run_module(
         c, f"harness.perf.durability --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}{more}"
     )
-
-
-@task
-def mechanisms(c: Context) -> None:
-    """List the mechanisms and their options."""
-    from harness.cli import list_mechanisms
-
-    list_mechanisms()
-
-
-@task
-def doctor(c: Context) -> None:
-    """Say what this machine lacks and how to get it (exit code 2 if something needed is missing)."""
-    from rich.console import Console
-
-    from harness.setup.doctor import examine, table
-
-    findings = examine()
-    Console().print(table(findings))
-    if any(finding.needed and not finding.ok for finding in findings):
-        raise Exit(code=2)
 
 
 @task(help={"seeds": "number of seeds, from 0 on", "seed": "only this one", "jobs": "processes"})
@@ -382,3 +342,7 @@ def simulate_scale(
     from harness.scale.command import run_simulate_scale
 
     sys.exit(run_simulate_scale(options))
+
+
+namespace = Collection.from_module(sys.modules[__name__])
+namespace.add_collection(Collection.from_module(docker, name="docker"))

@@ -122,7 +122,7 @@ class EmbeddedBroker(Broker):
     A start on a folder that an earlier broker used, even one that was killed, finds its topics again.
     """
 
-    def __init__(self, data_dir: Path, jars: Sequence[Path], java: Path, heap_mb: int = 512):
+    def __init__(self, data_dir: Path, jars: Sequence[Path], java: Path, heap_mb: int = 512, port: int | None = None):
         """Prepares a broker without starting it.
 
         Args:
@@ -130,7 +130,9 @@ class EmbeddedBroker(Broker):
             jars: the broker's jars.
             java: the program `java`.
             heap_mb: the JVM's heap at most.
+            port: the port to listen on, None for a free one.
         """
+        self._port = port
         self._folder = data_dir.resolve()
         self._java = java
         self._classpath = os.pathsep.join(map(str, jars))
@@ -199,12 +201,13 @@ class EmbeddedBroker(Broker):
 
     def _try_ports(self) -> bool:
         """Starts the broker on free ports; returns False if another process took one of them in the meantime."""
-        port, controller = _free_ports()
+        free, controller = _free_ports()
+        port = self._port or free
         self._write_properties(port, controller, logs=self._folder / "data")
         said = self.log.stat().st_size
         if self._launch(port):
             return True
-        if b"Address already in use" not in self.log.read_bytes()[said:]:
+        if self._port or b"Address already in use" not in self.log.read_bytes()[said:]:
             raise UsageError(f"The broker did not start: {self._tail()}; its log is {self.log}.")
         return False
 

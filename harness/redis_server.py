@@ -30,13 +30,15 @@ class RedisServer:
     start on a folder that an earlier server used, even one that was killed, finds its data again, on another port.
     """
 
-    def __init__(self, data_dir: Path, durability: str = "process"):
+    def __init__(self, data_dir: Path, durability: str = "process", port: int | None = None):
         """Prepares a server without starting it.
 
         Args:
             data_dir: folder for its data and its log `redis.log`; made if missing.
             durability: none, process or host.
+            port: the port to listen on, None for a free one.
         """
+        self._wanted = port
         self._folder, self._flush = data_dir.resolve(), _FLUSH[durability]
         self._process: guard.GuardedProcess | None = None
         self.port = 0
@@ -59,10 +61,10 @@ class RedisServer:
     def start(self) -> None:
         """Starts the server and returns when it answers; raises UsageError when it does not in 60 s."""
         for _ in range(_PORT_TRIES):
-            self.port = _free_port()
+            self.port = self._wanted or _free_port()
             if self._launch():
                 return
-        raise UsageError(f"The Redis server found its port taken {_PORT_TRIES} times: see {self.log}.")
+        raise UsageError(f"The Redis server found its port {self.port} taken {_PORT_TRIES} times: see {self.log}.")
 
     def restart(self) -> None:
         """Starts a server that was killed again, on its port and data; raises UsageError when it does not answer."""

@@ -23,7 +23,7 @@ from impls.errors import StateError, UsageError
 __all__ = ["Comparison", "compare", "run_regress"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_OPTIONS = {"mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
+_OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
 _CUT_OFF = 130
 Runs = dict[str, list[dict[str, dict[str, float]]]]

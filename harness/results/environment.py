@@ -54,6 +54,8 @@ def _output(*command: str | Path) -> str | None:
 
 
 def _code() -> dict[str, Any]:
+    if packed := os.environ.get("RESCALE_COMMIT"):  # in an image, which is made of a commit and has no repository
+        return {"commit": packed, "dirty": packed == "unknown"}
     top = _output("git", "rev-parse", "--show-toplevel", "HEAD")
     status = _output("git", "status", "--porcelain")
     if top is None or status is None or Path(top.split("\n")[0]).resolve() != _ROOT:

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @contextmanager
 def one_sentence() -> Iterator[None]:
     """Turns a UsageError into its sentence and exit code 2."""
-    from impls.errors import UsageError  # noqa: PLC0415 - so that --list is fast
+    from impls.errors import UsageError  # so that --list is fast
 
     try:
         yield

@@ -1,0 +1,1 @@
+"""The artifact for reviewers: image, reproduction of all results, exports."""
