@@ -9,6 +9,7 @@ from harness.tasks import docker
 from harness.tasks.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
 from harness.tasks.look import (  # noqa: F401
     doctor,
+    export,
     figures,
     mechanisms,
     report,

@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from impls.errors import UsageError
 
 __all__ = ["main"]
 
+_HOST = "127.0.0.1"
+
 
 def main(arguments: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT and returns the exit code: 0 ended as asked, 2 for bad input."""
@@ -27,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told.set())
     try:
+        _check_free(options.port)
         server: EmbeddedBroker | RedisServer
         if options.service == "broker":
             server = EmbeddedBroker(options.folder, ensure_jars().broker, use_java(), port=options.port)
@@ -41,6 +45,13 @@ def main(arguments: Sequence[str]) -> int:
     told.wait()
     server.stop()
     return 0
+
+
+def _check_free(port: int) -> None:
+    try:
+        socket.create_server((_HOST, port)).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"The port {port} cannot be listened on ({error}): choose another.") from error
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from invoke.tasks import task
 
 from harness.tasks.running import one_sentence, run_module
 
-__all__ = ["doctor", "figures", "mechanisms", "report", "reproduce", "rescale", "status", "validate"]
+__all__ = ["doctor", "export", "figures", "mechanisms", "report", "reproduce", "rescale", "status", "validate"]
 
 
 @task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
@@ -77,3 +77,13 @@ def figures(c: Context, results: str = "") -> None:
     from harness.artifact.reproduce import figures as draw
 
     sys.exit(draw(Path(results) if results else None))
+
+
+@task(help={"folder": "result folder"})
+def export(c: Context, folder: str) -> None:
+    """Write the epoch logs of a result as Parquet."""
+    from harness.artifact.export import export as write
+
+    with one_sentence():
+        for path in write(Path(folder)):
+            sys.stdout.write(f"{path}\n")
