@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from harness.report.comparison import COLUMNS, comparison
 from harness.report.conclusions import conclusions
+from harness.report.timelines import timelines
 from plots import theme
 from plots.data import Experiment, Run, load
 from plots.figures import all_figures, svg_of
@@ -73,9 +74,16 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
         "environment": _flat(experiment.result.get("environment") or {}),
         "parameters": _flat(experiment.result.get("experiment") or {}),
         "files": [(run.label, _links(experiment, run)) for run in runs],
+        "timelines": _embedded(timelines(experiment)),
+        "timelines_script": Markup((Path(__file__).parent / "timelines.js").read_text(encoding="utf-8")),
         "light": theme.LIGHT,
         "dark": theme.DARK,
     }
+
+
+def _embedded(data: list[dict[str, Any]]) -> Markup:
+    """Returns data as JSON that no text in it can end the page's script with; nothing for no data."""
+    return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")) if data else Markup("")
 
 
 def _compared(experiment: Experiment) -> list[dict[str, Any]]:

@@ -4,11 +4,13 @@ import json
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from synthetic import MECHANISMS, write_experiment
 
 from harness.report.comparison import comparison
 from harness.report.report import write_report
+from harness.report.timelines import replay_of
 from plots import theme
 from plots.data import load
 from plots.metrics import DASH, METRICS
@@ -187,3 +189,36 @@ def test_names_are_escaped(folder, tmp_path):
         "<script>alert(1)</script>"
         not in (rewrite(folder, tmp_path, hostile), (tmp_path / "report.html").read_text())[1]
     )
+
+
+def embedded(html):
+    return json.loads(html.split('id="timelines-data">')[1].split("</script>")[0])
+
+
+def test_timelines_hold_one_comparable_run_of_each_mechanism(html, folder):
+    result = json.loads((folder / "result.json").read_text())
+    compared = {run["mechanism"] for run in result["runs"] if run["verdict"] == "valid" and run["load"] == "met"}
+    found = embedded(html)
+    assert {run["name"] for run in found} == compared
+    for run in found:
+        assert len(run["at_s"]) == len(run["p50"]) == len(run["max"]) > 10
+        assert len(run["epoch_s"]) == len(run["epoch_ms"]) == len(run["queued"]) > 5
+        assert all(low <= high for low, high in zip(run["p50"], run["max"], strict=True))
+
+
+def test_a_replay_gives_back_the_routing_of_every_epoch():
+    random = np.random.default_rng(3)
+    routing, now = {}, np.zeros(16, np.int64)
+    for epoch in range(2, 9):
+        now = np.where(random.random(16) < 0.2, random.integers(0, 3, 16), now)
+        routing[epoch] = now
+    found = replay_of(list(range(9)), routing)
+    shown = np.array(found["first"])
+    changes = {place: pairs for place, *pairs in found["changes"]}
+    for place in range(2, 9):
+        pairs = np.array(changes.get(place, []), np.int64).reshape(-1, 2)
+        shown[pairs[:, 0]] = pairs[:, 1]
+        assert shown.tolist() == routing[place].tolist()
+    assert found["workers"] == 1 + max(int(one.max()) for one in routing.values())
+    assert replay_of([0, 1], {}) is None
+    assert replay_of([0], {0: np.zeros(16_384, np.int64)}) is None
