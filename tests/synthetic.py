@@ -120,6 +120,7 @@ class Clockwork:
                 "epoch": self.epoch, "begin_us": begin_us, "end_us": self.now_us, "workers": WORKERS,
                 "records": records, "results": records, "queued": 0, "queue_bytes": 0, "outbox_bytes": records * 24,
                 "lmdb_bytes": BINS * BIN_BYTES, "moved_bins": bins, "moved_bytes": bins * BIN_BYTES,
+            "state_bytes": 1 << 20,
                 "longest_pull_ms": pull_ms, "migrating": migrating, "misplaced": self.left, "negative": 0,
                 "ms": {"total": sum(ms.values()), **ms, **inside},
             }

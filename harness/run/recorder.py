@@ -42,6 +42,7 @@ def epoch_line(record: EpochRecord) -> dict[str, Any]:
         "cache_hits": sum(r.cache_hits for r in reports),
         "cache_misses": sum(r.cache_misses for r in reports),
         "restored_bins": sum(r.restored for r in reports),
+        "state_bytes": record.state_bytes,
         "lmdb_bytes": sum(r.lmdb_bytes for r in reports),
         "moved_bins": sum(len(r.pulled) for r in reports),
         "moved_bytes": sum(r.pulled_bytes for r in reports),

@@ -65,6 +65,7 @@ class EpochRecord:
         misplaced: bins not at their goal after the epoch.
         durable_bytes: size of changelog and snapshots after the epoch.
         events: migrations that began or ended with it.
+        state_bytes: size of the state of all bins.
     """
 
     written: WrittenPlan
@@ -76,6 +77,7 @@ class EpochRecord:
     misplaced: int
     durable_bytes: int
     events: tuple[Event, ...] = ()
+    state_bytes: int = 0
 
 
 class Driver:
@@ -175,7 +177,10 @@ class Driver:
         end_us = time.time_ns() // 1000
         durable = self._keeper.kept_bytes if self._keeper else 0
         misplaced = self.controller.misplaced
-        self._on_epoch(EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events)))
+        size = int(self.controller.size.sum())
+        self._on_epoch(
+            EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events), size)
+        )
         if self._checkpoint.due(epoch):
             self._rebase(written)
         fault("before-epoch-commit", epoch=epoch, migrating=written.migrating)
