@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from harness.experiment import Experiment
 from harness.files import read_json, write_json
+from harness.perf.part import Spread
 from harness.results.entry import ENTRY_FILE
 from harness.run.carry_out import NamedRun, Watcher, carry_out_all
 from harness.run.lines import Lines
@@ -18,16 +18,8 @@ from impls.errors import StateError, UsageError
 __all__ = ["Ratio", "interleave", "ratio", "values"]
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A measure of one variant over that of another: one value per round, their median and range."""
-
-    values: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        """Median over rounds."""
-        return float(np.median(self.values))
+class Ratio(Spread):
+    """A measure of one variant over that of another: one value per round."""
 
     def __str__(self) -> str:
         return f"{self.median:.3f} ({min(self.values):.3f} to {max(self.values):.3f}, {len(self.values)} rounds)"

@@ -42,7 +42,7 @@ __all__ = [
 
 _SIZE = struct.Struct("<QQ")  # entries, bytes
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
-_CHUNK = 512
+_CHUNKS = (16, 512)  # the first one and the longest: mostly there is nothing, or little
 _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 
@@ -73,10 +73,13 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
 def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[Any, Any]]:
     """Yields (key, value) of the half-open key range, in key order; buffers live as long as the transaction."""
     cursor = txn.cursor()
-    items = cursor.iternext() if cursor.set_range(low) else iter(())
-    while chunk := list(islice(items, _CHUNK)):  # asking each key whether it is the last would double the time
+    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
+        return
+    items, size = cursor.iternext(), _CHUNKS[0]
+    while chunk := list(islice(items, size)):  # asking each key whether it is the last would double the time
         if bytes(chunk[-1][0]) < high:
             yield from chunk
+            size = min(size * 2, _CHUNKS[1])
             continue
         yield from takewhile(lambda item: bytes(item[0]) < high, chunk)
         return
