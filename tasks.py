@@ -157,7 +157,7 @@ def sweep(
 
 @task(
     help={
-        "part": "parts, separated by commas: steady, rate, restart, migratable, moved, growth; all by default",
+        "part": "parts, separated by commas: steady, rate, phases, restart, migratable, moved, growth; all by default",
         "quick": "small and short: shows that every part works, about 8 minutes",
         "output": "folder for results",
         "force": "measure anew although a result of the same code is there, or is half done",

@@ -1,8 +1,6 @@
 """Part migratable: what it costs in steady state that state can move, against a twin without bins and plans."""
 
 import json
-import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,11 +8,10 @@ from harness.files import write_json
 from harness.perf.part import Check, Findings, Part, Scale, Table
 from harness.perf.twin.pairs import Block, Interval, interval, ratios
 from harness.perf.twin.process import BLOCKS_FILE, Settings
-from impls.errors import StateError
+from harness.perf.waiting import carry_out
 
 __all__ = ["PART", "measure"]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _BINS = (16, 64, 256, 1024, 4096, 16384)
 _MEASURES = {
     "latency": "latency_p50_ms",
@@ -24,7 +21,6 @@ _MEASURES = {
 }
 _CPU, _LATENCY = "CPU of step and planning", "latency"
 _BOUNDS = {256: 1.05, 4096: 1.15}
-_DEADLINE_S = 900.0
 
 
 def measure(folder: Path, scale: Scale) -> Findings:
@@ -51,27 +47,8 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
             bins, scale.pick(12, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000)
         )
         write_json(folder / "twin.json", asdict(settings))
-        _carry_out(folder)
+        carry_out("harness.perf.twin.process", folder)
     return [Block(**block) for block in json.loads(path.read_text())]
-
-
-def _carry_out(folder: Path) -> None:
-    """Runs the measurement's process; its standard input stays open as long as this one lives."""
-    with (folder / "run.log").open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "harness.perf.twin.process", str(folder)],
-            stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, start_new_session=True,
-        )  # fmt: skip
-        assert process.stdin is not None
-        try:
-            code = process.wait(_DEADLINE_S)
-        except BaseException:
-            process.stdin.close()  # which ends it
-            process.wait()
-            raise
-        process.stdin.close()
-    if code:
-        raise StateError(f"The measurement in {folder} failed; its log is {folder / 'run.log'}.")
 
 
 def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:

@@ -11,6 +11,7 @@ from generators.errors import GeneratorError
 from harness.files import read_json, write_json
 from harness.perf import growth, migratable, moved, rate, restart, steady
 from harness.perf.part import Part, Scale
+from harness.perf.phases import part as phases
 from harness.perf.report import write_reference, write_tables
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
@@ -19,7 +20,7 @@ from impls.errors import StateError, UsageError
 
 __all__ = ["PARTS", "Suite", "carry_out", "run_perf", "suite_from"]
 
-PARTS: tuple[Part, ...] = (steady.PART, rate.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
+PARTS: tuple[Part, ...] = (steady.PART, rate.PART, phases.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
 _ROOT = Path(__file__).resolve().parents[2]
 
 

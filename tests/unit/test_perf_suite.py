@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.perf.part import Check, Findings, Spread, Table
+from harness.perf.phases.account import LINES, Epoch, account, shares
 from harness.perf.rate import Probe
 from harness.perf.report import markdown, write_tables
 from harness.perf.restart import excess_ms
@@ -125,3 +126,19 @@ def test_parts_are_chosen_by_name_in_their_own_order():
     with pytest.raises(UsageError, match="'speed' is unknown: use one of steady"):
         suite_from("speed", quick=False)
     assert suite_from("steady", quick=True).digest() != suite_from("steady", quick=False).digest()
+
+
+def test_the_account_of_an_epoch_does_not_overlap_and_leaves_little_out():
+    spark = {"latestOffset": 5, "walCommit": 8, "getBatch": 0, "queryPlanning": 2, "addBatch": 110, "commitOffsets": 9}
+    driver = {"between": 40.0, "plan": 1.0, "build": 20.0, "job": 80.0, "observe": 3.0}
+    workers = {"open": 1.0, "pull": 0.5, "apply": 6.0, "commit": 2.0, "log": 1.0, "send": 4.0, "snapshot": 0.5}
+    epoch = Epoch(144.0, spark, driver, workers, before=15.0, first=20.0, second=40.0, behind=5.0)
+    lines = account(epoch)
+    assert list(lines) == list(LINES)
+    assert all(value >= 0 for value in lines.values())
+    assert lines["hand-shake and Arrow"] == 25.0
+    assert lines["call into Python"] == 6.0
+    assert sum(lines.values()) == 144.0
+    means, share = shares([epoch, epoch])
+    assert means == lines
+    assert share == 1.0

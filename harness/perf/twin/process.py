@@ -7,10 +7,8 @@ import json
 import os
 import shutil
 import sys
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
 from harness.perf.twin.pairs import Block
 from harness.perf.twin.query import Alternating, Done
+from harness.perf.waiting import end_with_stdin, wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
 from harness.setup.jars import ensure_jars
@@ -145,14 +144,14 @@ def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
         )
         query = writer.foreachBatch(sides.run_epoch).start()
         stack.callback(query.stop)
-        _wait(lambda: sides.ready or query.exception() is not None, "both sides' state", _READY_DEADLINE_S)
+        wait_for(lambda: sides.ready or query.exception() is not None, "both sides' state", _READY_DEADLINE_S)
         meter = Meter()
         load = schedule(folder, experiment, "in")
         sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
         with Load(folder, broker.bootstrap, load, resume=False) as generator:
             within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
-            _wait(lambda: generator.finished() or not query.isActive, "the load", within)
-        _wait(lambda: _records(marks) >= load["records"] or not query.isActive, "the last record", _DRAIN_DEADLINE_S)
+            wait_for(lambda: generator.finished() or not query.isActive, "the load", within)
+        wait_for(lambda: _records(marks) >= load["records"] or not query.isActive, "the last record", _DRAIN_DEADLINE_S)
         if query.exception() is not None:
             raise StateError(f"The query failed: {query.exception()}")
     return blocks_of(marks)[: settings.pairs * 2]
@@ -162,23 +161,9 @@ def _records(marks: list[Mark]) -> int:
     return sum(mark.done.records for mark in list(marks))
 
 
-def _wait(done: Callable[[], bool], what: str, deadline_s: float) -> None:
-    end = time.monotonic() + deadline_s
-    while not done():
-        if time.monotonic() > end:
-            raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
-        time.sleep(0.05)
-
-
-def _end_with_stdin() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(130)
-
-
 def main(arguments: list[str]) -> int:
     """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
-    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    end_with_stdin()
     folder = Path(arguments[0])
     try:
         blocks = measure_blocks(folder, Settings(**read_json(folder / "twin.json")))

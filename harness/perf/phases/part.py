@@ -1,0 +1,35 @@
+"""Part phases: the table of where an epoch's time goes."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from harness.files import write_json
+from harness.perf.part import Check, Findings, Part, Scale, Table
+from harness.perf.phases.account import LINES, Epoch, shares
+from harness.perf.phases.process import EPOCHS_FILE, Settings
+from harness.perf.waiting import carry_out
+
+__all__ = ["PART", "measure"]
+
+_BOUND = 0.95
+
+
+def measure(folder: Path, scale: Scale) -> Findings:
+    """Runs a steady load once and takes its epochs apart; hash-count, 1 M keys, 10,000 records/s."""
+    path = folder / EPOCHS_FILE
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = Settings(scale.pick(1_000_000, 20_000), scale.pick(10_000, 2_000), scale.pick(30.0, 9.0))
+        write_json(folder / "phases.json", asdict(settings))
+        carry_out("harness.perf.phases.process", folder)
+    means, share = shares([Epoch(**epoch) for epoch in json.loads(path.read_text())])
+    total = sum(means.values()) / share
+    rows = [[name, f"{ms:,.1f}", f"{ms / total:.1%}", LINES[name]] for name, ms in means.items()]
+    rows.append(["all of these", f"{total * share:,.1f}", f"{share:.1%}", f"of an epoch of {total:,.1f} ms"])
+    note = "Means over the epochs of a steady load; inside the second stage, of the slowest worker of each epoch."
+    table = Table("Where an epoch's time goes", ("phase", "ms", "share", "what it is"), rows, note)
+    return Findings([table], [Check("share of the epoch that the phases add up to", share, _BOUND, at_most=False)])
+
+
+PART = Part("phases", "Where an epoch's time goes", 1.5, measure)

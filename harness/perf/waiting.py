@@ -1,0 +1,60 @@
+"""Waiting with a deadline, and child processes that measure."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from impls.errors import StateError
+
+__all__ = ["carry_out", "end_with_stdin", "wait_for"]
+
+_ROOT = Path(__file__).resolve().parents[2]
+_POLL_S = 0.05
+_DEADLINE_S = 900.0
+
+
+def wait_for(done: Callable[[], bool], what: str, deadline_s: float) -> None:
+    """Waits until done(); raises StateError that names `what` when the deadline passes."""
+    end = time.monotonic() + deadline_s
+    while not done():
+        if time.monotonic() > end:
+            raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
+        time.sleep(_POLL_S)
+
+
+def end_with_stdin() -> None:
+    """Lets this process end as soon as its standard input does, that is when the one who started it is gone."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os._exit(130)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def carry_out(module: str, folder: Path) -> None:
+    """Runs `python -m MODULE FOLDER`; its standard input stays open as long as this process lives.
+
+    Raises:
+        StateError: it fails; its log is run.log in the folder.
+    """
+    with (folder / "run.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(folder)],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None
+        try:
+            code = process.wait(_DEADLINE_S)
+        except BaseException:
+            process.stdin.close()  # which ends it
+            process.wait()
+            raise
+        process.stdin.close()
+    if code:
+        raise StateError(f"The measurement in {folder} failed; its log is {folder / 'run.log'}.")

@@ -1,0 +1,31 @@
+"""The measurement of the cost of being migratable, whole: a process, a broker, Spark, both sides in turns."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from harness.files import write_json
+from harness.perf.twin.pairs import Block, ratios
+from harness.perf.twin.process import BLOCKS_FILE, Settings
+
+pytestmark = pytest.mark.timeout(300)
+ROOT = Path(__file__).parents[2]
+
+
+def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
+    settings = Settings(bins=16, pairs=2, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0)
+    write_json(tmp_path / "twin.json", asdict(settings))
+    command = [sys.executable, "-m", "harness.perf.twin.process", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        said = process.stdout.read()
+        assert process.wait(240) == 0, said
+    blocks = [Block(**block) for block in json.loads((tmp_path / BLOCKS_FILE).read_text())]
+    assert {block.side for block in blocks} == {"live", "twin"}
+    assert len(ratios(blocks, "cpu_ms")) >= 1
+    assert all(block.epochs >= 2 and block.records > 0 and block.cpu_ms > 0 for block in blocks)
+    assert sum(block.records for block in blocks) < 400 * (3 + 8)
+    assert not (tmp_path / "live").exists()
