@@ -1,4 +1,4 @@
-"""The process that measures an epoch's phases; `python -m harness.perf.phases.process FOLDER` obeys FOLDER/phases.json."""
+"""Measures an epoch's phases: `python -m harness.perf.phases.process FOLDER` does what FOLDER/phases.json says."""
 
 import json
 import sys
