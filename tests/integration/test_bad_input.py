@@ -27,7 +27,7 @@ CASES = {
     "three worker counts": ({"workers": "1:2:3"}, "N or FROM:TO, not '1:2:3'"),
     "no worker": ({"workers": "0"}, "number of workers must be a whole number from 1"),
     "pattern with one worker": ({"workers": "1"}, "pattern needs at least 2 workers"),
-    "unknown workload": ({"workload": "wordcount"}, "workload 'wordcount' is unknown: use dense or hash"),
+    "unknown workload": ({"workload": "wordcount"}, "workload 'wordcount' is unknown: use one of dense, hash, nexmark"),
     "unknown distribution": ({"distribution": "normal"}, "normal"),
     "impossible exponent": ({"distribution": "zipf", "exponent": "-1"}, "exponent"),
     "seed that is no number": ({"seed": "lucky"}, "--seed takes a number, not 'lucky'"),
@@ -44,8 +44,13 @@ CASES = {
     "unknown cost": ({"cost": "think"}, "wait or compute, not 'think'"),
     "cost that is no number": ({"cost_us": "dear"}, "--cost-us takes a number, not 'dear'"),
     "cost below nothing": ({"cost_us": "-1"}, "cost of a record must be from 0"),
-    "value bytes of counts": ({"value_bytes": "100"}, "dense keeps counts only: leave out --value-bytes"),
+    "value bytes of counts": (
+        {"workload": "dense", "value_bytes": "100"},
+        "dense keeps counts only: leave out --value-bytes",
+    ),
     "value bytes beyond reason": ({"workload": "hash", "value_bytes": "99999999"}, "from 0 to 1048576"),
+    "unknown query": ({"workload": "nexmark", "query": "q42"}, "no NEXMark query 'q42': use one of q0, q1"),
+    "query of another workload": ({"query": "q4", "workload": "hash"}, "belong to --workload nexmark"),
     "too short": ({"duration": "1"}, "at least 3 seconds"),
     "option nobody knows": (
         {"mechanism": "none", "option": "bins_per_pair=4"},
