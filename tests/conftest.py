@@ -13,6 +13,13 @@ settings.load_profile("project")
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+def pytest_collection_modifyitems(items):
+    """Keeps together, where several processes run the tests, those of the one Spark session, and those of a file."""
+    for item in items:
+        group = "spark" if "spark" in item.fixturenames else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
     """Bootstrap address of the shared broker."""

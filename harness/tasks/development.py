@@ -8,15 +8,23 @@ from harness.tasks.running import ROOT, one_sentence, run_module
 __all__ = ["check", "clean", "fmt", "lock", "test"]
 
 
-@task(help={"select": "what to give pytest: paths, -k EXPRESSION, ...", "all": "also what is marked slow or stress"})
-def test(c: Context, select: str = "", all: bool = False) -> None:  # noqa: A002 - the option's name
+@task(
+    help={
+        "select": "what to give pytest: paths, -k EXPRESSION, ...",
+        "all": "also what is marked slow or stress",
+        "jobs": "processes; 2 unless tests are selected, as those of Spark wait for most of their time",
+    }
+)
+def test(c: Context, select: str = "", all: bool = False, jobs: int = 0) -> None:  # noqa: A002 - the option's name
     """Run the tests."""
     with one_sentence():
         from harness.setup.java import use_java
 
         use_java()
     every = "-m ''" if all else ""
-    run_module(c, f"pytest {every} {select}")
+    number = jobs or (1 if select else 2)
+    spread = f"-n {number} --dist loadgroup" if number > 1 else ""
+    run_module(c, f"pytest {spread} {every} {select}")
 
 
 @task
