@@ -281,7 +281,7 @@ BUGS = {
     replica_read_from_a_live_environment: ({**QUIET, "mechanism": "replicated-dataflow"}, {"replica"}, 0),
     checksums_of_blocks_ignored: ({**FLIPS, "operator": "dense"}, {"results", "state"}, 0),
     outbox_of_another_epoch_taken: (FLIPS, {"attempts", "results"}, 0),
-    neighbours_of_other_tables_not_verified: (FLIPS, {"attempts", "results", "state"}, 0),
+    neighbours_of_other_tables_not_verified: (FLIPS, {"attempts", "restore", "results", "state"}, 0),
     queue_believed_whatever_its_length: ({**FLIPS, **MANY_QUEUES}, {"attempts", "queues", "results"}, 0),
     torn_frames_not_healed: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}, 0),
 }  # fmt: skip
