@@ -73,14 +73,13 @@ def measure_epochs(folder: Path, settings: Settings) -> list[Epoch]:
             wait_for(generator.finished, "the load", settings.seconds + _DRAIN_DEADLINE_S)
         wait_for(lambda: _done(records) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         progress = {p["batchId"]: p for p in _progress(spark) if "addBatch" in p["durationMs"]}
-        jobs = _jobs(spark, len(records))
+        jobs = _jobs(spark)
     loaded = [r for r in records if r.begin_us >= load["start_us"] and sum(x.records for x in r.reports)]
     chosen = loaded[round(len(loaded) * _SKIP) : -1]
-    by_epoch = dict(zip([r.written.epoch for r in records][-len(jobs) :], jobs, strict=True))
     return [
         _epoch(r, progress[r.written.epoch]["durationMs"], job)
         for r in chosen
-        if r.written.epoch in progress and (job := by_epoch.get(r.written.epoch)) is not None
+        if r.written.epoch in progress and (job := _job_of(r, jobs)) is not None
     ]
 
 
@@ -93,12 +92,19 @@ def _progress(spark: SparkSession) -> list[dict[str, Any]]:
     return [json.loads(p.json) for p in query.recentProgress]
 
 
-def _jobs(spark: SparkSession, number: int) -> list[tuple[float, ...] | None]:
-    """Returns (submitted, first stage's begin and end, second stage's begin and end) of the last jobs, in ms."""
+def _jobs(spark: SparkSession) -> list[tuple[float, ...]]:
+    """Returns (submitted, first stage's begin and end, second stage's begin and end) of the jobs known, in ms."""
     store = spark.sparkContext._jsc.sc().statusStore()
     listed = store.jobsList(None)
-    jobs = sorted((listed.apply(i) for i in range(listed.size())), key=lambda job: job.jobId())[-number:]
-    return [_times(store, job) for job in jobs]
+    found = [_times(store, listed.apply(i)) for i in range(listed.size())]
+    return [times for times in found if times is not None]
+
+
+def _job_of(record: EpochRecord, jobs: list[tuple[float, ...]]) -> tuple[float, ...] | None:
+    """Returns the one job that was submitted while an epoch waited for its own."""
+    called = record.begin_us / 1e3 + record.ms["plan"] + record.ms["build"]
+    own = [job for job in jobs if called - 1 <= job[0] <= called + record.ms["job"]]
+    return own[0] if len(own) == 1 else None
 
 
 def _times(store: Any, job: Any) -> tuple[float, ...] | None:
