@@ -24,7 +24,7 @@ from harness.tasks.running import run_module
 @task(
     help={
         "mechanism": "mechanisms to compare, separated by commas",
-        "workload": "hash (an entry per key, the default), dense (counts in an array per bin) or nexmark",
+        "workload": "dense (counts in an array per bin, the default), hash (an entry per key) or nexmark",
         "query": "nexmark: q0 to q8; several, separated by commas, are an experiment each",
         "profile": "nexmark: default (100 auctions in flight), large-state:horizon=1200 or large-state:auctions=N",
         "out-of-order": "nexmark: group=N,probability=P,delay=SECONDS",

@@ -11,7 +11,7 @@ from rich.table import Table
 from generators.errors import GeneratorError
 from harness.bench import bench
 from harness.broker import open_broker
-from harness.experiment import BASELINE, BENCH, DEFAULT_MECHANISMS, QUICK, Experiment, make_experiment, parse_number
+from harness.experiment import QUICK, Experiment, make_experiment, parse_number
 from harness.report.comparison import comparison_table
 from harness.report.report import write_report
 from harness.results.summary import write_result
@@ -65,14 +65,8 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
     if options.get("all"):
         values["mechanism"] = ",".join(catalog.names())
     taken = mechanism_options(str(values.pop("option", "")))
-    defaults = {**({} if "workload" in values else _first(values)), **(QUICK if options.get("quick") else {})}
+    defaults = QUICK if options.get("quick") else {}
     return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
-
-
-def _first(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the defaults where no workload is named: those of `BENCH`, with Spark's own restart where it can run."""
-    alone = any(values.get(name) for name in ("fault", "value_bytes", "cost_us"))
-    return {**BENCH, "mechanism": ",".join([*DEFAULT_MECHANISMS, *([] if alone else [BASELINE])])}
 
 
 def experiments_from(options: Mapping[str, Any]) -> list[Experiment]:

@@ -15,8 +15,6 @@ from impls import catalog
 from impls.errors import UsageError
 
 __all__ = [
-    "BASELINE",
-    "BENCH",
     "DEFAULT_MECHANISMS",
     "DEFAULT_QUERY",
     "QUICK",
@@ -30,13 +28,6 @@ __all__ = [
 
 DEFAULT_QUERY = "q4"
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
-BENCH: dict[str, Any] = {  # what `./inv bench` runs unless a workload is named: with what a Spark user has today
-    "workload": "hash",
-    "keys": 1_000_000,
-    "duration_s": 30.0,
-    "name": "hash-count",
-}
-BASELINE = "native-repartition"
 QUICK: dict[str, Any] = {
     "mechanism": "none,megaphone-all-at-once,megaphone-batched",
     "keys": 400_000,

@@ -55,6 +55,7 @@ class SnapshotSchedule:
         bins = len(manifest.base)
         self._changed = np.full(bins, epoch, np.int64)  # what changed before a driver's start is not known any more
         self._sizes = np.zeros(bins, np.int64)
+        self._images = np.zeros(bins, np.int64)  # bytes of each bin's newest image: more than its values' alone
         self._log: deque[int] = deque(maxlen=replay_epochs)
         self._file_bytes: dict[SnapshotName, int] = {}
 
@@ -85,12 +86,12 @@ class SnapshotSchedule:
 
     def _wasteful(self) -> list[int]:
         """Returns the bins of mostly superseded files, once superseded images take more than the state itself."""
-        total, live = sum(self._file_bytes.values()), int(self._sizes.sum())
+        total, live = sum(self._file_bytes.values()), int(np.maximum(self._images, self._sizes).sum())
         if total <= 2 * live + _FILE_BYTES:
             return []
         used: dict[SnapshotName, int] = {}
         owner = [self.manifest.state_file(bin_) for bin_ in range(len(self._sizes))]
-        for file, size in zip(owner, self._sizes.tolist(), strict=True):
+        for file, size in zip(owner, self._images.tolist(), strict=True):
             used[file] = used.get(file, 0) + size
         bad = {file for file, size in self._file_bytes.items() if 2 * used.get(file, 0) < size}
         return [bin_ for bin_, file in enumerate(owner) if file in bad]
@@ -101,8 +102,9 @@ class SnapshotSchedule:
         self._changed[list(done.changed)] = epoch
         self._sizes = done.sizes.copy()
         self._log.append(done.log_bytes)
-        for worker, (_, size) in done.written.items():
+        for worker, (bins, size) in done.written.items():
             self._file_bytes[epoch, worker, done.generation] = size
+            self._share(np.array(bins, np.intp), size)
         new = self._complete(done)
         fields = {
             name: getattr(manifest, name).copy()
@@ -116,6 +118,11 @@ class SnapshotSchedule:
         base[new] = epoch
         base[self._changed <= manifest.base] = epoch  # nothing to replay: the old image shows this epoch too
         self.manifest = replace(manifest, base=base, **fields)
+
+    def _share(self, bins: NDArray[np.intp], size: int) -> None:
+        """Shares a file's bytes out among its bins, by the bytes of their values."""
+        weight = np.maximum(self._sizes[bins], 1)
+        self._images[bins] = size * weight // int(weight.sum())
 
     def _complete(self, done: Done) -> NDArray[np.intp]:
         """Returns the bins whose location and routed worker have both written their part."""
@@ -135,6 +142,11 @@ class SnapshotSchedule:
     def adopt(self, files: Mapping[SnapshotName, int]) -> None:
         """Takes in the bytes of the snapshot files that are there."""
         self._file_bytes = dict(files)
+        owner = [self.manifest.state_file(bin_) for bin_ in range(len(self._sizes))]
+        for file, size in self._file_bytes.items():
+            bins = np.array([bin_ for bin_, own in enumerate(owner) if own == file], np.intp)
+            if len(bins):
+                self._share(bins, size)
 
     def forget(self, files: Iterable[SnapshotName]) -> None:
         """Takes in that snapshot files were deleted."""

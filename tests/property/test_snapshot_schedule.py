@@ -11,7 +11,8 @@ from impls.durability.schedule import Done, SnapshotSchedule, needless_log, need
 class History:
     """Bins of given sizes at moving workers; each epoch changes some of them and snapshots what is due."""
 
-    def __init__(self, seed, bins, workers, replay, share, size=1000):
+    def __init__(self, seed, bins, workers, replay, share, size=1000, image=1):
+        self.image = image  # bytes of an image for each byte of state
         self.random = np.random.default_rng(seed)
         self.bins, self.workers, self.share = bins, workers, share
         self.schedule = SnapshotSchedule(Manifest.new("q", bins), epoch=-1, replay_epochs=replay)
@@ -30,7 +31,7 @@ class History:
         for worker in range(self.workers):
             mine = [b for b in due if worker in (self.location[b], self.routing[b])]
             if mine:
-                written[worker] = (mine, int(self.sizes[mine].sum()))
+                written[worker] = (mine, int(self.sizes[mine].sum()) * self.image)
         self.schedule.observe(
             Done(number, 1, changed, log_bytes, written, self.location.copy(), self.routing.copy(), self.sizes)
         )
@@ -67,6 +68,17 @@ def test_what_was_saved_never_asks_for_more_than_the_replay_bound_and_only_chang
         assert (history.saved.base[written] >= history.saved.file_epoch[written]).all()
     if share == 0.0:
         assert history.snapshotted == 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), image=st.sampled_from([1, 3, 6]))
+def test_images_larger_than_their_values_do_not_make_every_file_wasteful(seed, image):
+    history = History(seed, 40, 4, 100, 1.0, size=1_000_000, image=image)
+    for number in range(400):
+        before = history.snapshotted
+        history.epoch(number)
+        assert history.snapshotted - before <= 20, f"half of all bins are snapshotted in epoch {number}"
+    assert history.snapshotted < 400 * 4
 
 
 @settings(max_examples=40, deadline=None)
