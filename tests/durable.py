@@ -14,11 +14,11 @@ from memory import MemoryOutput
 from impls.durability.files import Files
 from impls.durability.keeper import Keeper
 from impls.operators import HashCount, Operator
+from impls.runtime.attempts import run_epoch
 from impls.runtime.hashing import bin_of_hash, hash_int64
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
 from impls.runtime.store import store_path
-from impls.runtime.worker import run_epoch
 
 BINS = 16
 

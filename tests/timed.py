@@ -16,6 +16,7 @@ from impls.durability.files import Files
 from impls.operators import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
+from impls.runtime.attempts import run_epoch
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.controller import Controller
 from impls.runtime.driver import Driver, EpochRecord, StopNeeded
@@ -23,7 +24,6 @@ from impls.runtime.hashing import bin_of_hash, hash_int64
 from impls.runtime.order import StepOrder
 from impls.runtime.results import Deduplicator
 from impls.runtime.store import store_path, wipe
-from impls.runtime.worker import run_epoch
 
 BINS = 16
 _open: dict[int, Checkpoint] = {}

@@ -23,13 +23,13 @@ from impls.durability.files import Files
 from impls.durability.keeper import Keeper
 from impls.errors import UsageError
 from impls.operators import DenseCount, HashCount, Operator
+from impls.runtime.attempts import run_epoch
 from impls.runtime.hashing import bin_of_hash, hash_int64
 from impls.runtime.order import StepOrder
 from impls.runtime.outbox import Output
 from impls.runtime.plan import EpochPlan, WrittenPlan
 from impls.runtime.records import Results
 from impls.runtime.store import store_path
-from impls.runtime.worker import run_epoch
 
 __all__ = ["Point", "main", "measure"]
 

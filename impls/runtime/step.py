@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from impls.runtime.attempts import run_epoch
 from impls.runtime.order import StepOrder
-from impls.runtime.worker import run_epoch
 
 __all__ = ["REPORT_SCHEMA", "run_step", "spare_the_collector"]
 

@@ -19,11 +19,11 @@ from impls.durability.files import Files
 from impls.operators import DenseCount, HashCount
 from impls.placement import goal as place
 from impls.placement import initial
+from impls.runtime.attempts import run_epoch
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.controller import Controller
 from impls.runtime.driver import Driver, StopNeeded
 from impls.runtime.order import StepOrder
-from impls.runtime.worker import run_epoch
 
 INPUT_PARTITIONS, RESULT_PARTITIONS = 2, 4
 RECORDS_PER_EPOCH = 15

@@ -17,9 +17,9 @@ from impls.errors import StateError
 from impls.external import cache
 from impls.external.shared import SharedRedis
 from impls.operators import DenseCount, HashCount
+from impls.runtime.attempts import run_epoch
 from impls.runtime.plan import EpochPlan, Pull
 from impls.runtime.records import Results
-from impls.runtime.worker import run_epoch
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 

@@ -8,12 +8,12 @@ from memory import MemoryOutput
 from harness.perf.twin.step import TwinOrder, twin_epoch
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
+from impls.runtime.attempts import run_epoch
 from impls.runtime.hashing import bin_of_hash, hash_int64
 from impls.runtime.order import StepOrder
 from impls.runtime.outbox import unpack
 from impls.runtime.plan import EpochPlan, WrittenPlan
 from impls.runtime.store import OUTBOX, Store, get_of_epoch, store_path
-from impls.runtime.worker import run_epoch
 
 KEYS, BINS, WORKERS = 1_000, 16, 2
 
