@@ -1,8 +1,7 @@
-"""Builds the image: the context is the commit's files, with the wheels and jars that this machine has fetched."""
+"""Builds the image: the context is the commit's files, with the jars that this machine has fetched."""
 
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -42,11 +41,6 @@ def _context(commit: str) -> Iterator[Path]:
         _ran(["git", "archive", "--output", archive, commit], "The commit's files cannot be listed")
         _ran(["tar", "-x", "-C", folder, "-f", archive], "The commit's files cannot be unpacked")
         archive.unlink()
-        _ran(
-            [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes",
-             "--only-binary", ":all:", "--requirement", folder / "requirements.lock", "--dest", folder / "wheels"],
-            "The dependencies cannot be fetched",
-        )  # fmt: skip
         ensure_jars()
         shutil.copytree(jars_folder(), folder / "jars")
         (folder / "jars.name").write_text(jars_folder().name)
