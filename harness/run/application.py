@@ -13,12 +13,18 @@ from impls.errors import StateError
 from impls.native_spark.query import NativeQuery
 from impls.runtime.handle import StreamHandle
 
-__all__ = ["Application", "Query", "end_session"]
+__all__ = ["Application", "Query", "end_session", "stop_session"]
 
 Query = StreamHandle | NativeQuery
 
 _RESTART_DEADLINE_S = 120.0
 _JVM_DEADLINE_S = 30.0
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stops a session unless that has been done: its JVM may be gone, and then a second stop fails."""
+    if spark.sparkContext._jsc is not None:
+        spark.stop()
 
 
 def end_session(spark: SparkSession) -> None:
@@ -121,7 +127,7 @@ class Application:
 
     def end(self) -> None:
         """Stops the session that is there now."""
-        self.spark.stop()
+        stop_session(self.spark)
 
     def __enter__(self) -> "Application":
         self.begin()

@@ -33,7 +33,7 @@ from harness.native.start import start_native
 from harness.oracle.offsets import consumed_records
 from harness.redis_server import RedisServer
 from harness.results.summary import summarise_run
-from harness.run.application import Application, Query
+from harness.run.application import Application, Query, stop_session
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
@@ -181,7 +181,7 @@ def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSessi
     with ThreadPoolExecutor(1) as pool:
         starting = pool.submit(open_broker, run.experiment.bootstrap, folder / "broker", jars.broker, use_java())
         spark = _session(run)
-        stack.callback(spark.stop)
+        stack.callback(stop_session, spark)
         broker = starting.result()
     stack.callback(broker.stop)
     return broker, spark
