@@ -10,9 +10,8 @@ from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.measure.cells import encode_cells
 from harness.native.check import restarts
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Ranges
-from harness.oracle.nexmark.check import Rules, arrivals, check
-from harness.oracle.nexmark.tables import Events, read_events, read_plain_results
+from harness.oracle.nexmark.check import Arrived, Rules, check
+from harness.oracle.nexmark.tables import read_events, read_plain_results
 from harness.oracle.offsets import read_offsets
 from harness.oracle.run import read_facts
 from harness.oracle.verdict import judge, raised
@@ -44,14 +43,13 @@ def check_native_nexmark(
         events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         results = read_plain_results(bootstrap, topics[1], deadline_s=_DEADLINE_S)
         ranges = read_offsets(checkpoint, topics[0], several=True).ranges()
-        found, measured = check(
-            events, results, ranges, query=query, bin_of=bin_of, moves=restarts(folder, bins), rules=_RULES,
-            since_us=int(read_json(folder / "load.json").get("start_us", 0)),
-        )  # fmt: skip
+        moves = restarts(folder, bins)
+        found, arrived = check(events, results, ranges, query=query, bin_of=bin_of, moves=moves, rules=_RULES)
+        measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))
         answer = {**judge(found, read_facts(folder, expected=expected_migrations)), "measured": measured}
         (folder / "cells.jsonl").unlink(missing_ok=True)
         with JsonLines(folder / "cells.jsonl") as file:
-            for line in _cells(folder, events, ranges, query):
+            for line in _cells(folder, arrived):
                 file.write(line)
     except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
         answer = raised(error)
@@ -59,13 +57,13 @@ def check_native_nexmark(
     return answer
 
 
-def _cells(folder: Path, events: Events, ranges: Ranges, query: str) -> Iterator[dict[str, object]]:
+def _cells(folder: Path, arrived: Arrived) -> Iterator[dict[str, object]]:
     """Yields a line per epoch: the latency of its records to the end of its work, the commit log not counted."""
     done = {line["epoch"]: int(line["done_us"]) for line in read_lines(folder / "epochs.jsonl")}
-    epoch, scheduled = arrivals(events, ranges, query)
-    edges = np.flatnonzero(np.diff(epoch)) + 1
-    for rows in np.split(np.arange(len(epoch)), edges) if len(epoch) else ():
-        number = int(epoch[rows[0]])
+    order = np.lexsort((arrived.scheduled_us, arrived.epoch))
+    edges = np.flatnonzero(np.diff(arrived.epoch[order])) + 1
+    for rows in np.split(order, edges) if len(order) else ():
+        number = int(arrived.epoch[rows[0]])
         if number in done:
-            cells, _ = make_cells(scheduled[rows], done[number], np.zeros(len(rows), bool))
+            cells, _ = make_cells(arrived.scheduled_us[rows], done[number], np.zeros(len(rows), bool))
             yield {"epoch": number, "worker": 0, "done_us": done[number], "cells": encode_cells(cells)}

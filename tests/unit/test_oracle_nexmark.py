@@ -114,8 +114,9 @@ def test_a_result_of_a_window_that_is_still_open_is_wrong():
 def test_an_event_in_no_epoch_is_lost():
     events, answers = case("q4", 3)
     kept = ranges(events).take(np.arange(6))
-    found, _ = check(topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=Moves.none())
+    found, arrived = check(topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=Moves.none())
     assert found.totals["lost"] > 10
+    assert set(arrived.epoch.tolist()) == {-1, *kept.epoch.tolist()}
     assert found.examples["lost"]["last"]["why"] in {"event in no committed epoch", "result missing"}
 
 
@@ -130,12 +131,12 @@ def test_only_what_the_query_reads_since_the_load_began_is_measured_and_crosses(
     events, answers = case("q3", 3)
     middle = events[100]["dateTime"]
     moves = Moves.of([(2, bin_, "m") for bin_ in range(16)])
-    found, measured = check(
-        topic(events), results(answers), ranges(events), query="q3", bin_of=hash_bins(16), moves=moves, since_us=middle
+    found, arrived = check(
+        topic(events), results(answers), ranges(events), query="q3", bin_of=hash_bins(16), moves=moves
     )
     read = [e for e in events if (e["kind"] == 0 and e["state"] in {"OR", "ID", "CA"})
             or (e["kind"] == 1 and e["category"] == 10)]  # fmt: skip
-    assert measured == sum(e["dateTime"] >= middle for e in read)
+    assert arrived.measured(middle) == sum(e["dateTime"] >= middle for e in read)
     assert 0 < found.crossed["m"] < len(read)
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves, Ranges
+from harness.oracle.columns import Columns, Moves, Ranges
 from harness.oracle.keycount import CLASSES, NUMBERED, Findings
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
-__all__ = ["EXACTLY_ONCE", "Rules", "arrivals", "check"]
+__all__ = ["EXACTLY_ONCE", "Arrived", "Rules", "check"]
 
 _READ = """
 CREATE TABLE read AS
@@ -27,6 +27,8 @@ SELECT i."partition", i."offset", i.key, i."dateTime", i.scheduled_us,
        CASE WHEN i."offset" < r."end" THEN r.epoch END AS epoch
 FROM ({chosen}) i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i."offset" >= r."begin"
 """
+
+_ARRIVED = "SELECT coalesce(epoch, -1) AS epoch, coalesce(scheduled_us, -1) AS scheduled_us FROM read"
 
 _WATERMARK = """
 SELECT {reached}(latest) - $disorder FROM (SELECT max("dateTime") AS latest FROM read GROUP BY "partition")
@@ -100,6 +102,18 @@ class Rules:
 EXACTLY_ONCE = Rules()
 
 
+@dataclass(frozen=True, slots=True)
+class Arrived(Columns):
+    """The events that a query reads, in no order; `epoch` is -1 of an event in no committed epoch."""
+
+    epoch: NDArray[np.int64]
+    scheduled_us: NDArray[np.int64]
+
+    def measured(self, start_us: int) -> int:
+        """Returns the number of events of a load that began at `start_us` (µs since 1970)."""
+        return int(np.count_nonzero(self.scheduled_us >= start_us))
+
+
 def check(
     events: Events,
     results: JsonResults,
@@ -109,9 +123,8 @@ def check(
     bin_of: BinOf,
     moves: Moves,
     rules: Rules = EXACTLY_ONCE,
-    since_us: int = 0,
-) -> tuple[Findings, int]:
-    """Compares results with those of the query's definition; returns findings and the events of the measured load.
+) -> tuple[Findings, Arrived]:
+    """Compares results with those of the query's definition; returns findings and the events that the query reads.
 
     Args:
         events: the whole input topic.
@@ -121,7 +134,6 @@ def check(
         bin_of: bins of keys, array to array.
         moves: bins that changed their owner, to count the events that crossed a migration.
         rules: how far the watermark is, and what may be repeated.
-        since_us: scheduled time from which events are part of the load.
     """
     definition = DEFINITIONS[query]
     with duckdb.connect() as db:
@@ -134,21 +146,15 @@ def check(
         db.execute(NUMBERED)
         _compare(db, query, definition, rules)
         db.execute(_FINDINGS, {"keyed": definition.keyed and not rules.repeats})
-        return _findings(db, len(results)), _one(db, f"SELECT count(*) FROM read WHERE scheduled_us >= {since_us:d}")
+        return _findings(db, len(results)), _arrived(db)
 
 
 def _chosen(definition: Definition) -> str:
     return " UNION ALL ".join(_CHOSEN.format(**asdict(read)) for read in definition.reads)
 
 
-def arrivals(events: Events, ranges: Ranges, query: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns epoch and scheduled time (µs) of the events that a query reads and that are in a committed epoch."""
-    with duckdb.connect() as db:
-        load_events(db, events)
-        db.register("ranges", ranges.table())
-        db.execute(_READ.format(chosen=_chosen(DEFINITIONS[query])))
-        found = db.execute("SELECT epoch, scheduled_us FROM read WHERE epoch IS NOT NULL ORDER BY ALL").fetchnumpy()
-    return found["epoch"].astype(np.int64), found["scheduled_us"].astype(np.int64)
+def _arrived(db: Any) -> Arrived:
+    return Arrived(**{name: column.astype(np.int64) for name, column in db.execute(_ARRIVED).fetchnumpy().items()})
 
 
 def _compare(db: Any, query: str, definition: Definition, rules: Rules) -> None:

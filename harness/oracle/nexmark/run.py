@@ -48,10 +48,9 @@ def check_nexmark(
         events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         results = read_json_results(bootstrap, topics[1], deadline_s=_DEADLINE_S)
         read = time.monotonic()
-        found, measured = check(
-            events, results, log.ranges(), query=query, bin_of=bin_of, moves=read_moves(folder), rules=Rules(disorder),
-            since_us=int(read_json(folder / "load.json").get("start_us", 0)),
-        )  # fmt: skip
+        moves, rules = read_moves(folder), Rules(disorder)
+        found, arrived = check(events, results, log.ranges(), query=query, bin_of=bin_of, moves=moves, rules=rules)
+        measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))
         answer = judge(found, read_facts(folder, expected=expected_migrations))
         late = sum(int(line.get("late", 0)) for line in read_lines(folder / "epochs.jsonl"))
         seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
