@@ -12,7 +12,7 @@ from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves, OracleError
 from harness.oracle.keycount import check
 from harness.oracle.offsets import read_offsets
-from harness.oracle.read import collect, read_records, read_topic, result_partitions
+from harness.oracle.read import collect, places, read_records, read_topic, result_partitions
 from harness.oracle.run import read_facts
 from harness.oracle.verdict import judge, raised
 
@@ -66,8 +66,7 @@ def _read(bootstrap: str, topic: str) -> NativeResults:
             raise OracleError(f"Topic {topic!r} does not carry the broker's time.")
         chunks.append(
             {
-                "partition": np.full(len(messages), partition, np.int32),
-                "offset": np.array([message.offset for message in messages], np.int64),
+                **places(partition, messages),
                 "key": np.array([int(message.key) for message in messages], np.int64),
                 "count": np.array([int(message.value) for message in messages], np.int64),
                 "appended_us": np.array([message.timestamp for message in messages], np.int64) * 1000,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.oracle.columns import Columns
-from harness.oracle.read import NUMBER_FIELDS, number_columns, places, read_topic
+from harness.oracle.read import NUMBER_FIELDS, collect, number_columns, places, read_topic
 
 __all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results", "read_plain_results"]
 
@@ -20,6 +20,7 @@ _EVENT = """
 CREATE TABLE event AS
 SELECT "partition", "offset", value, unnest(from_json(value, '{structure}')) FROM raw
 """
+_DTYPES = {"partition": "i4", "worker": "i4", "key": "O", "value": "O"}
 _KINDS = {
     "bid": "bidder IS NOT NULL",
     "auction": "seller IS NOT NULL",
@@ -65,22 +66,16 @@ def _objects(values: list[Any]) -> NDArray[np.object_]:
     return out
 
 
-def _joined(kind: type[Any], chunks: list[dict[str, NDArray[Any]]], objects: tuple[str, ...]) -> Any:
-    names = kind.__annotations__
-    columns = {
-        name: np.concatenate([np.empty(0, object if name in objects else np.int64), *(c[name] for c in chunks)])
-        for name in names
-    }
-    return kind(**columns)
+def _texts(messages: list[Any]) -> NDArray[np.object_]:
+    return _objects([(message.value or b"").decode() for message in messages])
 
 
 def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> Events:
     """Returns the input topic up to its present end; raises OracleError when it cannot in the time."""
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        values = _objects([(message.value or b"").decode() for message in messages])
-        chunks.append({**places(partition, messages), "value": values})
-    return _joined(Events, chunks, ("value",))  # type: ignore[no-any-return]
+        chunks.append({**places(partition, messages), "value": _texts(messages)})
+    return collect(Events, _DTYPES, chunks)
 
 
 def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
@@ -88,14 +83,10 @@ def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> Json
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
         place = places(partition, messages)
-        columns = {
-            "key": _objects([b""] * len(messages)),
-            "value": _objects([(message.value or b"").decode() for message in messages]),
-            "index": place["offset"],
-        }
+        columns = {"key": _objects([b""] * len(messages)), "value": _texts(messages), "index": place["offset"]}
         nothing = dict.fromkeys(("worker", "generation", "epoch"), np.zeros(len(messages), np.int64))
         chunks.append({**place, **columns, **nothing})
-    return _joined(JsonResults, chunks, ("key", "value"))  # type: ignore[no-any-return]
+    return collect(JsonResults, _DTYPES, chunks)
 
 
 def read_json_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
@@ -103,9 +94,6 @@ def read_json_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonR
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
         number = number_columns(messages, topic)
-        columns = {
-            "key": _objects([message.key or b"" for message in messages]),
-            "value": _objects([(message.value or b"").decode() for message in messages]),
-        }
+        columns = {"key": _objects([message.key or b"" for message in messages]), "value": _texts(messages)}
         chunks.append({**places(partition, messages), **columns, **{name: number[name] for name in NUMBER_FIELDS}})
-    return _joined(JsonResults, chunks, ("key", "value"))  # type: ignore[no-any-return]
+    return collect(JsonResults, _DTYPES, chunks)
