@@ -13,6 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from harness.oracle.ask import examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 
@@ -162,19 +163,6 @@ def _bins(records: Records, results: Results, bin_of: BinOf) -> pa.Table:
     return pa.table({"key": keys, "bin": bin_of(keys)})
 
 
-def _one(db: Any, query: str) -> int:
-    return int(db.execute(query).fetchone()[0])
-
-
-def _examples(db: Any, kind: str) -> dict[str, dict[str, Any]]:
-    out = {}
-    for name, order in _ORDERS.items():
-        found = db.execute(_EXAMPLE.format(order=order), {"class": kind})
-        columns = [column[0] for column in found.description]
-        out[name] = {c: value for c, value in zip(columns, found.fetchone(), strict=True) if value is not None}
-    return out
-
-
 def check(
     records: Records,
     results: Results,
@@ -207,14 +195,14 @@ def check(
         db.execute(_FINDINGS, {"partitions": partitions})
         db.execute(_FINAL)
         found = dict(db.execute("SELECT class, count(*) FROM finding GROUP BY class").fetchall())
-        accepted = _one(db, "SELECT count(*) FROM matched")
+        accepted = one(db, "SELECT count(*) FROM matched")
         return Findings(
             totals={kind: found.get(kind, 0) for kind in CLASSES},
-            examples={kind: _examples(db, kind) for kind in CLASSES if kind in found},
+            examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
             records=len(records),
             results=accepted,
             repeats=len(results) - accepted,
             crossed=dict(db.execute(_CROSSED).fetchall()),
-            waited=_one(db, "SELECT count(*) FROM placed WHERE waited > 0"),
-            longest_wait=_one(db, "SELECT coalesce(max(waited), 0) FROM placed"),
+            waited=one(db, "SELECT count(*) FROM placed WHERE waited > 0"),
+            longest_wait=one(db, "SELECT coalesce(max(waited), 0) FROM placed"),
         )

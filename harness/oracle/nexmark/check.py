@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from harness.oracle.ask import examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Columns, Moves, Ranges
 from harness.oracle.keycount import CLASSES, NUMBERED, Findings
@@ -176,28 +177,14 @@ def _bins(db: Any, bin_of: BinOf) -> pa.Table:
     return pa.table({"key": keys, "bin": bin_of(keys)})
 
 
-def _one(db: Any, query: str) -> int:
-    return int(db.execute(query).fetchone()[0])
-
-
 def _findings(db: Any, raw: int) -> Findings:
     found = dict(db.execute("SELECT class, CAST(sum(n) AS BIGINT) FROM finding GROUP BY class").fetchall())
-    accepted = _one(db, "SELECT count(*) FROM numbered WHERE accepted")
+    accepted = one(db, "SELECT count(*) FROM numbered WHERE accepted")
     return Findings(
         totals={kind: found.get(kind, 0) for kind in CLASSES},
-        examples={
-            kind: {name: _example(db, kind, order) for name, order in _ORDERS.items()}
-            for kind in CLASSES
-            if kind in found
-        },
-        records=_one(db, "SELECT count(*) FROM event"),
+        examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
+        records=one(db, "SELECT count(*) FROM event"),
         results=accepted,
         repeats=raw - accepted,
         crossed=dict(db.execute(_CROSSED).fetchall()),
     )
-
-
-def _example(db: Any, kind: str, order: str) -> dict[str, Any]:
-    found = db.execute(_EXAMPLE.format(order=order), {"class": kind})
-    columns = [column[0] for column in found.description]
-    return {c: value for c, value in zip(columns, found.fetchone(), strict=True) if value is not None}
