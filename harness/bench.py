@@ -8,6 +8,7 @@ from typing import Protocol
 from harness.experiment import Experiment
 from harness.files import write_json
 from harness.live import LiveView
+from harness.options import CUT_OFF
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.summary import write_result
@@ -91,4 +92,4 @@ def bench(
     if all((folder / "runs" / run.folder / "done").exists() for run in experiment.runs()):
         (folder / "done").touch()
     bad = [run for run in result["runs"] if run["verdict"] != "valid"]
-    return folder, 130 if cut_off else int(bool(bad))
+    return folder, CUT_OFF if cut_off else int(bool(bad))

@@ -12,6 +12,7 @@ from generators.errors import GeneratorError
 from harness.bench import bench
 from harness.broker import open_broker
 from harness.experiment import QUICK, Experiment, make_experiment, parse_number
+from harness.options import CUT_OFF, parse_list
 from harness.report.comparison import comparison_table
 from harness.report.report import write_report
 from harness.results.summary import write_result
@@ -36,7 +37,6 @@ __all__ = [
 ]
 
 _ROOT = Path(__file__).resolve().parents[1]
-_CUT_OFF = 130
 _WIDE = 160  # columns of a log file
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
 _NUMBERS: dict[str, Callable[[str], Any]] = {
@@ -71,7 +71,7 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
 
 def experiments_from(options: Mapping[str, Any]) -> list[Experiment]:
     """Returns an experiment for each query named, or the one that has none; raises UsageError for bad options."""
-    queries = [query.strip() for query in str(options.get("query") or "").split(",") if query.strip()]
+    queries = parse_list(str(options.get("query") or ""))
     return [experiment_from({**options, "query": query}) for query in queries] or [experiment_from(options)]
 
 
@@ -79,7 +79,7 @@ def mechanism_options(text: str) -> dict[str, Any]:
     """Reads NAME=VALUE,NAME=VALUE into the mechanisms' options; raises UsageError for an unknown name or bad value."""
     kinds = {option: type(value) for name in catalog.every() for option, value in catalog.options(name).items()}
     taken: dict[str, Any] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
+    for part in parse_list(text):
         name, _, value = part.partition("=")
         name = name.strip().replace("-", "_")
         if name not in kinds:
@@ -117,13 +117,13 @@ def run_bench(options: Mapping[str, Any]) -> int:
             print_comparison(folder)
             sys.stdout.write(f"{folder}\n")
             codes.append(code)
-            if code == _CUT_OFF:
+            if code == CUT_OFF:
                 break
     except (UsageError, GeneratorError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return _CUT_OFF
+        return CUT_OFF
     return max(codes)
 
 

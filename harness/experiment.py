@@ -11,6 +11,7 @@ import numpy as np
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
 from harness.checks import WORKLOADS, check
+from harness.options import parse_list
 from impls import catalog
 from impls.errors import UsageError
 
@@ -211,8 +212,7 @@ def parse_workers(text: str | int) -> tuple[int, int]:
 def make_experiment(**given: Any) -> Experiment:
     """Builds an experiment from command-line values and checks them; raises UsageError with one sentence."""
     values = {name: value for name, value in given.items() if value is not None}
-    names = [n.strip() for n in str(values.pop("mechanism", ",".join(DEFAULT_MECHANISMS))).split(",") if n.strip()]
-    values["mechanisms"] = tuple(names)
+    values["mechanisms"] = parse_list(str(values.pop("mechanism", ",".join(DEFAULT_MECHANISMS))))
     for name, what in (
         ("keys", "The number of keys"),
         ("rate", "The rate"),

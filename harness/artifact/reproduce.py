@@ -11,6 +11,7 @@ from harness.claims.claims import read_claims
 from harness.claims.verify import run_claims
 from harness.cli import redraw, run_bench
 from harness.nexmark.suite import run_nexmark
+from harness.options import CUT_OFF
 from harness.perf.suite import run_perf
 from harness.sweep.grid import PRESETS
 from harness.sweep.run import run_sweep
@@ -18,7 +19,6 @@ from harness.sweep.run import run_sweep
 __all__ = ["Step", "figures", "reproduce", "steps"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_CUT_OFF = 130
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
         left = sum(later.minutes for later in todo[number - 1 :])
         sys.stderr.write(f"{number} of {len(todo)}: {step.title}; about {left:.0f} min for the rest\n")
         codes.append(step.run())
-        if codes[-1] == _CUT_OFF:
-            return _CUT_OFF
+        if codes[-1] == CUT_OFF:
+            return CUT_OFF
     sys.stdout.write(f"{len(todo)} steps in {(time.monotonic() - begun) / 60:.0f} min; results in {folder}\n")
     for step, code in zip(todo, codes, strict=True):
         sys.stdout.write(f"{'done' if code == 0 else f'exit code {code}'}: {step.title}\n")

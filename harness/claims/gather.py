@@ -16,6 +16,7 @@ from harness.claims.evidence import EVIDENCE_FILE, Evidence
 from harness.cli import check_machine, experiment_from
 from harness.experiment import Experiment
 from harness.files import read_json, write_json
+from harness.options import CUT_OFF
 from harness.results.environment import environment
 from harness.setup.jars import ensure_jars
 from harness.sweep.grid import Grid
@@ -81,7 +82,7 @@ def make(source: Source, output: Path, *, force: bool = False) -> Evidence:
         largest = max((run.experiment for run, _ in asked.runs()), key=lambda experiment: experiment.keys)
         check_machine(largest, output)
         folder, code = sweep(asked, output, force=force)
-    if code == 130:
+    if code == CUT_OFF:
         raise KeyboardInterrupt
     return Evidence(folder)
 

@@ -13,6 +13,7 @@ from harness.claims import gather
 from harness.claims.claims import Claim, Source, read_claims
 from harness.claims.evidence import Evidence, NotKnown
 from harness.claims.predicates import PREDICATES
+from harness.options import CUT_OFF, parse_list
 from harness.setup.java import use_java
 from impls.errors import UsageError
 
@@ -83,13 +84,13 @@ def run_claims(
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return 130
+        return CUT_OFF
     _sum_up(console, checked)
     return int(not all(one.as_expected for one in checked))
 
 
 def _chosen(claims: Sequence[Claim], only: str, *, quick: bool) -> list[Claim]:
-    wanted = [name.strip() for name in only.split(",") if name.strip()]
+    wanted = parse_list(only)
     known = [claim.name for claim in claims]
     for name in wanted:
         if name not in known:

@@ -16,8 +16,8 @@ from harness.broker import EmbeddedBroker
 from harness.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
 from harness.conformance.judge import Row
 from harness.conformance.query import run_tour
-from harness.faults.schedule import parse_names
 from harness.files import JsonLines, read_json, read_lines, write_json
+from harness.options import CUT_OFF, parse_names
 from harness.redis_server import RedisServer
 from harness.results.environment import environment
 from harness.setup.jars import ensure_jars
@@ -176,4 +176,4 @@ def run_conformance(
     good = sum(row.good for row in rows)
     console.print(f"{good} of {sum(len(tour.scenarios) for tour in planned)} cases are valid")
     sys.stdout.write(f"{folder}\n")
-    return 130 if cut_off else int(good < sum(len(tour.scenarios) for tour in planned))
+    return CUT_OFF if cut_off else int(good < sum(len(tour.scenarios) for tour in planned))

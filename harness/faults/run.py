@@ -14,7 +14,8 @@ from rich.console import Console
 from harness.faults.campaign import Campaign
 from harness.faults.outcome import Outcome
 from harness.faults.report import report_of, show, write_report
-from harness.faults.schedule import EXPECTED, Fault, draw_schedule, parse_names
+from harness.faults.schedule import EXPECTED, Fault, draw_schedule
+from harness.options import CUT_OFF, parse_names
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls import catalog
@@ -96,7 +97,7 @@ def run_fault_test(
     report, cut_off = fault_test(schedule, folder, seed=seed, durability=durability, console=console)
     show(report, console)
     sys.stdout.write(f"{folder}\n")
-    return 130 if cut_off else int(not report["good"])
+    return CUT_OFF if cut_off else int(not report["good"])
 
 
 def _delete(folders: Iterable[Path]) -> None:

@@ -1,12 +1,13 @@
 """Which faults a fault test inflicts, in which order: a pure function of the seed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle, islice
 from typing import Any, Literal
 
 import numpy as np
 
+from harness.options import parse_names
 from impls import catalog
 from impls.errors import UsageError
 from impls.runtime.faults import POINTS
@@ -22,7 +23,6 @@ __all__ = [
     "Fault",
     "draw_schedule",
     "parse_fault",
-    "parse_names",
 ]
 
 VICTIMS = ("worker", "jvm", "driver", "broker")
@@ -107,16 +107,6 @@ class Fault:
     def to_json(self) -> dict[str, Any]:
         """Returns the fault as a line of a report."""
         return {**asdict(self), "name": self.name, "expected": self.expected}
-
-
-def parse_names(text: str, known: Iterable[str], what: str) -> tuple[str, ...]:
-    """Reads names separated by commas; raises UsageError for one that is not known."""
-    known = tuple(known)
-    names = tuple(name.strip() for name in text.split(",") if name.strip())
-    for name in names:
-        if name not in known:
-            raise UsageError(f"The {what} {name!r} is unknown: use one of {', '.join(known)}.")
-    return names
 
 
 def parse_fault(text: str) -> tuple[str, str]:

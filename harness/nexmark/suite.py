@@ -16,6 +16,7 @@ from harness.cli import check_machine
 from harness.experiment import Experiment, make_experiment
 from harness.files import read_json, write_text
 from harness.nexmark.table import markdown, rows_of, table
+from harness.options import CUT_OFF, parse_list
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
@@ -28,7 +29,6 @@ _ROOT = Path(__file__).resolve().parents[2]
 _MECHANISMS = "megaphone-batched,meces"
 _NATIVE = "native-repartition"
 _QUICK: dict[str, Any] = {"rate": "2000", "duration_s": 18.0, "lead_in_s": 3.0, "bins": "64"}
-_CUT_OFF = 130
 _WIDE = 160
 
 
@@ -49,7 +49,7 @@ class Suite:
 
 def suite_from(options: Mapping[str, Any]) -> Suite:
     """Returns what the options ask for; raises UsageError for bad ones."""
-    named = [query.strip() for query in str(options.get("query") or "").split(",") if query.strip()]
+    named = parse_list(str(options.get("query") or ""))
     shared: dict[str, Any] = {"duration_s": 24.0, **(_QUICK if options.get("quick") else {})}
     shared |= {name: options[name] for name in ("profile", "rate", "fault", "bins") if options.get(name)}
     if options.get("duration"):
@@ -81,7 +81,7 @@ def _carry_out(suite: Suite, folder: Path) -> tuple[dict[str, Path], int]:
         begun = find_earlier(experiment, folder, finished=False) is not None
         results[experiment.query], code = bench(experiment, folder, resume=begun)
         worst = max(worst, code)
-        if code == _CUT_OFF:
+        if code == CUT_OFF:
             break
     return results, worst
 
@@ -99,11 +99,11 @@ def run_nexmark(options: Mapping[str, Any]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return _CUT_OFF
+        return CUT_OFF
     rows = [row for query, path in results.items() for row in rows_of(query, read_json(path / "result.json"))]
     write_text(folder / "nexmark.json", json.dumps(rows, indent=1) + "\n")
     write_text(folder / "nexmark.md", markdown(rows))
-    if code != _CUT_OFF:
+    if code != CUT_OFF:
         (folder / "done").touch()
     Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(table(rows))
     sys.stdout.write(f"{folder}\n")

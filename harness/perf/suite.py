@@ -9,6 +9,7 @@ from typing import Any
 
 from generators.errors import GeneratorError
 from harness.files import read_json, write_json
+from harness.options import CUT_OFF, parse_names
 from harness.perf import growth, migratable, moved, rate, restart, steady
 from harness.perf.part import Part, Scale
 from harness.perf.phases import part as phases
@@ -48,10 +49,7 @@ class Suite:
 def suite_from(text: str, *, quick: bool) -> Suite:
     """Reads names separated by commas, none for all; raises UsageError for an unknown one."""
     known = [part.name for part in PARTS]
-    named = [name.strip() for name in text.split(",") if name.strip()]
-    for name in named:
-        if name not in known:
-            raise UsageError(f"The part {name!r} is unknown: use one of {', '.join(known)}.")
+    named = parse_names(text, known, "part")
     return Suite(tuple(name for name in known if not named or name in named), quick)
 
 
@@ -97,7 +95,7 @@ def run_perf(options: Mapping[str, Any]) -> int:
         return 1 if isinstance(error, StateError) else 2
     except KeyboardInterrupt:
         sys.stderr.write("cut off; the same options again go on\n")
-        return 130
+        return CUT_OFF
     (folder / "done").touch()
     if reference is not None:
         write_reference(folder, reference)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from harness.options import CUT_OFF
 from impls.errors import StateError
 
 __all__ = ["carry_out", "end_with_stdin", "wait_for"]
@@ -32,7 +33,7 @@ def end_with_stdin() -> None:
     def watch() -> None:
         while os.read(0, 4096):
             pass
-        os._exit(130)
+        os._exit(CUT_OFF)
 
     threading.Thread(target=watch, daemon=True).start()
 

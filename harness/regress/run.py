@@ -11,6 +11,7 @@ from typing import Any
 from harness.cli import typed
 from harness.experiment import parse_number
 from harness.files import read_json, write_json, write_text
+from harness.options import CUT_OFF
 from harness.regress.decide import Finding, Verdict, changed_counts, confirmed, find, overall, sides
 from harness.regress.history import append
 from harness.regress.measures import measures_of
@@ -25,7 +26,6 @@ __all__ = ["Comparison", "compare", "run_regress"]
 _ROOT = Path(__file__).resolve().parents[2]
 _OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
-_CUT_OFF = 130
 Runs = dict[str, list[dict[str, dict[str, float]]]]
 
 
@@ -101,7 +101,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
         return 1 if isinstance(error, StateError) else 2
     except KeyboardInterrupt:
         sys.stderr.write("cut off; the same options again go on\n")
-        return _CUT_OFF
+        return CUT_OFF
     text = markdown(commits, verdict, found)
     write_text(folder / "summary.md", text)
     append(folder.parent / "history.jsonl", commits["head"], first["head"])

@@ -30,6 +30,7 @@ from harness.experiment import Run
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
 from harness.native.start import start_native
+from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
 from harness.redis_server import RedisServer
 from harness.results.summary import summarise_run
@@ -325,7 +326,7 @@ def main(arguments: list[str]) -> int:
     try:
         execute(Path(arguments[0]), cancelled, go)
     except Cancelled:
-        return 130
+        return CUT_OFF
     except (UsageError, GeneratorError) as error:
         sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
         return 2

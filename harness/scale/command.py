@@ -11,6 +11,7 @@ from rich.table import Table
 
 from harness.cli import mechanism_options
 from harness.experiment import parse_number
+from harness.options import CUT_OFF, parse_list
 from harness.scale.calibrate import calibrate, read_runs
 from harness.scale.check import FIGURES, Compared, compare, median_error
 from harness.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
@@ -43,7 +44,7 @@ def run_simulate_scale(options: Mapping[str, Any]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
-        return 130
+        return CUT_OFF
     return 0
 
 
@@ -109,7 +110,7 @@ def check_table(rows: Sequence[Compared], title: str) -> Table:
 
 
 def _calibrate(folders: str, path: Path) -> None:
-    runs = read_runs([Path(part.strip()) for part in folders.split(",") if part.strip()])
+    runs = read_runs([Path(part) for part in parse_list(folders)])
     costs = calibrate(runs, read_costs(path if path.exists() else DEFAULT_COSTS))
     write_costs(costs, path)
     _console().print(f"{path}: {_origin(costs)}")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from harness.experiment import parse_number, parse_workers
 from harness.migrations import megaphone_pattern
+from harness.options import parse_list
 from harness.scale.costs import Costs
 from harness.scale.load import zipf_bins
 from harness.scale.simulate import Prediction, Setting, predict
@@ -90,7 +91,7 @@ def make_scenario(given: Mapping[str, Any]) -> Scenario:
     if "exponent" in given:
         values["exponent"] = _exponent(given["exponent"])
     if "mechanism" in given:
-        values["mechanisms"] = tuple(n.strip() for n in str(given["mechanism"]).split(",") if n.strip())
+        values["mechanisms"] = parse_list(str(given["mechanism"]))
     values |= {name: given[name] for name in ("distribution", "options") if name in given}
     scenario = Scenario(**values)
     _check(scenario)

@@ -11,6 +11,7 @@ from generators.errors import GeneratorError
 from harness.bench import find_earlier, unchanged
 from harness.cli import check_machine, mechanism_options, print_comparison, typed
 from harness.files import write_json
+from harness.options import CUT_OFF
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.summary import CELL_FILE, write_result
@@ -72,7 +73,7 @@ def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
     if all((folder / "runs" / run.folder / "done").exists() for run in runs):
         (folder / "done").touch()
     bad = [run for run in result["runs"] if run["verdict"] != "valid"]
-    return folder, 130 if cut_off else int(bool(bad))
+    return folder, CUT_OFF if cut_off else int(bool(bad))
 
 
 def grid_from(options: Mapping[str, Any]) -> Grid:

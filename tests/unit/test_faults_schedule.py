@@ -6,7 +6,8 @@ import pytest
 
 from harness.faults.outcome import Outcome
 from harness.faults.report import report_of
-from harness.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, VICTIMS, Fault, draw_schedule, parse_names
+from harness.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, VICTIMS, Fault, draw_schedule
+from harness.options import parse_names
 from impls.errors import UsageError
 from impls.runtime.faults import POINTS
 
