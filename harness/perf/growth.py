@@ -7,6 +7,7 @@ from typing import Any
 from harness.experiment import Experiment, make_experiment, parse_number
 from harness.perf.interleave import interleave
 from harness.perf.part import Findings, Part, Scale, Table
+from plots.metrics import at
 
 __all__ = ["PART", "measure"]
 
@@ -23,7 +24,9 @@ def measure(folder: Path, scale: Scale) -> Findings:
     for axis, variants in axes.items():
         entries = {x: found[0] for x, found in interleave(variants, 1, folder / axis.replace(" ", "-")).items()}
         tables.append(_times(axis, variants, entries))
-        curves[axis] = {name: [[_number(x), _value(e, name)] for x, e in entries.items()] for name in _MEASURES}
+        curves[axis] = {
+            name: [[_number(x), at(e, *path)] for x, e in entries.items()] for name, path in _MEASURES.items()
+        }
         if axis == "keys":
             tables.append(_memory(entries))
             curves["memory"] = {
@@ -38,13 +41,6 @@ _MEASURES = {
     "latency p99": ("latency_ms", "steady", "p99"),
     "peak": ("latency_ms", "migrating", "max"),
 }
-
-
-def _value(entry: Mapping[str, Any], name: str) -> float | None:
-    found: Any = entry
-    for part in _MEASURES[name]:
-        found = found[part]
-    return None if found is None else float(found)
 
 
 def _experiment(scale: Scale, **given: Any) -> Experiment:
@@ -73,11 +69,11 @@ def _number(text: str) -> int:
     return 0 if text == "0" else parse_number(text, "A value of the axis")
 
 
-def _times(axis: str, variants: Mapping[str, Experiment], entries: Mapping[str, Mapping[str, Any]]) -> Table:
+def _times(axis: str, variants: Mapping[str, Experiment], entries: Mapping[str, dict[str, Any]]) -> Table:
     rows = []
     for x, entry in entries.items():
         state = sum(m["bytes"] for m in entry["migrations"][:1])
-        shown = [_value(entry, name) for name in _MEASURES]
+        shown = [at(entry, *path) for path in _MEASURES.values()]
         rows.append([x, *("-" if v is None else f"{v:,.0f}" for v in shown), f"{state / _MIB:,.1f}"])
     one = next(iter(variants.values()))
     note = f"{one.workload}, {'-'.join(one.mechanisms)}, {one.rate:,} records/s; one run each."

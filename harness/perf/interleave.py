@@ -14,6 +14,7 @@ from harness.results.entry import ENTRY_FILE
 from harness.run.carry_out import NamedRun, Watcher, carry_out_all
 from harness.run.lines import Lines
 from impls.errors import StateError, UsageError
+from plots.metrics import at
 
 __all__ = ["Ratio", "interleave", "ratio", "values"]
 
@@ -68,9 +69,7 @@ def values(entries: list[dict[str, Any]], *path: str) -> tuple[float, ...]:
     """
 
     def value(entry: dict[str, Any]) -> float:
-        found: Any = entry
-        for name in path:
-            found = found[name]
+        found = at(entry, *path)
         if not found:
             raise StateError(f"A run has no {' '.join(path)}, as it never warmed up: make the load longer.")
         return float(found)

@@ -1,11 +1,10 @@
 """What a run comes to for a comparison of revisions: percentiles from its merged histograms, and counts."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from harness.files import read_json, read_lines
 from impls.errors import StateError
+from plots.metrics import at
 
 __all__ = ["measures_of", "mechanisms_in"]
 
@@ -16,13 +15,6 @@ _PATHS = {
     "steady_p99_ms": ("latency_ms", "steady", "p99"),
     "migrating_p99_ms": ("latency_ms", "migrating", "p99"),
 }
-
-
-def _value(entry: dict[str, Any], path: Sequence[str]) -> float | None:
-    found: Any = entry
-    for name in path:
-        found = (found or {}).get(name)
-    return None if found is None else float(found)
 
 
 def mechanisms_in(folder: Path) -> list[str]:
@@ -40,7 +32,7 @@ def measures_of(folder: Path) -> dict[str, dict[str, float]]:
     for entry in read_json(folder / "result.json").get("runs", []):
         if entry["verdict"] != "valid":
             raise StateError(f"A run in {folder} is {entry['verdict']}: {'; '.join(entry['reasons'])}")
-        times = {name: value for name, path in _PATHS.items() if (value := _value(entry, path))}
+        times = {name: float(value) for name, path in _PATHS.items() if (value := at(entry, *path))}
         plans = read_lines(folder / entry["folder"] / "plan.jsonl")
         counts = {
             "records": float(entry["generator"]["records"]),
