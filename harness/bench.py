@@ -1,9 +1,6 @@
 """An experiment from parameters to report: its runs one after another, each in a process of its own."""
 
-import json
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from harness.experiment import Experiment
 from harness.files import write_json
@@ -11,44 +8,21 @@ from harness.live import LiveView
 from harness.options import CUT_OFF
 from harness.report.report import write_report
 from harness.results.environment import environment
+from harness.results.place import find_earlier, making, new_folder, unchanged
 from harness.results.summary import write_result
 from harness.run.carry_out import carry_out_all
 from impls.errors import UsageError
 from plots.figures import write_all
 
-__all__ = ["Described", "bench", "find_earlier", "prepare", "unchanged"]
+__all__ = ["bench", "prepare"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 
 
-class Described(Protocol):
-    """An experiment or a sweep: what its parameters are, in a short digest."""
-
-    def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-
-
-def find_earlier(experiment: Described, output: Path, *, finished: bool) -> Path | None:
-    """Returns the newest result folder of the same experiment that is finished (or not), None if there is none."""
-    for path in sorted(output.glob("*/experiment.json"), reverse=True):
-        data = json.loads(path.read_text())
-        if data["digest"] == experiment.digest() and (path.parent / "done").exists() == finished:
-            return path.parent
-    return None
-
-
-def unchanged(folder: Path) -> bool:
-    """Returns whether the code is still that of an earlier result."""
-    before, now = json.loads((folder / "experiment.json").read_text())["environment"], environment(0)
-    return not now["dirty"] and not before["dirty"] and before["commit"] == now["commit"]
-
-
 def prepare(experiment: Experiment, output: Path) -> Path:
     """Makes the result folder with experiment.json and a run.json for every run, and returns it."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = output / f"{stamp}-{experiment.name}"
-    try:
-        folder.mkdir(parents=True)
+    folder = new_folder(output, experiment.name)
+    with making(folder):
         for run in experiment.runs():
             (folder / "runs" / run.folder).mkdir(parents=True)
             write_json(folder / "runs" / run.folder / "run.json", run.to_json())
@@ -56,8 +30,6 @@ def prepare(experiment: Experiment, output: Path) -> Path:
             folder / "experiment.json",
             {**experiment.to_json(), "digest": experiment.digest(), "environment": environment(experiment.seed)},
         )
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
     return folder
 
 

@@ -6,11 +6,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.bench import bench, find_earlier
+from harness.bench import bench
 from harness.claims.claims import Source
 from harness.claims.evidence import EVIDENCE_FILE, Evidence
 from harness.cli import check_machine, experiment_from
@@ -18,10 +17,10 @@ from harness.experiment import Experiment
 from harness.files import read_json, write_json
 from harness.options import CUT_OFF
 from harness.results.environment import environment
+from harness.results.place import find_earlier, new_folder
 from harness.setup.jars import ensure_jars
 from harness.sweep.grid import Grid
 from harness.sweep.run import grid_from, sweep
-from impls.errors import UsageError
 
 __all__ = ["described", "find", "make"]
 
@@ -93,11 +92,7 @@ def _command(source: Source, folder: Path) -> list[str]:
 
 def _run_command(source: Source, output: Path) -> Evidence:
     """Runs a module and keeps what it says, line by line, with its exit code and the machine it ran on."""
-    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-claim-{source.name}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
+    folder = new_folder(output, f"claim-{source.name}")
     start, lines = time.monotonic(), []
     command = [sys.executable, *_command(source, folder)]
     try:

@@ -20,6 +20,7 @@ from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.options import CUT_OFF, parse_names
 from harness.redis_server import RedisServer
 from harness.results.environment import environment
+from harness.results.place import making
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java, use_java
 from impls import catalog
@@ -144,11 +145,9 @@ def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
             return path.parent
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]  # two may begin in one second
     folder = output / f"{stamp}-conformance"
-    try:
+    with making(folder):
         folder.mkdir(parents=True)
         write_json(folder / _SUITE, {**suite, "environment": here})
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
     return folder
 
 

@@ -4,7 +4,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from harness.faults.outcome import Outcome
 from harness.faults.report import report_of, show, write_report
 from harness.faults.schedule import EXPECTED, Fault, draw_schedule
 from harness.options import CUT_OFF, parse_names
+from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls import catalog
@@ -87,10 +87,10 @@ def run_fault_test(
         )
         use_java()
         ensure_jars()
+        folder = new_folder(Path(output or _ROOT / "results"), "faults")
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    folder = Path(output or _ROOT / "results") / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-faults"
     console.print(f"seed {seed}, durability {durability}, {len(schedule)} faults")
     for fault in schedule:
         console.print(f"{fault.id} {fault.mechanism} {fault.phase} {fault.expected} (draw {fault.draw})")

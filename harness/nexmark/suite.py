@@ -11,13 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from generators.errors import GeneratorError
-from harness.bench import bench, find_earlier
+from harness.bench import bench
 from harness.cli import check_machine
 from harness.experiment import Experiment, make_experiment
 from harness.files import read_json, write_text
 from harness.nexmark.table import markdown, rows_of, table
 from harness.options import CUT_OFF, parse_list
-from harness.results.place import result_folder
+from harness.results.place import find_earlier, result_folder
 from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
 from impls.native_spark.nexmark import TWINS

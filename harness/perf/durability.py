@@ -5,17 +5,18 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.experiment import make_experiment
 from harness.files import write_json
 from harness.perf.interleave import interleave, ratio
 from harness.results.environment import environment
+from harness.results.place import new_folder
 from impls.errors import StateError, UsageError
 
 __all__ = ["main"]
 
+_ROOT = Path(__file__).resolve().parents[2]
 _LEVELS = ("none", "process", "host")
 _MEASURES = {
     "epoch p50": ("epoch_ms", "steady", "p50"),
@@ -35,9 +36,8 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--output", help="folder for results; the same folder again goes on where it was cut off")
     options = parser.parse_args(arguments)
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    folder = Path(options.output or Path(__file__).parents[2] / "results" / f"{stamp}-durability")
     try:
+        folder = Path(options.output) if options.output else new_folder(_ROOT / "results", "durability")
         plain = make_experiment(
             mechanism="none", name="durability", workload=options.workload, keys=options.keys, rate=options.rate,
             duration_s=options.duration, migration="none",

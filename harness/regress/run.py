@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from harness.regress.history import append
 from harness.regress.measures import measures_of
 from harness.regress.summary import markdown
 from harness.regress.trees import Tree, revision, work_tree
+from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
@@ -116,10 +116,6 @@ def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: i
     for path in sorted(output.glob("*-regress/regress.json"), reverse=True):
         if json.loads(path.read_text()) == asked and not (path.parent / "done").exists():
             return path.parent
-    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-regress"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
+    folder = new_folder(output, "regress")
     write_json(folder / "regress.json", asked)
     return folder

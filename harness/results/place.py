@@ -1,15 +1,24 @@
-"""The folder of a suite's result: that of the same code, finished or begun, or a new one."""
+"""The folder of a result: an earlier one of the same parameters, finished or begun, or a new one."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.bench import Described, find_earlier, unchanged
 from harness.files import write_json
 from harness.results.environment import environment
 from impls.errors import UsageError
 
-__all__ = ["Suite", "result_folder"]
+__all__ = ["Described", "Suite", "find_earlier", "making", "new_folder", "result_folder", "unchanged"]
+
+
+class Described(Protocol):
+    """An experiment or a sweep: what its parameters are, in a short digest."""
+
+    def digest(self) -> str:
+        """Returns a short digest of all parameters."""
 
 
 class Suite(Described, Protocol):
@@ -17,6 +26,38 @@ class Suite(Described, Protocol):
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
+
+
+def find_earlier(experiment: Described, output: Path, *, finished: bool) -> Path | None:
+    """Returns the newest result folder of the same experiment that is finished (or not), None if there is none."""
+    for path in sorted(output.glob("*/experiment.json"), reverse=True):
+        data = json.loads(path.read_text())
+        if data["digest"] == experiment.digest() and (path.parent / "done").exists() == finished:
+            return path.parent
+    return None
+
+
+def unchanged(folder: Path) -> bool:
+    """Returns whether the code is still that of an earlier result."""
+    before, now = json.loads((folder / "experiment.json").read_text())["environment"], environment(0)
+    return not now["dirty"] and not before["dirty"] and before["commit"] == now["commit"]
+
+
+@contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """Raises UsageError that names the folder where what is made in it raises OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
+
+
+def new_folder(output: Path, name: str) -> Path:
+    """Makes the folder of a result, its name beginning with the time (UTC); raises UsageError where it cannot."""
+    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{name}"
+    with making(folder):
+        folder.mkdir(parents=True)
+    return folder
 
 
 def result_folder(suite: Suite, output: Path, *, force: bool) -> Path:
@@ -35,10 +76,7 @@ def result_folder(suite: Suite, output: Path, *, force: bool) -> Path:
         if found is not None and unchanged(found):
             return found
     asked = suite.to_json()
-    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{asked['name']}"
-    try:
-        folder.mkdir(parents=True)
+    folder = new_folder(output, asked["name"])
+    with making(folder):
         write_json(folder / "experiment.json", {**asked, "digest": suite.digest(), "environment": environment(1)})
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
     return folder

@@ -3,17 +3,16 @@
 import shutil
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from generators.errors import GeneratorError
-from harness.bench import find_earlier, unchanged
 from harness.cli import check_machine, mechanism_options, print_comparison, typed
 from harness.files import write_json
 from harness.options import CUT_OFF
 from harness.report.report import write_report
 from harness.results.environment import environment
+from harness.results.place import find_earlier, making, new_folder, unchanged
 from harness.results.summary import CELL_FILE, write_result
 from harness.run.carry_out import carry_out_all
 from harness.run.lines import Lines
@@ -30,7 +29,7 @@ _RENAMED = {"duration": "duration_s"}
 
 def prepare(grid: Grid, folder: Path) -> None:
     """Makes the folders of the runs that are not done, with what each has to do; keeps those that are."""
-    try:
+    with making(folder):
         for run, cell in grid.runs():
             place = folder / "runs" / run.folder
             if (place / "done").exists():
@@ -42,8 +41,6 @@ def prepare(grid: Grid, folder: Path) -> None:
         here = environment(grid.base.seed)
         if not (folder / "experiment.json").exists():
             write_json(folder / "experiment.json", {**grid.to_json(), "digest": grid.digest(), "environment": here})
-    except OSError as error:
-        raise UsageError(f"The result folder {folder} cannot be made: {error.strerror}.") from error
 
 
 def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
@@ -55,7 +52,7 @@ def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
     if finished is not None and unchanged(finished):
         return finished, 0
     begun = None if force else find_earlier(grid, output, finished=False)
-    folder = begun or output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{grid.name}"
+    folder = begun or new_folder(output, grid.name)
     prepare(grid, folder)
     runs = [run for run, _ in grid.runs()]
     view = Lines(len(runs), sys.stdout)
