@@ -1,22 +1,14 @@
 """Writes every figure of a result folder as PNG and SVG."""
 
 import importlib
-import io
-import os
-import re
 from pathlib import Path
-from typing import Any
-
-import matplotlib.pyplot as plt
 
 from plots import theme
 from plots.data import Experiment, load
 from plots.figure import Figure
+from plots.render import element, rendered, replace
 
 __all__ = ["all_figures", "svg_of", "write_all"]
-
-_PNG_DPI = 150
-_FONTS = b"'DejaVu Sans', Verdana, Helvetica, sans-serif"
 
 
 def all_figures(*, sweep: bool = False) -> list[Figure]:
@@ -35,18 +27,7 @@ def _render(figure: Figure, experiment: Experiment, formats: tuple[str, ...]) ->
         if drawn is None:
             return {}
         theme.finish(drawn, experiment)
-        out = {kind: _bytes(drawn, kind) for kind in formats}
-        plt.close(drawn)
-        return out
-
-
-def _bytes(drawn: Any, kind: str) -> bytes:
-    buffer = io.BytesIO()
-    # Without a date, the same result gives the same file.
-    metadata = {"Date": None} if kind == "svg" else {}
-    drawn.savefig(buffer, format=kind, dpi=_PNG_DPI, metadata=metadata)
-    content = buffer.getvalue()
-    return content.replace(b"'DejaVu Sans'", _FONTS) if kind == "svg" else content
+        return rendered(drawn, formats)
 
 
 def svg_of(figure: Figure, experiment: Experiment, *, drawn: bool = False) -> str | None:
@@ -56,14 +37,9 @@ def svg_of(figure: Figure, experiment: Experiment, *, drawn: bool = False) -> st
     """
     written = experiment.folder / "figures" / f"{figure.name}.svg"
     if drawn and written.exists():
-        return _element(written.read_text(encoding="utf-8"))
-    rendered = _render(figure, experiment, ("svg",))
-    return _element(rendered["svg"].decode()) if rendered else None
-
-
-def _element(text: str) -> str:
-    text = text[text.index("<svg") :]
-    return re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        return element(written.read_bytes())
+    found = _render(figure, experiment, ("svg",))
+    return element(found["svg"]) if found else None
 
 
 def write_all(result_folder: Path) -> list[Path]:
@@ -75,11 +51,5 @@ def write_all(result_folder: Path) -> list[Path]:
     for figure in all_figures(sweep=experiment.is_sweep):
         for kind, content in _render(figure, experiment, ("svg", "png")).items():
             paths.append(folder / f"{figure.name}.{kind}")
-            _replace(paths[-1], content)
+            replace(paths[-1], content)
     return paths
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)

@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
-
 from plots import theme
+from plots.render import rendered, replace
 
 __all__ = ["write_figures"]
 
 _HUES = ("blue", "orange", "green", "vermilion", "pink", "sky", "wine", "olive")
-_PNG_DPI = 150
+_MIB = 1 << 20
 Line = list[list[float]]
 
 
@@ -30,9 +29,8 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> dict[str, list[Pat
                 figure = _DRAWN.get(name, _growth(name))(curves)
                 figure.supxlabel(_identity(result), x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
                 path = folder / f"{part}-{name.replace(' ', '-')}.svg"
-                figure.savefig(path, metadata={"Date": None})
-                figure.savefig(path.with_suffix(".png"), dpi=_PNG_DPI)
-                plt.close(figure)
+                for kind, content in rendered(figure, ("svg", "png")).items():
+                    replace(path.with_suffix(f".{kind}"), content)
             out.setdefault(part, []).append(path)
     return out
 
@@ -80,13 +78,18 @@ def _migratable(curves: Mapping[str, Line]) -> Any:
 
 def _memory(curves: Mapping[str, Line]) -> Any:
     figure, axes = _axes("Memory of each role", "keys")
-    for place, (role, points) in enumerate(curves.items()):
-        x, size = zip(*points, strict=True)
-        axes.plot(x, [s / (1 << 20) for s in size], color=theme.LIGHT[_HUES[place]], marker="o", label=role)
+    _draw_lines(axes, {role: [[x, size / _MIB] for x, size in points] for role, points in curves.items()})
     axes.set_ylabel("highest resident set, MiB")
-    axes.set_ylim(bottom=0)
     theme.legend(figure, *axes.get_legend_handles_labels())
     return figure
+
+
+def _draw_lines(axes: Any, curves: Mapping[str, Line]) -> None:
+    """Draws the values known, from 0 upwards."""
+    for place, (name, points) in enumerate(curves.items()):
+        known = [(x, value) for x, value in points if value is not None]
+        axes.plot(*zip(*known, strict=True), color=theme.LIGHT[_HUES[place]], marker="o", label=name)
+    axes.set_ylim(bottom=0)
 
 
 def _growth(axis: str) -> Callable[[Mapping[str, Line]], Any]:
@@ -94,11 +97,8 @@ def _growth(axis: str) -> Callable[[Mapping[str, Line]], Any]:
         figure, axes = _axes(f"Times against {axis}", axis)
         if any(x == 0 for points in curves.values() for x, _ in points):
             axes.set_xscale("symlog", linthresh=10)
-        for place, (name, points) in enumerate(curves.items()):
-            known = [(x, value) for x, value in points if value is not None]
-            axes.plot(*zip(*known, strict=True), color=theme.LIGHT[_HUES[place]], marker="o", label=name)
+        _draw_lines(axes, curves)
         axes.set_ylabel("ms")
-        axes.set_ylim(bottom=0)
         theme.legend(figure, *axes.get_legend_handles_labels())
         return figure
 

@@ -1,12 +1,10 @@
 """The trend of measures over commits, one small figure per mechanism."""
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
-
 from plots import theme
+from plots.render import element, rendered
 
 __all__ = ["draw_trend"]
 
@@ -31,8 +29,4 @@ def _figure(mechanism: str, lines: Sequence[Mapping[str, Any]]) -> str:
         axes.set_ylabel("ms")
         axes.set_ylim(bottom=0)
         theme.legend(figure, *axes.get_legend_handles_labels())
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-        plt.close(figure)
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
+        return element(rendered(figure, ("svg",))["svg"])
