@@ -1,7 +1,6 @@
 """`./inv nexmark`: every query across a rescale, checked against its oracle, beside its twin on Spark's own state."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from rich.console import Console
 
 from generators.errors import GeneratorError
 from harness.bench import bench
-from harness.cli import check_machine
+from harness.cli import check_machine, typed
 from harness.experiment import Experiment, make_experiment
-from harness.files import read_json, write_text
+from harness.files import read_json, write_json, write_text
 from harness.nexmark.table import markdown, rows_of, table
 from harness.options import CUT_OFF, parse_list
 from harness.results.place import find_earlier, result_folder
@@ -53,10 +52,7 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
     shared: dict[str, Any] = {"duration_s": 24.0, **(_QUICK if options.get("quick") else {})}
     shared |= {name: options[name] for name in ("profile", "rate", "fault", "bins") if options.get(name)}
     if options.get("duration"):
-        try:
-            shared["duration_s"] = float(options["duration"])
-        except ValueError:
-            raise UsageError(f"--duration takes seconds, not {options['duration']!r}.") from None
+        shared |= typed({"duration_s": options["duration"]})
     return Suite(
         tuple(
             make_experiment(
@@ -101,7 +97,7 @@ def run_nexmark(options: Mapping[str, Any]) -> int:
     except KeyboardInterrupt:
         return CUT_OFF
     rows = [row for query, path in results.items() for row in rows_of(query, read_json(path / "result.json"))]
-    write_text(folder / "nexmark.json", json.dumps(rows, indent=1) + "\n")
+    write_json(folder / "nexmark.json", rows)
     write_text(folder / "nexmark.md", markdown(rows))
     if code != CUT_OFF:
         (folder / "done").touch()

@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
+from harness.markdown import table_lines
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, show
 
@@ -61,9 +62,4 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the rows as a Markdown table."""
-    lines = [
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * 4 + "---:|" * (len(COLUMNS) - 4),
-        *("| " + " | ".join(_texts(row)) + " |" for row in rows),
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(table_lines(COLUMNS, map(_texts, rows), "llllr")) + "\n"

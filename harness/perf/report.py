@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import read_json, write_json, write_text
+from harness.markdown import table_lines
 from plots.perf import write_figures
 
 __all__ = ["markdown", "write_reference", "write_tables"]
@@ -31,8 +32,7 @@ def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> I
     yield f"{size}Measured at commit {here['commit'][:12]}{state}, {_machine(here)}.\n"
     checks = [check for part in result["parts"].values() for check in part["checks"]]
     if checks:
-        yield "| bound | measured | kept |\n|---|---:|---|"
-        yield from (_check(check) for check in checks)
+        yield from table_lines(("bound", "measured", "kept"), (_check(check) for check in checks), "lrl")
         yield ""
     for name, part in result["parts"].items():
         yield f"## {part['title']}\n"
@@ -48,16 +48,14 @@ def _machine(here: Mapping[str, Any]) -> str:
     return f"{here.get('cores', '?')} cores, {known}"
 
 
-def _check(check: Mapping[str, Any]) -> str:
+def _check(check: Mapping[str, Any]) -> Sequence[str]:
     sign, kept = "at most" if check["at_most"] else "at least", "yes" if check["holds"] else "**no**"
-    return f"| {check['sentence']}: {sign} {check['bound']:g} | {check['value']:,.3g} | {kept} |"
+    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{check['value']:,.3g}", kept
 
 
 def _table(table: Mapping[str, Any]) -> Iterator[str]:
     yield f"**{table['title']}**" + (f" ({table['note']})" if table["note"] else "") + "\n"
-    yield "| " + " | ".join(table["columns"]) + " |"
-    yield "|---" + "|---:" * (len(table["columns"]) - 1) + "|"
-    yield from ("| " + " | ".join(row) + " |" for row in table["rows"])
+    yield from table_lines(table["columns"], table["rows"], "lr")
     yield ""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from harness.markdown import table_lines
 from harness.regress.decide import Finding, Verdict
 
 __all__ = ["markdown"]
@@ -27,19 +28,19 @@ def _lines(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any
     for mechanism, findings in found["findings"].items():
         worse = {finding.measure for finding in found["worse"][mechanism]}
         yield f"### {mechanism}\n"
-        yield "| measure | base | head / base (95 % interval) | |\n|---|---:|---:|---|"
-        yield from (_row(finding, worse, bool(found["second"])) for finding in findings)
+        rows = [_row(finding, worse, bool(found["second"])) for finding in findings]
         for name, (before, after) in found["counts"][mechanism].items():
-            yield f"| {name} | {before:,.0f} | {after:,.0f} | changed |"
+            rows.append([name, f"{before:,.0f}", f"{after:,.0f}", "changed"])
+        yield from table_lines(("measure", "base", "head / base (95 % interval)", ""), rows, "lrrl")
         yield ""
         yield from _again(found["second"].get(mechanism, ()))
 
 
-def _row(finding: Finding, worse: set[str], second: bool) -> str:
+def _row(finding: Finding, worse: set[str], second: bool) -> list[str]:
     word = _WORDS[finding.verdict]
     if finding.verdict == "worse" and second:
         word = "**slower, confirmed**" if finding.measure in worse else "slower, not confirmed"
-    return f"| {finding.measure} | {finding.base:,.1f} | {finding.ratio} | {word} |"
+    return [finding.measure, f"{finding.base:,.1f}", str(finding.ratio), word]
 
 
 def _again(findings: Sequence[Finding]) -> Iterator[str]:
