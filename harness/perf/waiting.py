@@ -1,17 +1,22 @@
 """Waiting with a deadline, and child processes that measure."""
 
+import json
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from generators.errors import GeneratorError
+from harness.files import read_json, write_json
 from harness.options import CUT_OFF
-from impls.errors import StateError
+from impls.errors import StateError, UsageError
 
-__all__ = ["carry_out", "end_with_stdin", "wait_for"]
+__all__ = ["carry_out", "measure_here", "wait_for"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_S = 0.05
@@ -27,7 +32,7 @@ def wait_for(done: Callable[[], bool], what: str, deadline_s: float) -> None:
         time.sleep(_POLL_S)
 
 
-def end_with_stdin() -> None:
+def _end_with_stdin() -> None:
     """Lets this process end as soon as its standard input does, that is when the one who started it is gone."""
 
     def watch() -> None:
@@ -36,6 +41,28 @@ def end_with_stdin() -> None:
         os._exit(CUT_OFF)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], Sequence[Any]], found: str) -> int:
+    """Does in this process what the file `asked` of a folder says, and ends with its standard input.
+
+    Args:
+        folder: of the measurement; what is measured is written to its file `found`.
+        asked: name of a JSON file with settings.
+        measure: from settings to what is measured, dataclasses.
+        found: name of a JSON file.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 bad input.
+    """
+    _end_with_stdin()
+    try:
+        measured = measure(read_json(folder / asked))
+    except (UsageError, GeneratorError, StateError) as error:
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
+        return 1 if isinstance(error, StateError) else 2
+    write_json(folder / found, [asdict(one) for one in measured])
+    return 0
 
 
 def carry_out(module: str, folder: Path) -> None:

@@ -3,24 +3,21 @@
 import json
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from generators.errors import GeneratorError
 from harness.broker import create_topics, open_broker
 from harness.experiment import make_experiment
-from harness.files import read_json, write_json
 from harness.perf.phases.account import Epoch
-from harness.perf.waiting import end_with_stdin, wait_for
+from harness.perf.waiting import measure_here, wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.api import stream
-from impls.errors import StateError, UsageError
 from impls.runtime.driver import EpochRecord
 from impls.runtime.outbox import Output
 from impls.runtime.session import spark_session
@@ -135,15 +132,8 @@ def _epoch(record: EpochRecord, spark: dict[str, float], job: tuple[float, ...])
 
 def main(arguments: list[str]) -> int:
     """Writes epochs.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
-    end_with_stdin()
     folder = Path(arguments[0])
-    try:
-        epochs = measure_epochs(folder, Settings(**read_json(folder / "phases.json")))
-    except (UsageError, GeneratorError, StateError) as error:
-        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
-        return 1 if isinstance(error, StateError) else 2
-    write_json(folder / EPOCHS_FILE, [asdict(epoch) for epoch in epochs])
-    return 0
+    return measure_here(folder, "phases.json", lambda given: measure_epochs(folder, Settings(**given)), EPOCHS_FILE)
 
 
 if __name__ == "__main__":

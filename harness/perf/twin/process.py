@@ -3,40 +3,38 @@
 It ends when its standard input does, so that nothing outlives the one who started it.
 """
 
-import json
 import os
 import shutil
 import sys
 import time
 from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import psutil
 
-from generators.errors import GeneratorError
 from harness.broker import create_topics, open_broker
 from harness.experiment import make_experiment
-from harness.files import read_json, write_json
 from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
 from harness.perf.twin.pairs import Block
 from harness.perf.twin.query import Alternating, Done
-from harness.perf.waiting import end_with_stdin, wait_for
+from harness.perf.waiting import measure_here, wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.api import with_heartbeat
-from impls.errors import StateError, UsageError
+from impls.errors import StateError
 from impls.runtime.outbox import Output
 from impls.runtime.session import spark_session
 
 __all__ = ["BLOCKS_FILE", "Settings", "blocks_of", "main", "measure_blocks"]
 
 BLOCKS_FILE = "blocks.json"
+_HEAVY = ("live", "twin", "checkpoint", "spark", "broker")
 _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0
 
@@ -163,17 +161,11 @@ def _records(marks: list[Mark]) -> int:
 
 def main(arguments: list[str]) -> int:
     """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
-    end_with_stdin()
     folder = Path(arguments[0])
-    try:
-        blocks = measure_blocks(folder, Settings(**read_json(folder / "twin.json")))
-    except (UsageError, GeneratorError, StateError) as error:
-        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
-        return 1 if isinstance(error, StateError) else 2
-    write_json(folder / BLOCKS_FILE, [asdict(block) for block in blocks])
-    for heavy in ("live", "twin", "checkpoint", "spark", "broker"):
+    code = measure_here(folder, "twin.json", lambda given: measure_blocks(folder, Settings(**given)), BLOCKS_FILE)
+    for heavy in _HEAVY if code == 0 else ():
         shutil.rmtree(folder / heavy, ignore_errors=True)
-    return 0
+    return code
 
 
 if __name__ == "__main__":
