@@ -106,10 +106,7 @@ class SnapshotSchedule:
             self._file_bytes[epoch, worker, done.generation] = size
             self._share(np.array(bins, np.intp), size)
         new = self._complete(done)
-        fields = {
-            name: getattr(manifest, name).copy()
-            for name in ("file_epoch", "state_worker", "queue_worker", "generation")
-        }
+        fields = {name: getattr(manifest, name).copy() for name in _PLACES}
         fields["file_epoch"][new] = epoch
         fields["state_worker"][new] = done.location[new]
         fields["queue_worker"][new] = done.routing[new]
@@ -142,11 +139,11 @@ class SnapshotSchedule:
     def adopt(self, files: Mapping[SnapshotName, int]) -> None:
         """Takes in the bytes of the snapshot files that are there."""
         self._file_bytes = dict(files)
-        owner = [self.manifest.state_file(bin_) for bin_ in range(len(self._sizes))]
-        for file, size in self._file_bytes.items():
-            bins = np.array([bin_ for bin_, own in enumerate(owner) if own == file], np.intp)
-            if len(bins):
-                self._share(bins, size)
+        owned: dict[SnapshotName, list[int]] = {}
+        for bin_ in range(len(self._sizes)):
+            owned.setdefault(self.manifest.state_file(bin_), []).append(bin_)
+        for file in owned.keys() & self._file_bytes.keys():
+            self._share(np.array(owned[file], np.intp), self._file_bytes[file])
 
     def forget(self, files: Iterable[SnapshotName]) -> None:
         """Takes in that snapshot files were deleted."""
