@@ -202,8 +202,9 @@ class NativeQuery:
                 if self._pending is not None:
                     query = self._restart(query)
                 _raise_if_ended(query)
-                self._end_if_idle(query)
-                self._idle = self._idle + 1 if query.status["message"] == _WAITING else 0
+                waiting = query.status["message"] == _WAITING
+                self._end_restart(idle=waiting)
+                self._idle = self._idle + 1 if waiting else 0
                 time.sleep(_POLL_S)
             query.stop()
         except Exception as error:
@@ -229,10 +230,9 @@ class NativeQuery:
             self._partitions, self._pending, self._restarted = partitions, None, id_
         return self._start()
 
-    def _end_if_idle(self, query: StreamingQuery) -> None:
-        """Ends a restart that found no record to run an epoch for."""
-        status = query.status if self._restarted is not None else {}
-        if status.get("message") == _WAITING:
+    def _end_restart(self, *, idle: bool) -> None:
+        """Ends a restart that found no record to run an epoch for: the query is idle without one."""
+        if idle and self._restarted is not None:
             with self._lock:
                 id_, self._restarted = self._restarted, None
             if id_ is not None:

@@ -56,9 +56,8 @@ def spark_session(
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
-    local = (
-        {} if master else {"spark.python.daemon.module": "impls.runtime.daemon"}
-    )  # elsewhere it is not there to import
+    # Where the package is not there to import, neither is its daemon.
+    local = {} if master else {"spark.python.daemon.module": "impls.runtime.daemon"}
     for key, value in {**FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
         builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
