@@ -16,7 +16,7 @@ from generators.keys import make_keys
 from harness.files import write_json
 from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.run import check_run
-from harness.run.pipeline import read_records
+from harness.run.pipeline import read_records, spark_checkpoint
 from harness.run.recorder import Recorder
 from impls.operators import DenseCount, HashCount, Operator
 from impls.runtime.handle import StreamHandle
@@ -124,6 +124,6 @@ class Pipeline:
         write_json(self.folder / "generator.json", {"records": self.sent})
         bin_of = dense_bins(self.keys, self.bins) if self.workload == "dense" else hash_bins(self.bins)
         return check_run(
-            self.kafka, self.folder, checkpoint=self.folder / "checkpoint" / "spark", bin_of=bin_of,
+            self.kafka, self.folder, checkpoint=spark_checkpoint(self.folder), bin_of=bin_of,
             expected_migrations=migrations, input_topic=self.topics[0], output_topic=self.topics[1],
         )  # fmt: skip

@@ -19,7 +19,7 @@ from harness.conformance.watch import Watch
 from harness.oracle.offsets import read_offsets
 from harness.oracle.read import read_records as read_input
 from harness.oracle.read import read_results
-from harness.run.pipeline import read_records
+from harness.run.pipeline import read_records, spark_checkpoint
 from impls.api import stream
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
@@ -127,7 +127,7 @@ class SparkQuery:
 
     def rows(self) -> list[Row]:
         """Returns what the tour's cases came to; the query must have ended."""
-        ranges = read_offsets(self._folder / "checkpoint" / "spark", self._input).ranges()
+        ranges = read_offsets(spark_checkpoint(self._folder), self._input).ranges()
         return rows_of(
             self._tour,
             self.watch,

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from harness.broker import create_topics
 from harness.experiment import Run
-from harness.run.pipeline import read_raw, read_records
+from harness.run.pipeline import read_raw, read_records, spark_checkpoint
 from impls import catalog
 from impls.native_spark.nexmark import answers
 from impls.native_spark.query import NativeQuery, Source
@@ -38,7 +38,7 @@ def start_native(
     experiment = run.experiment
     rest: dict[str, Any] = {
         "output": Output(bootstrap, topics[1], experiment.result_partitions),
-        "checkpoint": folder / "checkpoint" / "spark",
+        "checkpoint": spark_checkpoint(folder),
         "native": catalog.native(run.mechanism, **run.options()),
         "workers": experiment.workers,
         "bins": experiment.bins,

@@ -10,7 +10,7 @@ from harness.native.nexmark import check_native_nexmark
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import check_run
-from harness.run.pipeline import disorder_ms
+from harness.run.pipeline import disorder_ms, spark_checkpoint
 from impls import catalog
 
 __all__ = ["check", "expected_migrations"]
@@ -29,7 +29,7 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
     )
     if experiment.workload == "nexmark":
         where: dict[str, Any] = {
-            "query": experiment.query, "checkpoint": folder / "checkpoint" / "spark", "bin_of": bin_of,
+            "query": experiment.query, "checkpoint": spark_checkpoint(folder), "bin_of": bin_of,
             "topics": topics, "expected_migrations": expected_migrations(run),
         }  # fmt: skip
         if run.mechanism in catalog.natives():
@@ -37,13 +37,13 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
         return check_nexmark(bootstrap, folder, **where, disorder=disorder_ms(experiment))
     if run.mechanism in catalog.natives():
         return check_native(
-            bootstrap, folder, checkpoint=folder / "checkpoint" / "spark", bin_of=bin_of, bins=experiment.bins,
+            bootstrap, folder, checkpoint=spark_checkpoint(folder), bin_of=bin_of, bins=experiment.bins,
             preloaded=experiment.keys, expected_migrations=expected_migrations(run), topics=topics,
         )  # fmt: skip
     return check_run(
         bootstrap,
         folder,
-        checkpoint=folder / "checkpoint" / "spark",
+        checkpoint=spark_checkpoint(folder),
         bin_of=bin_of,
         expected_migrations=expected_migrations(run),
         input_topic=topics[0],

@@ -17,7 +17,16 @@ from impls.runtime.driver import EpochRecord
 from impls.runtime.handle import StreamHandle
 from impls.runtime.outbox import Output
 
-__all__ = ["disorder_ms", "operator_for", "read_input", "read_raw", "read_records", "start_query", "state_dir"]
+__all__ = [
+    "disorder_ms",
+    "operator_for",
+    "read_input",
+    "read_raw",
+    "read_records",
+    "spark_checkpoint",
+    "start_query",
+    "state_dir",
+]
 
 
 def _little_endian(column: Column, at: int) -> Column:
@@ -112,6 +121,11 @@ def start_query(
         on_epoch=on_epoch,
         on_event=on_event,
     )
+
+
+def spark_checkpoint(folder: Path) -> Path:
+    """Returns the folder of Spark's own checkpoint, its offset and commit logs, in the folder of a run."""
+    return folder / "checkpoint" / "spark"
 
 
 def state_dir(run: Run, folder: Path) -> Path:

@@ -38,7 +38,7 @@ from harness.run.application import Application, Query, stop_session
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
-from harness.run.pipeline import start_query, state_dir
+from harness.run.pipeline import spark_checkpoint, start_query, state_dir
 from harness.run.recorder import Recorder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
@@ -282,7 +282,7 @@ def _preloaded(run: Run, folder: Path, broker: Broker, query: Application, progr
 
 
 def _await_consumed(run: Run, folder: Path, records: int, *, query: Application, progress: Progress) -> None:
-    log, topic = folder / "checkpoint" / "spark", topics_of(run, folder)[0]
+    log, topic = spark_checkpoint(folder), topics_of(run, folder)[0]
 
     def consumed() -> bool:
         _raise_if_ended(query)
