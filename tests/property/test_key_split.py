@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from sent import check_shares_and_restarts, splits
 
 from generators.keys import make_keys
 from generators.shapes import make_schedule
-from generators.stream import Share, Stream
+from generators.stream import Stream
 
 SAMPLERS = st.builds(
     make_keys,
@@ -34,35 +35,10 @@ def test_a_key_depends_on_its_record_alone(sampler, index):
     assert sampler.at(np.array(index)).tolist() == [int(sampler.block(i, 1)[0]) for i in index]
 
 
-@st.composite
-def splits(draw):
-    partitions = draw(st.integers(1, 12))
-    of = draw(st.sampled_from([n for n in range(1, partitions + 1) if partitions % n == 0]))
-    return partitions, of, draw(st.integers(0, 400)), draw(st.integers(1, 130)), draw(st.integers(1, 10**4))
-
-
-def sent(stream, share, done, size):
-    """Records by partition, with their scheduled times."""
-    out = {p: [] for p in share.own_partitions()}
-    for block in stream.blocks(share, done, size):
-        assert 0 < len(block.values) <= size
-        for value, partition, at in zip(block.values, block.partitions, block.scheduled_us.tolist(), strict=True):
-            out[partition].append((value, at))
-    return out
-
-
-@given(sampler=SAMPLERS, split=splits(), data=st.data())
-def test_shares_and_restarts_together_send_the_stream_once(sampler, split, data):
-    partitions, of, records, size, rate = split
-    schedule = make_schedule(data.draw(st.sampled_from(["constant", "step:0.01=50", "sine:period=0.1"])), rate, 0.01)
-    stream = Stream(sampler, schedule, 1_700_000_000_000_000, records)
-    whole = sent(stream, Share(0, 1, partitions), [0] * partitions, 1000)
-    assert sum(len(part) for part in whole.values()) == records
-    for number in range(of):
-        share = Share(number, of, partitions)
-        done = [
-            data.draw(st.integers(0, len(whole[p]))) if p in share.own_partitions() else 0 for p in range(partitions)
-        ]
-        rest = sent(stream, share, done, size)
-        assert rest == {p: whole[p][done[p] :] for p in share.own_partitions()}
-        assert stream.due(share, done, 2**62) == sum(len(part) for part in rest.values())
+@given(
+    sampler=SAMPLERS, split=splits(), records=st.integers(0, 400), rate=st.integers(1, 10**4),
+    shape=st.sampled_from(["constant", "step:0.01=50", "sine:period=0.1"]), data=st.data(),
+)  # fmt: skip
+def test_shares_and_restarts_together_send_the_stream_once(sampler, split, records, rate, shape, data):
+    stream = Stream(sampler, make_schedule(shape, rate, 0.01), 1_700_000_000_000_000, records)
+    check_shares_and_restarts(stream, records, split, data)

@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sent import check_shares_and_restarts, sent, splits
 
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
@@ -24,37 +25,10 @@ def streams(draw):
     )  # fmt: skip
 
 
-@st.composite
-def splits(draw):
-    partitions = draw(st.integers(1, 12))
-    of = draw(st.sampled_from([n for n in range(1, partitions + 1) if partitions % n == 0]))
-    return partitions, of, draw(st.integers(1, 130))
-
-
-def sent(stream, share, done, size, end=None):
-    """Records by partition, with their scheduled times."""
-    out = {p: [] for p in share.own_partitions()}
-    for block in stream.blocks(share, done, size, end):
-        assert 0 < len(block.values) <= size
-        for value, partition, at in zip(block.values, block.partitions, block.scheduled_us.tolist(), strict=True):
-            out[partition].append((value, at))
-    return out
-
-
 @settings(deadline=None)
 @given(stream=streams(), split=splits(), data=st.data())
 def test_shares_and_restarts_together_send_the_stream_once(stream, split, data):
-    partitions, of, size = split
-    whole = sent(stream, Share(0, 1, partitions), [0] * partitions, 1000)
-    assert sum(len(part) for part in whole.values()) == stream.preload + stream.records
-    for number in range(of):
-        share = Share(number, of, partitions)
-        done = [
-            data.draw(st.integers(0, len(whole[p]))) if p in share.own_partitions() else 0 for p in range(partitions)
-        ]
-        rest = sent(stream, share, done, size)
-        assert rest == {p: whole[p][done[p] :] for p in share.own_partitions()}
-        assert stream.due(share, done, 2**61) == sum(len(part) for part in rest.values())
+    check_shares_and_restarts(stream, stream.preload + stream.records, split, data)
 
 
 @settings(deadline=None)
