@@ -10,24 +10,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
+from impls.native_spark.nexmark_closing import q4, q6
+from impls.native_spark.nexmark_events import DELAY_MS, events
 
 __all__ = ["DELAY_MS", "TWINS", "answers"]
 
-DELAY_MS = 2_000
-_FIELDS = (
-    "id bigint, name string, city string, state string, reserve bigint, expires bigint, seller bigint, "
-    "category bigint, auction bigint, bidder bigint, price bigint, dateTime bigint"
-)
 _WINDOW, _SLIDE = "10 seconds", "5 seconds"
-
-
-def _events(raw: DataFrame, kind: str) -> DataFrame:
-    """Returns the events of one kind, told apart by text before any is parsed, with `at` as event time."""
-    text = F.col("value").cast("string")
-    bid, auction = text.contains('"bidder":'), text.contains('"seller":')
-    chosen = {"bid": bid, "auction": auction & ~bid, "person": ~bid & ~auction}[kind]
-    parsed = raw.where(chosen).select(F.from_json(text, _FIELDS).alias("e")).select("e.*")
-    return parsed.withColumn("at", F.timestamp_millis("dateTime")).withWatermark("at", f"{DELAY_MS} milliseconds")
 
 
 def _start(window: Column) -> Column:
@@ -40,22 +28,22 @@ def _q0(raw: DataFrame) -> DataFrame:
 
 def _q1(raw: DataFrame) -> DataFrame:
     price = F.expr("price * 89 div 100").alias("price")
-    return _events(raw, "bid").select("auction", "bidder", price, "dateTime")
+    return events(raw, "bid").select("auction", "bidder", price, "dateTime")
 
 
 def _q2(raw: DataFrame) -> DataFrame:
-    return _events(raw, "bid").where("auction % 123 = 0").select("auction", "price")
+    return events(raw, "bid").where("auction % 123 = 0").select("auction", "price")
 
 
 def _q3(raw: DataFrame) -> DataFrame:
-    persons = _events(raw, "person").where("state IN ('OR', 'ID', 'CA')").select("id", "name", "city", "state")
-    auctions = _events(raw, "auction").where("category = 10")
+    persons = events(raw, "person").where("state IN ('OR', 'ID', 'CA')").select("id", "name", "city", "state")
+    auctions = events(raw, "auction").where("category = 10")
     auctions = auctions.select(F.col("id").alias("auction"), "seller")
     return auctions.join(persons, auctions.seller == persons.id).select("name", "city", "state", "auction")
 
 
 def _q5(raw: DataFrame) -> DataFrame:
-    counted = _events(raw, "bid").groupBy(F.window("at", _WINDOW, _SLIDE), "auction").agg(F.count("*").alias("bids"))
+    counted = events(raw, "bid").groupBy(F.window("at", _WINDOW, _SLIDE), "auction").agg(F.count("*").alias("bids"))
     listed = counted.groupBy("window").agg(F.collect_list(F.struct("auction", "bids")).alias("all"))
     most = F.array_max(F.transform("all", lambda one: one["bids"]))
     best = listed.select(F.col("window"), F.explode(F.filter("all", lambda one: one["bids"] == most)).alias("one"))
@@ -64,15 +52,15 @@ def _q5(raw: DataFrame) -> DataFrame:
 
 def _q7(raw: DataFrame) -> DataFrame:
     bid = F.struct("auction", "bidder", "price", "dateTime")
-    priced = _events(raw, "bid").groupBy(F.window("at", _WINDOW), "price").agg(F.collect_list(bid).alias("bids"))
+    priced = events(raw, "bid").groupBy(F.window("at", _WINDOW), "price").agg(F.collect_list(bid).alias("bids"))
     best = priced.groupBy("window").agg(F.max_by("bids", "price").alias("bids"))
     one = best.select(_start(F.col("window")).alias("start"), F.explode("bids").alias("bid"))
     return one.select("start", "bid.auction", "bid.bidder", "bid.price", "bid.dateTime")
 
 
 def _q8(raw: DataFrame) -> DataFrame:
-    persons = _events(raw, "person").select(F.window("at", _WINDOW).alias("w"), "id", "name", "at")
-    auctions = _events(raw, "auction")
+    persons = events(raw, "person").select(F.window("at", _WINDOW).alias("w"), "id", "name", "at")
+    auctions = events(raw, "auction")
     auctions = auctions.select(
         F.window("at", _WINDOW).alias("v"), F.col("id").alias("auction"), "seller", "reserve", F.col("at").alias("made")
     )
@@ -81,7 +69,7 @@ def _q8(raw: DataFrame) -> DataFrame:
 
 
 TWINS: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "q0": _q0, "q1": _q1, "q2": _q2, "q3": _q3, "q5": _q5, "q7": _q7, "q8": _q8,
+    "q0": _q0, "q1": _q1, "q2": _q2, "q3": _q3, "q4": q4, "q5": _q5, "q6": q6, "q7": _q7, "q8": _q8,
 }  # fmt: skip
 
 
