@@ -25,7 +25,7 @@ from impls.native_spark.processor import count_by_processor
 from impls.placement import initial
 from impls.runtime.outbox import Output
 
-__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source"]
+__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source", "idle_polls"]
 
 NATIVE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass":
@@ -36,7 +36,8 @@ NATIVE_SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }  # fmt: skip
 _POLL_S = 0.05
-_WAITING, _IDLE_POLLS = "Waiting for data to arrive", 10  # a batch without data follows, where windows can be closed
+_WAITING, _ASKING = "Waiting for data to arrive", "Getting offsets from"
+_IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
 _STOP_DEADLINE_S = 60.0
 _PARTITIONS = "spark.sql.shuffle.partitions"
 Answers = Callable[[DataFrame], DataFrame]
@@ -92,7 +93,7 @@ class NativeQuery:
         self._run = ""  # Spark's id of the query since its last start
         self._failure: Exception | None = None
         self._stopping = False
-        self._idle = 0  # polls in a row that found no trigger under way
+        self._idle = 0  # polls in a row that found no epoch under way
         self._ended = threading.Event()
         self._listener = _Listener(self._progress)
         spark.streams.addListener(self._listener)
@@ -202,9 +203,9 @@ class NativeQuery:
                 if self._pending is not None:
                     query = self._restart(query)
                 _raise_if_ended(query)
-                waiting = query.status["message"] == _WAITING
-                self._end_restart(idle=waiting)
-                self._idle = self._idle + 1 if waiting else 0
+                message = query.status["message"]
+                self._end_restart(idle=message == _WAITING)
+                self._idle = idle_polls(self._idle, message)
                 time.sleep(_POLL_S)
             query.stop()
         except Exception as error:
@@ -299,6 +300,21 @@ class _Listener(StreamingQueryListener):
 def _count(records: DataFrame, operator: str) -> DataFrame:
     results = records.groupBy("key").count() if operator == "count" else count_by_processor(records)
     return results.select(F.col("key").cast("string"), F.col("count").cast("string").alias("value"))
+
+
+def idle_polls(before: int, message: str) -> int:
+    """Returns how many polls in a row have found no epoch under way, with the status message of one more.
+
+    Spark waits and asks for offsets in turns, and on a busy machine asks for longer than it waits. Only waiting tells
+    that there was nothing to do, so a row begins with it.
+
+    >>> idle_polls(0, "Getting offsets from KafkaV2[...]"), idle_polls(0, "Waiting for data to arrive")
+    (0, 1)
+    >>> idle_polls(1, "Getting offsets from KafkaV2[...]"), idle_polls(2, "Processing new data")
+    (2, 0)
+    """
+    idle = message == _WAITING or (before > 0 and message.startswith(_ASKING))
+    return before + 1 if idle else 0
 
 
 def _newest(folder: Path) -> int:

@@ -1,0 +1,87 @@
+"""Queries 4 and 6 on Spark's own state: on events that meet every rule, and across a rescale under a load."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from auctions import FROM_SCRATCH, auction, bid, ends, random_events
+
+from impls.native_spark.nexmark import answers
+from impls.native_spark.query import NATIVE_SETTINGS
+
+pytestmark = pytest.mark.timeout(500)
+ROOT = Path(__file__).parents[2]
+OPTIONS = [
+    "--workload=nexmark", "--mechanism=native-repartition", "--rate=300", "--duration=24", "--bins=16", "--workers=1:2",
+]  # fmt: skip
+FILES = 6
+EDGES = [
+    auction(1, 5_000, 8_000, reserve=3), bid(1, 5_000, 2), bid(1, 5_000, 3), bid(1, 7_999, 4), bid(1, 8_000, 9),
+    bid(2, 8_100, 7), bid(2, 8_200, 5), auction(2, 8_200, 10_000),  # one bid before the opening, one at it
+    bid(3, 8_300, 1), auction(4, 9_000, 10_000, category=11),  # an auction that never comes, one that nobody wins
+]  # fmt: skip
+
+
+@pytest.fixture
+def native(spark):
+    """The shared session with the state store that Spark's own queries have."""
+    settings = {k: v for k, v in NATIVE_SETTINGS.items() if k.startswith("spark.sql")}
+    settings |= {"spark.sql.shuffle.partitions": "2", "fs.file.impl": NATIVE_SETTINGS["spark.hadoop.fs.file.impl"]}
+    settings["fs.file.impl.disable.cache"] = "true"  # it holds what other queries of the session use
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def asked(spark, folder, query, events):
+    """Returns a query's results on events that come in as many epochs as there are files."""
+    (folder / "in").mkdir()
+    per = -(-len(events) // FILES)
+    for n, low in enumerate(range(0, len(events), per)):
+        lines = [json.dumps({k: v for k, v in e.items() if k != "kind"}) for e in events[low : low + per]]
+        path = folder / "in" / f"{n}.txt"
+        path.write_text("\n".join(lines) + "\n")
+        os.utime(path, (n, n))  # Spark takes the oldest first
+    raw = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "in"))
+    writer = answers(raw, query).writeStream.format("memory").queryName(f"closing_{query}").outputMode("append")
+    running = writer.option("checkpointLocation", str(folder / "log")).trigger(availableNow=True).start()
+    running.awaitTermination()
+    return [json.loads(row.value) for row in spark.table(f"closing_{query}").collect()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("query", ["q4", "q6"])
+def test_results_are_those_worked_out_from_scratch(native, tmp_path, query):
+    later = [
+        {**e, **{name: e[name] + 20_000 for name in ("dateTime", "expires") if name in e}}
+        for e in random_events(3, 150)
+    ]
+    ids = {"id": 100, "auction": 100, "seller": 0}
+    events = [
+        *EDGES,
+        *({name: value + ids.get(name, 0) for name, value in e.items()} if e["kind"] else e for e in later),
+    ]
+    expected = FROM_SCRATCH[query](events)
+    assert len(expected) > 10
+    found = asked(native, tmp_path, query, [*events, *ends(query)])
+    assert sorted(map(json.dumps, found)) == sorted(map(json.dumps, expected))
+
+
+@pytest.mark.parametrize("query", ["q4", "q6"])
+def test_a_rescale_of_sparks_own_state_keeps_what_is_open(tmp_path, query):
+    command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(tmp_path), f"--query={query}", *OPTIONS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=480, check=False)
+    folder = Path(done.stdout.decode().splitlines()[-1])
+    (entry,) = json.loads((folder / "result.json").read_text())["runs"]
+    oracle = json.loads((folder / entry["folder"] / "oracle.json").read_text())
+    assert (done.returncode, entry["verdict"], entry["reasons"]) == (0, "valid", [])
+    assert oracle["results"] > 10
+    assert oracle["crossed"] > 0
+    counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
+    assert counted == oracle["measured"] == 300 * 29 * 49 // 50  # all but the persons
