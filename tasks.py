@@ -296,6 +296,20 @@ def durability_cost(c: Context, workload: str = "dense", keys: str = "4M", round
     )
 
 
+@task(
+    help={
+        "events": "number of events in a round",
+        "rounds": "repetitions",
+        "profile": "default or large-state; options behind a colon",
+        "at-least": "events/s of one core below which the exit code is 1",
+    }
+)
+def generator_speed(c: Context, events=400_000, rounds=5, profile="default", at_least=0) -> None:
+    """Measure how many NEXMark events per second one process makes on one core, as JSON and sent nowhere."""
+    options = f"--events {int(events)} --rounds {int(rounds)} --at-least {int(at_least)}"
+    run_module(c, f"generators.nexmark.speed {options} --profile {shlex.quote(profile)}")
+
+
 @task(help={"seeds": "number of seeds, from 0 on", "seed": "only this one", "jobs": "processes"})
 def simulate(c: Context, seeds: int = 1000, seed: int | None = None, jobs: int = 2) -> None:
     """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong."""

@@ -15,7 +15,7 @@ from impls.native_spark.query import NATIVE_SETTINGS
 pytestmark = pytest.mark.timeout(500)
 ROOT = Path(__file__).parents[2]
 OPTIONS = [
-    "--workload=nexmark", "--mechanism=native-repartition", "--rate=300", "--duration=24", "--bins=16", "--workers=1:2",
+    "--workload=nexmark", "--mechanism=native-repartition", "--rate=300", "--duration=30", "--bins=16", "--workers=1:2",
 ]  # fmt: skip
 FILES = 6
 EDGES = [
@@ -84,4 +84,4 @@ def test_a_rescale_of_sparks_own_state_keeps_what_is_open(tmp_path, query):
     assert oracle["results"] > 10
     assert oracle["crossed"] > 0
     counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
-    assert counted == oracle["measured"] == 300 * 29 * 49 // 50  # all but the persons
+    assert counted == oracle["measured"] == 300 * 35 * 49 // 50  # all but the persons

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from generators.clock import now_us
 from generators.nexmark.profile import make_profile
@@ -54,10 +54,13 @@ def expected(records, start_us, partitions=2, profile="default", shape="constant
 
 @pytest.fixture
 def contents(kafka):
-    """Reads a topic: contents(topic, records) returns the values of its two partitions, in the order of offsets."""
+    """Reads a topic: contents(topic, records) returns the values of its two partitions, in the order of offsets.
+
+    With `part` it returns that of each message instead.
+    """
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "nexmark", "enable.auto.commit": False})
 
-    def read(topic, records):
+    def read(topic, records, part=Message.value):
         consumer.assign([TopicPartition(topic, p, 0) for p in range(2)])
         out = [[], []]
         end = time.monotonic() + DEADLINE_S
@@ -65,7 +68,7 @@ def contents(kafka):
             assert time.monotonic() < end, f"only {sum(map(len, out))} of {records} records could be read"
             for message in consumer.consume(10_000, 1.0):
                 assert message.error() is None
-                out[message.partition()].append(message.value())
+                out[message.partition()].append(part(message))
         return out
 
     yield read
@@ -78,6 +81,17 @@ def test_two_shares_send_exactly_the_stream(kafka, topic_factory, contents, tmp_
     for n in range(2):
         assert run(kafka, topic, tmp_path / f"{n}.json", 9000, (*how, "--share", f"{n}/2")) == (0, "")
     assert contents(topic, 9000) == expected(9000, begin, shape="step:0.2=3", out_of_order="delay=0.3", channels=True)
+
+
+def test_no_event_is_sent_before_it_is_due_in_any_second(kafka, topic_factory, contents, tmp_path):
+    """DRRS sends the events of a second back to back, and later ones without a pause."""
+    topic, begin, out = topic_factory(2), now_us() + 2_000_000, tmp_path / "g.json"
+    assert run(kafka, topic, out, 3000, ("--rate", 1000, "--start-us", begin)) == (0, "")
+    messages = contents(topic, 3000, lambda message: (message.timestamp()[1], message.value()))
+    sent = [(at_ms, json.loads(value)["scheduled_us"]) for part in messages for at_ms, value in part]
+    assert sorted(due_us for _, due_us in sent) == [begin + n * 1000 for n in range(3000)]
+    assert min(at_ms - due_us // 1000 for at_ms, due_us in sent) >= 0
+    assert json.loads(out.read_text())["early"] == 0
 
 
 def test_a_preload_is_sent_first_and_the_clock_starts_later(kafka, topic_factory, contents, tmp_path):

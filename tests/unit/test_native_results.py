@@ -10,6 +10,7 @@ from harness.oracle.columns import Moves, Ranges, Records
 from harness.oracle.keycount import check
 from impls import catalog
 from impls.errors import UsageError
+from impls.native_spark.query import idle_polls
 
 PRELOADED = histories.KEYS // 2
 
@@ -109,3 +110,14 @@ def test_baselines_are_known_and_refuse_what_they_cannot_do():
         catalog.native("native-restart", operator="sum")
     with pytest.raises(UsageError, match="--workload hash"):
         make_experiment(mechanism="native-restart,none", workload="dense")
+
+
+def test_a_row_of_idle_polls_begins_with_waiting_and_ends_with_an_epoch():
+    waiting, asking = "Waiting for data to arrive", "Getting offsets from KafkaV2[Subscribe[in]]"
+    busy = [asking, asking, waiting, asking, asking, waiting, "No new data but cleaning up state", asking, waiting]
+    rows, row = [], 0
+    for message in busy:
+        row = idle_polls(row, message)
+        rows.append(row)
+    assert rows == [0, 0, 1, 2, 3, 4, 0, 0, 1]
+    assert idle_polls(9, "Processing new data") == idle_polls(9, "Stopped") == 0

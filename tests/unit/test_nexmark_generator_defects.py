@@ -80,6 +80,20 @@ def test_two_processes_make_the_same_stream():
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/St_Johns"])
+def test_the_stream_does_not_depend_on_the_time_zone(zone):
+    """DRRS's figures are 8 hours off: its times are of UTC+8."""
+    script = PRINT_DIGEST + "\nimport time\nprint(time.timezone)\n"
+    printed = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env={"TZ": zone, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout.split()  # fmt: skip
+    profile = make_profile("default", 1000, out_of_order="delay=0.1", channels=True)
+    here = NexmarkStream(profile, make_schedule("constant", 1000), 1000, 5, start_us=0, records=3000)
+    assert printed[0] == digest(here)
+    assert printed[1] == {"Asia/Shanghai": "-28800", "America/St_Johns": "12600"}[zone]
+
+
 def test_no_generator_of_the_process_is_drawn_from():
     before = random.getstate(), np.random.get_state()[1].tolist()
     first, second = digest(stream(2000, out_of_order="delay=0.1")), digest(stream(2000, out_of_order="delay=0.1"))

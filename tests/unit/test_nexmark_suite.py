@@ -40,7 +40,6 @@ def test_all_queries_run_with_two_mechanisms_and_their_twin_where_there_is_one()
     [
         ({"workload": "nexmark", "query": "q9"}, "no NEXMark query 'q9'"),
         ({"workload": "dense", "query": "q4"}, "belong to --workload nexmark"),
-        ({"workload": "nexmark", "query": "q4", "mechanism": "native-restart"}, "q4 has no twin"),
         ({"workload": "nexmark", "query": "q5", "mechanism": "external-state"}, "no timers"),
         ({"workload": "nexmark", "value_bytes": "9"}, "leave out --value-bytes"),
         ({"workload": "nexmark", "profile": "huge"}, "default, large-state"),
@@ -50,6 +49,15 @@ def test_all_queries_run_with_two_mechanisms_and_their_twin_where_there_is_one()
 def test_bad_options_are_refused(options, says):
     with pytest.raises((UsageError, GeneratorError), match=says):
         experiments_from(options)
+
+
+def test_every_query_has_a_twin_and_one_without_is_refused(monkeypatch):
+    assert list(TWINS) == list(QUERIES)
+    monkeypatch.delitem(TWINS, "q4")
+    with pytest.raises(UsageError, match="q4 has no twin"):
+        experiments_from({"workload": "nexmark", "query": "q4", "mechanism": "native-restart"})
+    (experiment,) = suite_from({"query": "q4"}).experiments
+    assert "native-repartition" not in experiment.mechanisms
 
 
 def test_several_queries_are_an_experiment_each():
