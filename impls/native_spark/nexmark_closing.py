@@ -24,6 +24,7 @@ __all__ = ["best_price", "means_of_last", "q4", "q6"]
 _AUCTION = "opens bigint, expires bigint, reserve bigint, about bigint, price bigint"
 _BID = "price bigint, dateTime bigint"
 _CLOSED = "about bigint, auction bigint, expires bigint, price bigint, at timestamp"
+_COLUMNS = ("dateTime", "expires", "reserve", "about", "price")  # `expires` is 0 in a bid
 _SELLERS = "seller bigint, auction bigint, price bigint"
 _NONE = -1  # price of an auction that nobody has won yet
 _SECOND = 1_000
@@ -63,22 +64,27 @@ class _Closing(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Takes the epoch's events of an auction; it sends nothing."""
-        found = pd.concat(list(rows))
-        is_bid = found["expires"] == 0
-        bids = list(zip(found["price"][is_bid].tolist(), found["dateTime"][is_bid].tolist(), strict=True))
-        auction = self._auction.get()
-        if auction is None and not is_bid.all():
-            opened = found[~is_bid].iloc[0]
-            auction = (*(int(opened[name]) for name in ("dateTime", "expires", "reserve", "about")), _NONE)
-            bids += [(int(price), int(at)) for price, at in self._early.get()]
-            self._early.clear()
-            self._handle.registerTimer(auction[1] - 1)
-            self._auction.update(auction)
+        found = [event for part in rows for event in zip(*(part[name].tolist() for name in _COLUMNS), strict=True)]
+        bids = [(price, at) for at, expires, _, _, price in found if not expires]
+        before = self._auction.get()
+        auction = before or next(((*event[:4], _NONE) for event in found if event[1]), None)
         if auction is None:
             self._wait(bids)
-        elif (price := best_price(auction[:3], bids)) > auction[4]:
+            return iter(())
+        if before is None:
+            bids += self._claimed()
+            self._handle.registerTimer(auction[1] - 1)
+        price = max(auction[4], best_price(auction[:3], bids))
+        if before is None or price > auction[4]:
             self._auction.update((*auction[:4], price))
         return iter(())
+
+    def _claimed(self) -> list[tuple[int, int]]:
+        """Returns the bids that came before their auction, and keeps them no longer."""
+        bids = [(int(price), int(at)) for price, at in self._early.get()]
+        if bids:
+            self._early.clear()
+        return bids
 
     def _wait(self, bids: list[tuple[int, int]]) -> None:
         """Keeps bids until no auction that was open at their time can come: to the next full second."""
