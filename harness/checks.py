@@ -11,7 +11,7 @@ from harness.faults.schedule import parse_fault
 from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import UsageError
-from impls.native_spark.nexmark import TWINS
+from impls.native_spark.nexmark import missing_twin
 from impls.operators.cost import check_cost
 from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
@@ -20,7 +20,7 @@ from impls.runtime.hashing import check_bins
 if TYPE_CHECKING:
     from harness.experiment import Experiment
 
-__all__ = ["WORKLOADS", "check"]
+__all__ = ["WORKLOADS", "check", "lacks_twin"]
 
 WORKLOADS = ("dense", "hash", "nexmark")
 _TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, TimedQuery))
@@ -70,12 +70,18 @@ def _check_nexmark(experiment: "Experiment") -> None:
         raise UsageError(f"{shared[0]} has no timers, which {experiment.query} needs: leave it out.")
 
 
+def lacks_twin(experiment: "Experiment") -> str:
+    """Returns why a NEXMark experiment cannot be run in Spark's own API, "" if it can."""
+    profile = make_profile(experiment.profile, experiment.rate)
+    return missing_twin(experiment.query, profile.in_flight)
+
+
 def _check_natives(experiment: "Experiment") -> None:
     found = [name for name in experiment.mechanisms if name in catalog.natives()]
     if found and experiment.workload == "dense":
         raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
-    if found and experiment.workload == "nexmark" and experiment.query not in TWINS:
-        raise UsageError(f"{experiment.query} has no twin in Spark's own API: leave {found[0]} out.")
+    if found and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
+        raise UsageError(f"{why}: leave {found[0]} out.")
     if found and (experiment.value_bytes or experiment.cost_us):
         raise UsageError(
             f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."

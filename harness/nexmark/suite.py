@@ -11,6 +11,7 @@ from rich.console import Console
 
 from generators.errors import GeneratorError
 from harness.bench import bench
+from harness.checks import lacks_twin
 from harness.cli import check_machine, typed
 from harness.experiment import Experiment, make_experiment
 from harness.files import read_json, write_json, write_text
@@ -19,7 +20,6 @@ from harness.options import CUT_OFF, parse_list
 from harness.results.place import find_earlier, result_folder
 from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
-from impls.native_spark.nexmark import TWINS
 from impls.operators.nexmark import QUERIES
 
 __all__ = ["Suite", "run_nexmark", "suite_from"]
@@ -53,20 +53,20 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
     shared |= {name: options[name] for name in ("profile", "rate", "fault", "bins") if options.get(name)}
     if options.get("duration"):
         shared |= typed({"duration_s": options["duration"]})
+    workers = options.get("workers") or "2:4"
     return Suite(
         tuple(
-            make_experiment(
-                workload="nexmark", query=query, mechanism=options.get("mechanism") or _mechanisms(query),
-                workers=options.get("workers") or "2:4", **shared,
-            )
-            for query in named or QUERIES
+            _experiment(query, options.get("mechanism"), {"workers": workers, **shared}) for query in named or QUERIES
         )
-    )  # fmt: skip
+    )
 
 
-def _mechanisms(query: str) -> str:
-    """Returns the mechanisms unless others are named: with Spark's own restart where the query has a twin."""
-    return f"{_MECHANISMS},{_NATIVE}" if query in TWINS else _MECHANISMS
+def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:
+    """Returns a query's experiment: unless mechanisms are named, Spark's own restart is one where it has a twin."""
+    live = make_experiment(workload="nexmark", query=query, mechanism=mechanism or _MECHANISMS, **shared)
+    if mechanism or lacks_twin(live):
+        return live
+    return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
 
 
 def _carry_out(suite: Suite, folder: Path) -> tuple[dict[str, Path], int]:

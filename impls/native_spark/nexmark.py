@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
-from impls.native_spark.nexmark_closing import q4, q6
+from impls.native_spark.nexmark_closing import AUCTIONS_MAX, q4, q6
 from impls.native_spark.nexmark_events import DELAY_MS, events
 
-__all__ = ["DELAY_MS", "TWINS", "answers"]
+__all__ = ["DELAY_MS", "TWINS", "answers", "missing_twin"]
 
 _WINDOW, _SLIDE = "10 seconds", "5 seconds"
 
@@ -71,6 +71,20 @@ def _q8(raw: DataFrame) -> DataFrame:
 TWINS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "q0": _q0, "q1": _q1, "q2": _q2, "q3": _q3, "q4": q4, "q5": _q5, "q6": q6, "q7": _q7, "q8": _q8,
 }  # fmt: skip
+
+
+def missing_twin(query: str, auctions: int) -> str:
+    """Returns why a query cannot be run in Spark's own API, "" if it can.
+
+    Args:
+        query: q0 to q8.
+        auctions: how many are in flight at a time.
+    """
+    if query not in TWINS:
+        return f"{query} has no twin in Spark's own API"
+    if query in ("q4", "q6") and auctions > AUCTIONS_MAX:
+        return f"{query} in Spark's own API takes at most {AUCTIONS_MAX:,} auctions in flight, not {auctions:,}"
+    return ""
 
 
 def answers(raw: DataFrame, query: str) -> DataFrame:

@@ -19,8 +19,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from impls.native_spark.nexmark_events import events
 
-__all__ = ["best_price", "means_of_last", "q4", "q6"]
+__all__ = ["AUCTIONS_MAX", "best_price", "means_of_last", "q4", "q6"]
 
+AUCTIONS_MAX = 100_000  # in flight: one takes some round trips between Python and the JVM, 2 ms on a busy machine
 _AUCTION = "opens bigint, expires bigint, reserve bigint, about bigint, price bigint"
 _BID = "price bigint, dateTime bigint"
 _CLOSED = "about bigint, auction bigint, expires bigint, price bigint, at timestamp"

@@ -60,6 +60,18 @@ def test_every_query_has_a_twin_and_one_without_is_refused(monkeypatch):
     assert "native-repartition" not in experiment.mechanisms
 
 
+def test_more_auctions_than_sparks_own_queries_take_are_refused_and_left_out_of_the_suite():
+    many = {"query": "q3,q4", "profile": "large-state:auctions=100001"}
+    mechanisms = {e.query: e.mechanisms for e in suite_from(many).experiments}
+    assert ["native-repartition" in mechanisms[query] for query in ("q3", "q4")] == [True, False]
+    (few,) = suite_from({"query": "q6", "profile": "large-state:auctions=100000"}).experiments
+    assert "native-repartition" in few.mechanisms
+    with pytest.raises(
+        UsageError, match="at most 100,000 auctions in flight, not 100,001: leave native-repartition out"
+    ):
+        suite_from({**many, "mechanism": "meces,native-repartition"})
+
+
 def test_several_queries_are_an_experiment_each():
     found = experiments_from({"workload": "nexmark", "query": "q4,Q8", "rate": "1000"})
     assert [(e.query, e.name) for e in found] == [("q4", "nexmark-q4"), ("q8", "nexmark-q8")]
