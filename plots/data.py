@@ -67,14 +67,24 @@ class Run:
         return f"{self.mechanism} r{self.round}"
 
     @property
+    def verdict(self) -> str:
+        """The oracle's verdict: valid, invalid or unknown."""
+        return str(self.entry.get("verdict", "unknown"))
+
+    @property
+    def load_kept(self) -> str:
+        """Whether the load was sent as scheduled: met, late or unknown."""
+        return str(self.entry.get("load", "unknown"))
+
+    @property
     def cell(self) -> dict[str, Any]:
         """What distinguishes a run of a sweep from the sweep's other runs; empty in any other experiment."""
         return dict(self.entry.get("cell") or {})
 
     def why_withheld(self) -> str:
         """Returns why the run may not be compared with others; empty if it may."""
-        verdict, late = self.entry.get("verdict", "unknown"), self.entry.get("load") == "late"
-        parts = ([] if verdict == "valid" else [f"verdict {verdict}"]) + (["load late"] if late else [])
+        parts = [] if self.verdict == "valid" else [f"verdict {self.verdict}"]
+        parts += ["load late"] if self.load_kept == "late" else []
         return ", ".join(parts)
 
     @cached_property
@@ -182,6 +192,12 @@ class Experiment:
         """The experiment's name, or else that of the folder."""
         return str((self.result.get("experiment") or {}).get("name") or self.folder.name)
 
+    @property
+    def commit(self) -> str:
+        """The commit that was measured, 12 digits; marked if files were changed, "unknown" if nothing says."""
+        here = self.result.get("environment") or {}
+        return str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
+
     def comparable(self) -> list[Run]:
         """Returns the runs that may be compared: verdict valid and load not late."""
         return [run for run in self.ordered() if not run.why_withheld()]
@@ -232,8 +248,11 @@ class Experiment:
     def identity(self) -> str:
         """Returns commit, seed, host and parameters in one line."""
         here, asked = self.result.get("environment") or {}, self.result.get("experiment") or {}
-        commit = str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
-        parts = [f"{self.folder.name}", f"commit {commit}", f"seed {here.get('seed', asked.get('seed', 'unknown'))}"]
+        parts = [
+            f"{self.folder.name}",
+            f"commit {self.commit}",
+            f"seed {here.get('seed', asked.get('seed', 'unknown'))}",
+        ]
         parts.append(f"host {here.get('host', 'unknown')}, {here.get('cores', '?')} cores")
         what = ("query", "profile") if asked.get("workload") == "nexmark" else ("keys", "distribution")
         known = ("workload", *what, "rate", "workers", "workers_goal", "bins", "migration", "rounds")

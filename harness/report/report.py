@@ -1,24 +1,34 @@
 """Writes report.html of a result folder, from its files alone; the page makes no request and opens offline."""
 
 import json
-import os
-import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.files import write_text
 from harness.report.comparison import COLUMNS, comparison
 from harness.report.conclusions import conclusions
+from harness.report.page import (
+    Cell,
+    Column,
+    column_of,
+    hue,
+    inline,
+    metric_cells,
+    named_cell,
+    number_cell,
+    render,
+    script,
+    word_cell,
+)
 from harness.report.timelines import timelines
-from plots import theme
 from plots.data import Experiment, Run, load
 from plots.figures import all_figures, svg_of
 from plots.metrics import DASH, METRICS, at, show
 
-__all__ = ["write_report"]
+__all__ = ["reasons", "write_report"]
 
 _COLUMNS = tuple(metric for metric in METRICS if metric.in_table)
 _TEMPLATE = "template.html.j2"
@@ -43,14 +53,8 @@ def write_report(result_folder: Path, *, drawn: bool = False) -> Path:
         ValueError: result.json or a file of a run cannot be read.
     """
     experiment = load(result_folder)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    text = environment.get_template(_TEMPLATE).render(**_content(experiment, drawn=drawn))
     path = result_folder / "report.html"
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    write_text(path, render(_TEMPLATE, _content(experiment, drawn=drawn)))
     return path
 
 
@@ -63,21 +67,18 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
         "total": len(runs),
         "valid": sum(run.entry.get("verdict") == "valid" for run in runs),
         "comparable": len(experiment.comparable()),
-        "conclusions": [(line, Markup(f"var(--{theme.hue(line.mechanism)})")) for line in conclusions(experiment)],
+        "conclusions": [(line, hue(line.mechanism)) for line in conclusions(experiment)],
         "compared": _compared(experiment),
-        "compared_metrics": COLUMNS,
-        "swept": experiment.is_sweep,
-        "metrics": _COLUMNS,
-        "rows": [_row(experiment, run) for run in runs],
-        "withheld": [(run.label, run.why_withheld(), _reasons(run)) for run in experiment.withheld()],
+        "compared_columns": _compared_columns(experiment),
+        "columns": _columns(experiment),
+        "rows": [_row(experiment, run, place) for place, run in enumerate(runs)],
+        "withheld": [(run.label, run.why_withheld(), reasons(run)) for run in experiment.withheld()],
         "figures": _figures(experiment, drawn=drawn),
         "environment": _flat(experiment.result.get("environment") or {}),
         "parameters": _flat(experiment.result.get("experiment") or {}),
         "files": [(run.label, _links(experiment, run)) for run in runs],
         "timelines": _embedded(timelines(experiment)),
-        "timelines_script": Markup((Path(__file__).parent / "timelines.js").read_text(encoding="utf-8")),
-        "light": theme.LIGHT,
-        "dark": theme.DARK,
+        "timelines_script": script("timelines.js"),
     }
 
 
@@ -86,39 +87,61 @@ def _embedded(data: list[dict[str, Any]]) -> Markup:
     return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")) if data else Markup("")
 
 
+def _cell_columns(experiment: Experiment) -> list[Column]:
+    return [Column("cell", words=True)] if experiment.is_sweep else []
+
+
+def _compared_columns(experiment: Experiment) -> list[Column]:
+    metrics = [column_of(metric, "" if place else "peak") for place, metric in enumerate(COLUMNS)]
+    return [Column("mechanism", words=True), *_cell_columns(experiment), Column("compared"), *metrics]
+
+
 def _compared(experiment: Experiment) -> list[dict[str, Any]]:
     """Returns the lines of the comparison; none where there is only one."""
     lines = comparison(experiment)
     return [
         {
-            "mechanism": line.mechanism,
-            "hue": Markup(f"var(--{theme.hue(line.mechanism)})"),
-            "cell": line.cell,
-            "compared": line.compared,
-            "runs": line.runs,
-            "cells": [(line.values[metric.name], line.shown(metric)) for metric in COLUMNS],
+            "id": "",
+            "withheld": False,
+            "cells": [
+                named_cell(line.mechanism, line.mechanism),
+                *([word_cell(line.cell, value=place)] if experiment.is_sweep else []),
+                Cell(f"{line.compared} of {line.runs}", line.compared),
+                *(number_cell(line.values[metric.name], metric) for metric in COLUMNS),
+            ],
         }
-        for line in (lines if len(lines) > 1 else [])
+        for place, line in enumerate(lines if len(lines) > 1 else [])
     ]
 
 
-def _row(experiment: Experiment, run: Run) -> dict[str, Any]:
+def _columns(experiment: Experiment) -> list[Column]:
+    return [
+        Column("mechanism", words=True),
+        *_cell_columns(experiment),
+        Column("round"),
+        Column("verdict", words=True),
+        Column("load", words=True),
+        *map(column_of, _COLUMNS),
+    ]
+
+
+def _row(experiment: Experiment, run: Run, place: int) -> dict[str, Any]:
     """Returns a line of the table; a withheld run shows no figures."""
-    withheld = bool(run.why_withheld())
-    values = [None if withheld else metric.value(run.entry) for metric in _COLUMNS]
     return {
-        "mechanism": run.mechanism,
-        "hue": Markup(f"var(--{theme.hue(run.mechanism)})"),
-        "round": run.round,
-        "cell": experiment.cell_label(run.cell),
-        "verdict": str(run.entry.get("verdict", "unknown")),
-        "load": str(run.entry.get("load", "unknown")),
-        "withheld": withheld,
-        "cells": [(value, show(value, metric.unit)) for value, metric in zip(values, _COLUMNS, strict=True)],
+        "id": "",
+        "withheld": bool(run.why_withheld()),
+        "cells": [
+            named_cell(run.mechanism, place),
+            *([word_cell(experiment.cell_label(run.cell))] if experiment.is_sweep else []),
+            Cell(str(run.round), run.round),
+            word_cell(run.verdict, run.verdict),
+            word_cell(run.load_kept, run.load_kept),
+            *metric_cells(run, _COLUMNS, lambda one, metric: metric.value(one.entry)),
+        ],
     }
 
 
-def _reasons(run: Run) -> list[str]:
+def reasons(run: Run) -> list[str]:
     """Returns what the oracle says of a run: its reasons, and how many results were lost, doubled, wrong."""
     path = run.folder / "oracle.json"
     oracle = json.loads(path.read_text()) if path.exists() else {}
@@ -132,20 +155,10 @@ def _reasons(run: Run) -> list[str]:
 def _figures(experiment: Experiment, *, drawn: bool) -> list[tuple[str, str, str, Markup]]:
     """Returns (name, title, caption, SVG element) of each figure that has something to show."""
     return [
-        (figure.name, figure.title, figure.caption, Markup(_inline(svg, figure.name)))
+        (figure.name, figure.title, figure.caption, inline(svg, figure.name))
         for figure in all_figures(sweep=experiment.is_sweep)
         if figure.in_report and (svg := svg_of(figure, experiment, drawn=drawn)) is not None
     ]
-
-
-def _inline(svg: str, name: str) -> str:
-    """Makes an SVG fit into a page: colours from the page, its width, ids of its own, no namespaces."""
-    head, body = svg.split(">", 1)
-    head = re.sub(r' (width|height|xmlns(:\w+)?)="[^"]*"', "", head)
-    text = theme.with_variables(f"{head}>{body}").replace("xlink:href", "href")
-    text = re.sub(r'\bid="', f'id="{name}-', text)
-    text = re.sub(r"url\(#", f"url(#{name}-", text)
-    return re.sub(r'href="#', f'href="#{name}-', text)
 
 
 def _flat(values: dict[str, Any], before: str = "") -> list[tuple[str, str]]:

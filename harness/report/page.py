@@ -1,0 +1,105 @@
+"""What the pages share: templates, tables, badges, and figures that take their colours from the page."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from plots import theme
+from plots.data import Run
+from plots.metrics import Metric, show
+
+__all__ = [
+    "Cell",
+    "Column",
+    "column_of",
+    "hue",
+    "inline",
+    "metric_cells",
+    "named_cell",
+    "number_cell",
+    "render",
+    "script",
+    "word_cell",
+]
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column: its heading, what it means, whether lower or higher is better, and whether it holds words."""
+
+    label: str
+    meaning: str = ""
+    better: str | None = None
+    words: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table's cell: the text shown, what it is sorted by (empty: unknown, always last), its class and its dot's hue."""
+
+    shown: str
+    value: str | float = ""
+    kind: str = ""
+    dot: Markup | None = None
+
+
+def column_of(metric: Metric, label: str = "") -> Column:
+    """Returns a metric's column, with another heading if one is given."""
+    return Column(label or metric.label, metric.meaning, metric.better)
+
+
+def metric_cells(run: Run, metrics: tuple[Metric, ...], value: Callable[[Run, Metric], float | None]) -> list[Cell]:
+    """Returns a run's numbers; a withheld run shows none."""
+    values = [None if run.why_withheld() else value(run, metric) for metric in metrics]
+    return [number_cell(number, metric) for number, metric in zip(values, metrics, strict=True)]
+
+
+def number_cell(number: float | None, metric: Metric) -> Cell:
+    """Returns the cell of a metric's value."""
+    return Cell(show(number, metric.unit), "" if number is None else number)
+
+
+def named_cell(mechanism: str, value: str | float) -> Cell:
+    """Returns the cell of a mechanism's name, with its dot."""
+    return Cell(mechanism, value, "text name", hue(mechanism))
+
+
+def word_cell(word: str, kind: str = "", value: str | float | None = None) -> Cell:
+    """Returns the cell of a word, sorted by it unless by something else."""
+    return Cell(word, word if value is None else value, f"text {kind}".strip())
+
+
+def hue(mechanism: str) -> Markup:
+    """Returns a mechanism's colour as the page's variable."""
+    return Markup(f"var(--{theme.hue(mechanism)})")
+
+
+def script(name: str) -> Markup:
+    """Returns the text of a script of this folder."""
+    return Markup((_HERE / name).read_text(encoding="utf-8"))
+
+
+def render(template: str, content: dict[str, Any]) -> str:
+    """Returns a page made from a template of this folder."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    shared = {"light": theme.LIGHT, "dark": theme.DARK, "page_script": script("page.js")}
+    return environment.get_template(template).render(**shared, **content)
+
+
+def inline(svg: str, name: str) -> Markup:
+    """Makes an SVG fit into a page: colours from the page, its width, ids of its own, no namespaces."""
+    head, body = svg.split(">", 1)
+    head = re.sub(r' (width|height|xmlns(:\w+)?)="[^"]*"', "", head)
+    text = theme.with_variables(f"{head}>{body}").replace("xlink:href", "href")
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r"url\(#", f"url(#{name}-", text)
+    return Markup(re.sub(r'href="#', f'href="#{name}-', text))
