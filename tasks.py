@@ -8,6 +8,7 @@ from invoke import Collection, Context, task
 from harness.tasks import docker
 from harness.tasks.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
 from harness.tasks.look import (  # noqa: F401
+    compare,
     doctor,
     export,
     figures,

@@ -13,6 +13,7 @@ from harness.bench import bench
 from harness.broker import open_broker
 from harness.experiment import QUICK, Experiment, make_experiment, parse_number
 from harness.options import CUT_OFF, parse_list
+from harness.report.across import find_experiments, write_comparison
 from harness.report.comparison import comparison_table
 from harness.report.report import write_report
 from harness.results.summary import write_result
@@ -26,6 +27,7 @@ from plots.figures import write_all
 
 __all__ = [
     "check_machine",
+    "compare",
     "experiment_from",
     "experiments_from",
     "list_mechanisms",
@@ -141,6 +143,26 @@ def redraw(folder: str) -> int:
     write_result(path)
     write_all(path)
     sys.stdout.write(f"{write_report(path, drawn=True)}\n")
+    return 0
+
+
+def compare(folders: str, output: str) -> int:
+    """Writes the page that compares experiments, prints its path as the last line and returns the exit code.
+
+    Args:
+        folders: result folders or folders of such, separated by commas; results/ where none is named.
+        output: the page; compare.html in results/ where none is named.
+    """
+    named = [Path(name.strip()) for name in folders.split(",") if name.strip()] or [_ROOT / "results"]
+    try:
+        found = find_experiments(named)
+        page = write_comparison(found, Path(output or _ROOT / "results" / "compare.html"))
+    except (UsageError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for sentence in found.skipped:
+        sys.stderr.write(f"{sentence}\n")
+    sys.stdout.write(f"{page}\n")
     return 0
 
 

@@ -8,7 +8,7 @@ from plots import metrics
 from plots.data import Experiment, Run
 from plots.sweep import peak
 
-__all__ = ["Conclusion", "conclusions"]
+__all__ = ["Conclusion", "conclusions", "worst_verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,14 @@ def conclusions(experiment: Experiment) -> list[Conclusion]:
     """Returns one line for each mechanism of the experiment, also for those without a run."""
     text = partial(_text_of_sweep, experiment) if experiment.is_sweep else _text
     return [
-        Conclusion(name, _verdict(runs), text(runs, experiment.rounds_of(name)))
+        Conclusion(name, worst_verdict(runs), text(runs, experiment.rounds_of(name)))
         for name in experiment.mechanisms()
         for runs in [[run for run in experiment.ordered() if run.mechanism == name]]
     ]
 
 
-def _verdict(runs: list[Run]) -> str:
+def worst_verdict(runs: list[Run]) -> str:
+    """Returns the worst verdict of runs, unknown where there is none."""
     found = {str(run.entry.get("verdict", "unknown")) for run in runs}
     return next((verdict for verdict in _WORST_FIRST if verdict in found), "unknown")
 

@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A table's cell: the text shown, what it is sorted by (empty: unknown, always last), its class and its dot's hue."""
+    """A table's cell: the text shown, what it is sorted by (empty: unknown), its class and hue."""
 
     shown: str
     value: str | float = ""

@@ -10,7 +10,18 @@ from invoke.tasks import task
 
 from harness.tasks.running import one_sentence, run_module
 
-__all__ = ["doctor", "export", "figures", "mechanisms", "report", "reproduce", "rescale", "status", "validate"]
+__all__ = [
+    "compare",
+    "doctor",
+    "export",
+    "figures",
+    "mechanisms",
+    "report",
+    "reproduce",
+    "rescale",
+    "status",
+    "validate",
+]
 
 
 @task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
@@ -31,6 +42,19 @@ def report(c: Context, folder: str) -> None:
     from harness.cli import redraw
 
     sys.exit(redraw(folder))
+
+
+@task(
+    help={
+        "folders": "result folders, or folders of such, separated by commas; results/ by default",
+        "output": "the page to write; results/compare.html by default",
+    }
+)
+def compare(c: Context, folders: str = "", output: str = "") -> None:
+    """Compare finished experiments on one page: every run's verdict, a table, figures."""
+    from harness.cli import compare as write
+
+    sys.exit(write(folders, output))
 
 
 @task(help={"file": "a result.json"})

@@ -2,10 +2,10 @@
 
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from pages import Page
 from synthetic import MECHANISMS, write_experiment
 
 from harness.report.comparison import comparison
@@ -14,42 +14,6 @@ from harness.report.timelines import replay_of
 from plots import theme
 from plots.data import load
 from plots.metrics import DASH, METRICS
-
-VOID = {"meta", "link", "br", "hr", "img", "input"}
-
-
-class Page(HTMLParser):
-    """Checks that tags close in order; collects tags, text and addresses."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.addresses, self.words, self.rows, self.ids = [], [], [], 0, []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
-        self.addresses += [values[name] for name in ("href", "src") if values.get(name)]
-        self.ids += [values["id"]] if "id" in values else []
-        self.rows += tag == "tr" and "'sortable'" in str(self.open)
-        if tag not in VOID:
-            self.open.append((tag, values.get("class")))
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop()[0] == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1][0] not in {"style", "script"}:
-            self.words.append(data.strip())
-
-    @property
-    def text(self):
-        return " ".join(word for word in self.words if word)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,90 @@
+"""What figures over many experiments show: groups of runs that are alike, and in each a mark per mechanism."""
+
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from plots.data import Experiment, Run
+from plots.metrics import Metric, show
+
+__all__ = ["Group", "Mark", "Value", "groups_of", "labels_of", "marks_of"]
+
+Value = Callable[[Run], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The comparable runs of an experiment, in a sweep of one of its cells."""
+
+    label: str
+    experiment: Experiment
+    cell: dict[str, Any]
+
+    def runs_of(self, mechanism: str) -> list[Run]:
+        """Returns the comparable runs of a mechanism, in order of rounds."""
+        return [run for run in self.experiment.rounds_of(mechanism) if run.cell == self.cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A mechanism's value in a group.
+
+    Attributes:
+        mechanism: its name.
+        middle: the median over rounds.
+        low, high: ends of the mark's line: the lowest and highest round, or the medians of two values.
+        rounds: number of runs.
+    """
+
+    mechanism: str
+    middle: float
+    low: float
+    high: float
+    rounds: int
+
+    def told(self, metric: Metric, upto: Metric | None = None) -> str:
+        """Returns the values as text; with `upto` the line ends at that other metric's value."""
+        middle, low, high = (show(value, metric.unit) for value in (self.middle, self.low, self.high))
+        runs = f"{self.rounds} run{'' if self.rounds == 1 else 's'}"
+        if upto is not None:
+            return f"{metric.label} {middle}, {upto.label} {high}, {runs}"
+        return f"{middle}, {runs}" if low == high else f"{middle} ({low} to {high}), {runs}"
+
+
+def labels_of(experiments: list[Experiment]) -> list[str]:
+    """Returns each experiment's name; where two have the same, the folder's name, or its path."""
+    names, folders = ([e.name for e in experiments], [e.folder.name for e in experiments])
+    for labels in (names, folders):
+        if max(Counter(labels).values(), default=1) == 1:
+            return labels
+    return [str(experiment.folder) for experiment in experiments]
+
+
+def groups_of(experiments: list[Experiment]) -> list[Group]:
+    """Returns the groups of all experiments, in their order."""
+    return [
+        Group(", ".join(filter(None, (label, experiment.cell_label(cell)))), experiment, cell)
+        for label, experiment in zip(labels_of(experiments), experiments, strict=True)
+        for cell in experiment.cells()
+    ]
+
+
+def marks_of(group: Group, value: Value, upto: Value | None = None) -> list[Mark]:
+    """Returns a mark for each mechanism that has such a value above 0, as the axes are logarithmic."""
+    out = []
+    for mechanism in group.experiment.mechanisms():
+        runs = group.runs_of(mechanism)
+        found = _known(runs, value)
+        if not found:
+            continue
+        middle, low, high = statistics.median(found), min(found), max(found)
+        if upto is not None:
+            low, high = middle, statistics.median(_known(runs, upto) or [middle])
+        out.append(Mark(mechanism, middle, low, high, len(found)))
+    return out
+
+
+def _known(runs: list[Run], value: Value) -> list[float]:
+    return [number for run in runs if (number := value(run)) is not None and number > 0]
