@@ -21,6 +21,7 @@ __all__ = ["ACROSS", "AcrossFigure", "svg_across"]
 
 _WIDTH = 4.8  # inches: narrow, so that a phone's screen shows the text large enough to read
 _LINE, _TEXT, _GAP = 0.1, 0.13, 0.12  # inches: between the marks of a group, of a line of its label, around both
+_LEGEND = 0.17  # inches: a line of the legend
 _LABEL_MOST = 72  # characters in a line of a group's label
 _DURATION, _PEAK, _RATIO = by_name("migration_s"), by_name("latency_migrating_max_ms"), by_name("peak_ratio")
 _P50, _P99, _MOVED = by_name("latency_steady_p50_ms"), by_name("latency_steady_p99_ms"), by_name("moved_bytes")
@@ -86,13 +87,20 @@ def _foot(experiments: list[Experiment]) -> str:
     return f"{runs} runs of {len(experiments)} experiments; commits {shown}"
 
 
+def _legend_columns(names: list[str]) -> int:
+    return max(1, int(_WIDTH / (0.5 + 0.072 * max(map(len, names), default=0))))
+
+
+def _legend_height(names: list[str]) -> float:
+    return _LEGEND * -(-len(names) // _legend_columns(names))
+
+
 def _legend(figure: Any, names: list[str]) -> None:
     handles = [
         mpl.lines.Line2D([], [], linewidth=0, markersize=5.5, marker=marker, color=colour)
         for marker, colour in ((theme.mechanism_marker(name), theme.mechanism_colour(name)) for name in names)
     ]
-    longest = max(map(len, names), default=0)
-    theme.legend(figure, handles, names, columns=max(1, int(_WIDTH / (0.5 + 0.072 * longest))))
+    theme.legend(figure, handles, names, columns=_legend_columns(names))
 
 
 def _dot(axes: Any, x: float, y: float, name: str, gid: str) -> None:
@@ -113,7 +121,7 @@ def _log_axis(axis: Any, metric: Metric, values: list[float]) -> None:
         theme.log_ms(axis, [value * (1000 if metric.unit == "s" else 1) for value in values])
         return
     low, high = min(values) / 1.3, max(values) * 1.3
-    ticks = [tick for tick in (_BYTES_TICKS if metric.unit == "B" else _RATIO_TICKS) if low <= tick <= high]
+    ticks = theme.ticks_within(_BYTES_TICKS if metric.unit == "B" else _RATIO_TICKS, low, high)
     axis.axes.set_xscale("log")
     axis.set_major_locator(mpl.ticker.FixedLocator(ticks[:: 1 + len(ticks) // _TICKS_MOST]))
     axis.set_minor_locator(mpl.ticker.NullLocator())
@@ -132,7 +140,9 @@ def _rows(
     tops = [0.0]  # inches from the upper edge to each group's
     for text, (_, marks) in zip(texts, found, strict=True):
         tops.append(tops[-1] + _TEXT * len(text) + _LINE * len(marks) + _GAP)
-    figure, (axes,) = theme.grid_of(1, height=tops[-1] + 0.2, width=_WIDTH)
+    names = list(dict.fromkeys(mark.mechanism for _, marks in found for mark in marks))
+    above = _legend_height(names)
+    figure, (axes,) = theme.grid_of(1, height=tops[-1] + above, width=_WIDTH)
     factor = 1000 if metric.unit == "s" else 1
     for top, text, (group, marks) in zip(tops, texts, found, strict=False):
         axes.text(0, top + 0.03, "\n".join(text), transform=axes.get_yaxis_transform(), va="top", fontsize=7.5)
@@ -149,7 +159,7 @@ def _rows(
     if metric is _RATIO:
         axes.axvline(1, color=theme.LIGHT["muted"], linewidth=0.9, linestyle=(0, (4, 2)))
     axes.set_xlabel(label)
-    _legend(figure, list(dict.fromkeys(mark.mechanism for _, marks in found for mark in marks)))
+    _legend(figure, names)
     return figure
 
 
@@ -162,7 +172,9 @@ def _trade(groups: list[Group], tips: Tips) -> Any:
         found += [(group, mark, heights[mark.mechanism]) for mark in durations if mark.mechanism in heights]
     if not found:
         return None
-    figure, (axes,) = theme.grid_of(1, height=3.4, width=_WIDTH)
+    names = list(dict.fromkeys(up.mechanism for _, _, up in found))
+    above = _legend_height(names)
+    figure, (axes,) = theme.grid_of(1, height=3.0 + above, width=_WIDTH)
     for group, over, up in found:
         told = f"highest latency {up.told(_PEAK)}; duration {over.told(_DURATION)}"
         gid = tips.add(f"{up.mechanism}, {group.label}: {told}")
@@ -171,7 +183,7 @@ def _trade(groups: list[Group], tips: Tips) -> Any:
     theme.log_ms(axes.yaxis, [up.middle for _, _, up in found])
     axes.set_xlabel("duration of the longest migration")
     axes.set_ylabel("highest latency while migrating")
-    _legend(figure, list(dict.fromkeys(up.mechanism for _, _, up in found)))
+    _legend(figure, names)
     return figure
 
 

@@ -1,7 +1,6 @@
 """What figures over many experiments show: groups of runs that are alike, and in each a mark per mechanism."""
 
 import statistics
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -54,12 +53,12 @@ class Mark:
 
 
 def labels_of(experiments: list[Experiment]) -> list[str]:
-    """Returns each experiment's name; where two have the same, the folder's name, or its path."""
-    names, folders = ([e.name for e in experiments], [e.folder.name for e in experiments])
-    for labels in (names, folders):
-        if max(Counter(labels).values(), default=1) == 1:
-            return labels
-    return [str(experiment.folder) for experiment in experiments]
+    """Returns each experiment's name; of those with the same name the folder's name, or its path."""
+    names, folders = [e.name for e in experiments], [e.folder.name for e in experiments]
+    return [
+        name if names.count(name) == 1 else folder if folders.count(folder) == 1 else str(experiment.folder)
+        for name, folder, experiment in zip(names, folders, experiments, strict=True)
+    ]
 
 
 def groups_of(experiments: list[Experiment]) -> list[Group]:

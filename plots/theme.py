@@ -3,7 +3,7 @@
 import re
 import textwrap
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = [
     "shade_migrations",
     "style",
     "thousands",
+    "ticks_within",
     "time_axis",
     "time_marks",
     "with_variables",
@@ -202,13 +203,19 @@ def log_ms(axis: Any, values: list[float]) -> None:
     positive = [v for v in values if v > 0] or [1.0, 10.0]
     low, high = min(positive) / 1.25, max(positive) * 1.25
     wide = high / low > 300
-    ticks = [t for t in _TICKS if low <= t <= high and (not wide or str(t)[0] == "1")]
+    ticks = ticks_within([t for t in _TICKS if not wide or str(t)[0] == "1"], low, high)
     set_scale, set_lim = ("set_xscale", "set_xlim") if axis.axis_name == "x" else ("set_yscale", "set_ylim")
     getattr(axis.axes, set_scale)("log")
     axis.set_major_locator(mpl.ticker.FixedLocator(ticks))
     axis.set_minor_locator(mpl.ticker.NullLocator())
     axis.set_major_formatter(mpl.ticker.FuncFormatter(_ms_label))
     getattr(axis.axes, set_lim)(low, high)
+
+
+def ticks_within(wanted: Sequence[float], low: float, high: float) -> list[float]:
+    """Returns the ticks that lie in a range; where fewer than two do, round numbers that do."""
+    found = [tick for tick in wanted if low <= tick <= high]
+    return found if len(found) > 1 else [float(t) for t in few_ticks().tick_values(low, high) if low <= t <= high]
 
 
 def few_ticks() -> Any:

@@ -170,7 +170,7 @@ def test_figures_without_a_run_are_left_out(results, tmp_path):
 
 
 def test_experiments_of_one_name_are_told_apart(found):
-    assert labels_of(found.experiments) == [experiment.folder.name for experiment in found.experiments]
+    assert labels_of(found.experiments) == ["20260101-000000-synthetic", "20260102-000000-synthetic", "swept"]
     assert labels_of(found.experiments[1:]) == ["synthetic", "swept"]
     assert labels_of([found.experiments[0]] * 2)[0].startswith("/")
 
