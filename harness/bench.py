@@ -6,6 +6,7 @@ from harness.experiment import Experiment
 from harness.files import write_json
 from harness.live import LiveView
 from harness.options import CUT_OFF
+from harness.livestate import LiveState
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.place import find_earlier, making, new_folder, unchanged
@@ -34,9 +35,16 @@ def prepare(experiment: Experiment, output: Path) -> Path:
 
 
 def bench(
-    experiment: Experiment, output: Path = _ROOT / "results", *, force: bool = False, resume: bool = False
+    experiment: Experiment,
+    output: Path = _ROOT / "results",
+    *,
+    force: bool = False,
+    resume: bool = False,
+    state: LiveState | None = None,
 ) -> tuple[Path, int]:
     """Carries an experiment out and returns (result folder, exit code).
+
+    What is known of the runs while they go on is in `state`, if one is given.
 
     The exit code is 0 when every run is valid, 1 when one is not, 130 when it was cut off (what was measured is kept).
 
@@ -51,7 +59,7 @@ def bench(
         raise UsageError("There is no unfinished result of this experiment to resume: leave --resume out.")
     folder = folder or prepare(experiment, output)
     cut_off = False
-    with LiveView(experiment, folder) as view:
+    with LiveView(experiment, folder, state=state) as view:
         try:
             carry_out_all(experiment.runs(), folder / "runs", view)
         except KeyboardInterrupt:

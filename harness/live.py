@@ -1,6 +1,5 @@
 """What `./inv bench` shows while it runs: a table of runs and the current second; plain lines without a terminal."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.experiment import Experiment, Run
+from harness.livestate import LiveState
 
 __all__ = ["LiveView"]
 
@@ -38,9 +38,15 @@ def _workload(experiment: Experiment) -> str:
 
 
 class LiveView:
-    """Shows an experiment's runs on the console; `with LiveView(...)` leaves the final table standing."""
+    """Shows an experiment's runs on the console; `with LiveView(...)` leaves the final table standing.
 
-    def __init__(self, experiment: Experiment, folder: Path, console: Console | None = None):
+    `state` is what is known of the runs; whoever gives one can read there what is shown.
+    """
+
+    def __init__(
+        self, experiment: Experiment, folder: Path, console: Console | None = None, state: LiveState | None = None
+    ):
+        self.state = state or LiveState()
         self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
         self._experiment, self._folder = experiment, folder
         self._rows: dict[str, list[str]] = {}
@@ -69,6 +75,7 @@ class LiveView:
 
     def begin(self, run: Run) -> None:
         """Shows that a run begins."""
+        self.state.begin(run)
         self._peaks, self._phase = [], ""
         self._rows[run.folder] = [run.folder, "running", *["-"] * 7]
         self._show(f"{run.folder}: begins", always=True)
@@ -84,6 +91,7 @@ class LiveView:
 
     def progress(self, run: Run, line: dict[str, Any]) -> None:
         """Shows the last second of a run."""
+        self.state.progress(run, line)
         latency = line.get("latency_ms") or {}
         if "max" in latency:
             self._peaks = [*self._peaks[-39:], latency["max"]]
@@ -99,11 +107,10 @@ class LiveView:
 
     def end(self, run: Run, folder: Path) -> None:
         """Shows a finished run's figures."""
-        path = folder / "run-result.json"
-        if not path.exists():
+        entry = self.state.end(run, folder)
+        if not entry:
             self._rows[run.folder][1] = "failed"
         else:
-            entry = json.loads(path.read_text())
             latency = entry["latency_ms"]
             peak = max((m["peak_ms"] or 0 for m in entry["migrations"]), default=None)
             seconds = max((m["duration_s"] or 0 for m in entry["migrations"]), default=None)

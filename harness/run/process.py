@@ -11,15 +11,14 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pyspark.sql import SparkSession
 
 from generators.clock import now_us
@@ -39,6 +38,7 @@ from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
 from harness.run.pipeline import spark_checkpoint, start_query, state_dir
+from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
@@ -47,63 +47,12 @@ from impls.errors import StateError, UsageError
 from impls.native_spark.query import NATIVE_SETTINGS
 from impls.runtime.session import spark_session
 
-__all__ = ["Cancelled", "execute", "main"]
+__all__ = ["execute", "main"]
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0
 _GO_DEADLINE_S = 600.0
-_POLL_S = 0.05
 _SPARK = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
-
-
-class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
-    """The run was cut off by a signal or by the end of standard input."""
-
-
-@dataclass
-class Progress:
-    """What the watcher is told: the phase, and once a second the numbers of the last second."""
-
-    recorder: Recorder
-    phase: str = "starting"
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    _told: float = 0.0
-
-    def say(self, phase: str) -> None:
-        """Enters a phase."""
-        self.phase = phase
-        self._told = 0.0
-        self.tick()
-
-    def tick(self) -> None:
-        """Tells the numbers when a second has passed; raises Cancelled when the run is cut off."""
-        if self.cancelled.is_set():
-            raise Cancelled
-        if time.monotonic() - self._told < 1.0:
-            return
-        self._told = time.monotonic()
-        last = self.recorder.last
-        line = {
-            "phase": self.phase,
-            "records": self.recorder.records,
-            "epoch": last.get("epoch"),
-            "epoch_ms": last.get("ms", {}).get("total"),
-            "misplaced": last.get("misplaced"),
-            "moved_bins": self.recorder.moved_bins,
-            "moved_bytes": self.recorder.moved_bytes,
-            "latency_ms": self.recorder.latency_now(),
-        }
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
-
-    def wait_for(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
-        """Waits until done(); raises StateError that names `what` when the deadline passes."""
-        end = time.monotonic() + deadline_s
-        while not done():
-            self.tick()
-            if time.monotonic() > end:
-                raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
-            time.sleep(_POLL_S)
 
 
 def topics_of(run: Run, folder: Path) -> tuple[str, str]:
@@ -230,12 +179,21 @@ def _drive(
     ):
         if not resumed:
             recorder.event("load_begin", {"planned_us": load["start_us"]})
+        progress.due = _due(load)
         progress.say("load")
         watch = partial(disturbance.watch, query=query, broker=broker)
         _command(run, folder, load["start_us"], query=query, generator=generator, progress=progress, watch=watch)
         recorder.event("load_end")
         progress.say("draining")
         _drain(run, folder, load, query=query, progress=progress)
+
+
+def _due(load: dict[str, Any]) -> Callable[[], int] | None:
+    """Returns what counts the records that are due by now; None where not every record becomes one of the query's."""
+    by_second = load.get("due_by_second")
+    if "nexmark" in load or not by_second:
+        return None
+    return lambda: int(np.interp((now_us() - load["start_us"]) / 1e6, range(len(by_second) + 1), [0, *by_second]))
 
 
 def _command(

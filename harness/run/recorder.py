@@ -77,6 +77,7 @@ class Recorder:
         self._records_by_epoch: dict[int, int] = {}
         self.last: dict[str, Any] = {}
         self.moved_bins = self.moved_bytes = self.epochs = 0
+        self.planned_bins = self.planned_bytes = 0  # what the commands of this process asked to move
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Writes an epoch's line, its latency cells, its plan and the migrations that it began or ended."""
@@ -107,6 +108,9 @@ class Recorder:
         """Writes an event with the time of now."""
         with self._lock:
             self._events.write({"at_us": now_us(), "kind": kind, **(fields or {})})
+            if kind == "command" and (moves := (fields or {}).get("moves")):
+                self.planned_bins += moves["bins"]
+                self.planned_bytes += moves["size"]
 
     def _remember(self, line: dict[str, Any], cells: list[np.ndarray]) -> None:
         self.last = line

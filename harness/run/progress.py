@@ -1,0 +1,94 @@
+"""What a run tells its parent once a second: the phase it is in and the numbers of the last second."""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.run.recorder import Recorder
+from impls.errors import StateError
+
+__all__ = ["Cancelled", "Progress", "line_of"]
+
+_POLL_S = 0.05
+
+
+class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
+    """The run was cut off by a signal or by the end of standard input."""
+
+
+def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | None) -> dict[str, Any]:
+    """Returns the line of a second, as JSON has it; what is not known yet is None.
+
+    Args:
+        recorder: what has happened so far.
+        phase: what the run does.
+        rate: records applied per second, over the last second.
+        due: records whose scheduled time has come; None where nothing is scheduled.
+    """
+    last, records = recorder.last, recorder.records
+    return {
+        "phase": phase,
+        "records": records,
+        "rate": rate,
+        "lag": None if due is None else max(0, due - records),
+        "epoch": last.get("epoch"),
+        "epoch_ms": last.get("ms", {}).get("total"),
+        "phases_ms": {name: ms for name, ms in last.get("ms", {}).items() if name != "total"},
+        "misplaced": last.get("misplaced"),
+        "moved_bins": recorder.moved_bins,
+        "moved_bytes": recorder.moved_bytes,
+        "planned_bins": recorder.planned_bins,
+        "planned_bytes": recorder.planned_bytes,
+        "latency_ms": recorder.latency_now(),
+    }
+
+
+@dataclass
+class Progress:
+    """What the watcher is told: the phase, and once a second the numbers of the last second.
+
+    `due` returns how many records are due by now, once the load is scheduled.
+    """
+
+    recorder: Recorder
+    phase: str = "starting"
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    due: Callable[[], int] | None = None
+    _told: float = 0.0
+    _counted: tuple[float, int] | None = None
+
+    def say(self, phase: str) -> None:
+        """Enters a phase."""
+        self.phase = phase
+        self._told = 0.0
+        self.tick()
+
+    def tick(self) -> None:
+        """Tells the numbers when a second has passed; raises Cancelled when the run is cut off."""
+        if self.cancelled.is_set():
+            raise Cancelled
+        if time.monotonic() - self._told < 1.0:
+            return
+        self._told = time.monotonic()
+        line = line_of(self.recorder, self.phase, rate=self._rate(), due=self.due() if self.due else None)
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    def _rate(self) -> float | None:
+        """Returns records applied per second since it was last asked; None at first."""
+        before, now = self._counted, (time.monotonic(), self.recorder.records)
+        self._counted = now
+        return None if before is None or now[0] <= before[0] else (now[1] - before[1]) / (now[0] - before[0])
+
+    def wait_for(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
+        """Waits until done(); raises StateError that names `what` when the deadline passes."""
+        end = time.monotonic() + deadline_s
+        while not done():
+            self.tick()
+            if time.monotonic() > end:
+                raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
+            time.sleep(_POLL_S)
