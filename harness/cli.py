@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from generators.errors import GeneratorError
 from harness.bench import bench
 from harness.broker import open_broker
 from harness.experiment import QUICK, Experiment, make_experiment, parse_number
+from harness.livestate import LiveState
 from harness.options import CUT_OFF, parse_list
 from harness.report.across import find_experiments, write_comparison
 from harness.report.comparison import comparison_table
@@ -63,7 +65,9 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 def experiment_from(options: Mapping[str, Any]) -> Experiment:
     """Returns the experiment that the options of `./inv bench` describe; raises UsageError for bad ones."""
     named = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
-    values = typed({k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume"}})
+    values = typed(
+        {k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume", "metrics_port"}}
+    )
     if options.get("all"):
         values["mechanism"] = ",".join(catalog.names())
     taken = mechanism_options(str(values.pop("option", "")))
@@ -107,25 +111,39 @@ def run_bench(options: Mapping[str, Any]) -> int:
     """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
     try:
         experiments = experiments_from(options)
-        output = Path(options.get("output") or _ROOT / "results")
-        for experiment in experiments:
-            check_machine(experiment, output)
-        ensure_jars()
-        codes = []
-        for experiment in experiments:
-            folder, code = bench(
-                experiment, output, force=bool(options.get("force")), resume=bool(options.get("resume"))
-            )
-            print_comparison(folder)
-            sys.stdout.write(f"{folder}\n")
-            codes.append(code)
-            if code == CUT_OFF:
-                break
+        state = LiveState()
+        with _serving(options.get("metrics_port"), state):
+            return _carry_out(experiments, options, state)
     except (UsageError, GeneratorError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
         return CUT_OFF
+
+
+def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:
+    if port is None:
+        return nullcontext()
+    from harness.endpoint import serving  # noqa: PLC0415 - a server is needed by this option alone
+
+    return serving(str(port), state)
+
+
+def _carry_out(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:
+    """Runs the experiments one after another and returns the worst exit code; raises UsageError for bad input."""
+    output = Path(options.get("output") or _ROOT / "results")
+    for experiment in experiments:
+        check_machine(experiment, output)
+    ensure_jars()
+    codes = []
+    given = {name: bool(options.get(name)) for name in ("force", "resume")}
+    for experiment in experiments:
+        folder, code = bench(experiment, output, **given, state=state)
+        print_comparison(folder)
+        sys.stdout.write(f"{folder}\n")
+        codes.append(code)
+        if code == CUT_OFF:
+            break
     return max(codes)
 
 

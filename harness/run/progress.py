@@ -14,6 +14,7 @@ from impls.errors import StateError
 __all__ = ["Cancelled", "Progress", "line_of"]
 
 _POLL_S = 0.05
+_RATE_OVER_S = 0.5  # a rate over less would be that of an epoch or of none
 
 
 class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
@@ -60,6 +61,7 @@ class Progress:
     due: Callable[[], int] | None = None
     _told: float = 0.0
     _counted: tuple[float, int] | None = None
+    _rate: float | None = None
 
     def say(self, phase: str) -> None:
         """Enters a phase."""
@@ -74,15 +76,17 @@ class Progress:
         if time.monotonic() - self._told < 1.0:
             return
         self._told = time.monotonic()
-        line = line_of(self.recorder, self.phase, rate=self._rate(), due=self.due() if self.due else None)
+        line = line_of(self.recorder, self.phase, rate=self._measured(), due=self.due() if self.due else None)
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
-    def _rate(self) -> float | None:
-        """Returns records applied per second since it was last asked; None at first."""
+    def _measured(self) -> float | None:
+        """Returns records applied per second since the last line; the same as there when that was only just told."""
         before, now = self._counted, (time.monotonic(), self.recorder.records)
-        self._counted = now
-        return None if before is None or now[0] <= before[0] else (now[1] - before[1]) / (now[0] - before[0])
+        if before is None or now[0] - before[0] >= _RATE_OVER_S:
+            self._rate = None if before is None else (now[1] - before[1]) / (now[0] - before[0])
+            self._counted = now
+        return self._rate
 
     def wait_for(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
         """Waits until done(); raises StateError that names `what` when the deadline passes."""

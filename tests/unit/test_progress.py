@@ -43,19 +43,37 @@ def test_a_line_after_an_epoch_and_a_command(recorder):
     assert line_of(recorder, "load", rate=None, due=90)["lag"] == 0
 
 
-def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys):
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test sets."""
+    now = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys, clock):
     progress = Progress(recorder)
     progress.say("load")
     recorder.on_epoch(epoch_record(epoch=1, latencies_ms=np.ones(40)))
+    clock[0] += 2
+    progress.tick()
+    clock[0] += 0.1
     progress.say("draining")
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first["rate"] is None
-    assert second["rate"] > 0
+    assert [json.loads(line)["rate"] for line in capsys.readouterr().out.splitlines()] == [None, 20.0, 20.0]
+    clock[0] += 0.8
     progress.tick()
     assert capsys.readouterr().out == "", "less than a second has passed"
+    clock[0] += 0.2
+    progress.tick()
+    assert json.loads(capsys.readouterr().out)["rate"] == 0.0
+
+
+def test_a_run_cut_off_is_told_no_more(recorder, capsys):
+    progress = Progress(recorder)
     progress.cancelled.set()
     with pytest.raises(Cancelled):
-        progress.tick()
+        progress.say("load")
+    assert capsys.readouterr().out == ""
 
 
 def test_records_due_follow_the_schedule(monkeypatch):
