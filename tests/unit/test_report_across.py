@@ -110,10 +110,11 @@ def test_every_verdict_comes_before_any_number(html, found):
     assert not re.search(r"\d (ms|MiB)\b", first.replace(first[first.index("Withheld") :], ""))
 
 
-def test_the_table_has_every_run_and_column(html, page, found):
+def test_the_table_has_every_run_and_column(html, found):
     table = html[html.index("<table") : html.index("</table>")]
     assert tuple(re.findall(r"<th[^>]*>([^<]+)</th>", table)) == COLUMNS
-    assert table.count("<tr id=") == page.rows - 1 == sum(len(experiment.runs) for experiment in found.experiments)
+    runs = sum(len(experiment.runs) for experiment in found.experiments)
+    assert table.count("<tr id=") == table.count("<tr") - 1 == runs
     assert "1,600,000" in table, "a sweep's runs show their own cell's keys"
     assert {"fedcba98", "01234567"} <= set(re.findall(r">(\w{8})</td>", table))
 
