@@ -216,7 +216,7 @@ ACROSS = (
     AcrossFigure(
         "moved",
         "Bytes moved",
-        "How many bytes of state the migrations of a run pulled.",
+        "How many bytes of state the migrations of a run pulled; a mechanism that pulled none has no mark.",
         _of(_MOVED, "bytes of state pulled"),
     ),
     AcrossFigure(
