@@ -14,6 +14,7 @@ from impls.errors import StateError
 __all__ = ["Cancelled", "Progress", "line_of"]
 
 _POLL_S = 0.05
+_OVER = "checking"
 _RATE_OVER_S = 0.5  # a rate over less would be that of an epoch or of none
 
 
@@ -26,16 +27,17 @@ def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | No
 
     Args:
         recorder: what has happened so far.
-        phase: what the run does.
+        phase: what the run does; when it is checked nothing is processed any more.
         rate: records applied per second, over the last second.
         due: records whose scheduled time has come; None where nothing is scheduled.
     """
     last, records = recorder.last, recorder.records
+    over = phase == _OVER  # the line stays the last one while the oracle is at work
     return {
         "phase": phase,
         "records": records,
-        "rate": rate,
-        "lag": None if due is None else max(0, due - records),
+        "rate": None if over else rate,
+        "lag": None if over or due is None else max(0, due - records),
         "epoch": last.get("epoch"),
         "epoch_ms": last.get("ms", {}).get("total"),
         "phases_ms": {name: ms for name, ms in last.get("ms", {}).items() if name != "total"},
@@ -44,7 +46,7 @@ def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | No
         "moved_bytes": recorder.moved_bytes,
         "planned_bins": recorder.planned_bins,
         "planned_bytes": recorder.planned_bytes,
-        "latency_ms": recorder.latency_now(),
+        "latency_ms": {} if over else recorder.latency_now(),
     }
 
 

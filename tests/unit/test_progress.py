@@ -41,6 +41,8 @@ def test_a_line_after_an_epoch_and_a_command(recorder):
     assert line["epoch_ms"] == pytest.approx(sum(epoch_record(7, np.arange(1, 101)).ms.values()))
     assert "total" not in line["phases_ms"]
     assert line_of(recorder, "load", rate=None, due=90)["lag"] == 0
+    over = line_of(recorder, "checking", rate=50.0, due=130)
+    assert (over["rate"], over["lag"], over["latency_ms"], over["records"]) == (None, None, {}, 100)
 
 
 @pytest.fixture
