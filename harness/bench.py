@@ -5,8 +5,8 @@ from pathlib import Path
 from harness.experiment import Experiment
 from harness.files import write_json
 from harness.live import LiveView
-from harness.options import CUT_OFF
 from harness.livestate import LiveState
+from harness.options import CUT_OFF
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.place import find_earlier, making, new_folder, unchanged
