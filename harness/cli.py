@@ -12,7 +12,7 @@ from rich.table import Table
 from generators.errors import GeneratorError
 from harness.bench import bench
 from harness.broker import open_broker
-from harness.experiment import QUICK, Experiment, make_experiment, parse_number
+from harness.experiment import QUICK, STANDARD, Experiment, make_experiment, parse_number
 from harness.livestate import LiveState
 from harness.options import CUT_OFF, parse_list
 from harness.report.across import find_experiments, write_comparison
@@ -43,6 +43,7 @@ __all__ = [
 _ROOT = Path(__file__).resolve().parents[1]
 _WIDE = 160  # columns of a log file
 _RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
+_CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
 _NUMBERS: dict[str, Callable[[str], Any]] = {
     "duration_s": float, "exponent": float, "cost_us": float, "value_bytes": int,
     "seed": int, "max_offsets_per_trigger": int
@@ -63,7 +64,10 @@ def typed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def experiment_from(options: Mapping[str, Any]) -> Experiment:
-    """Returns the experiment that the options of `./inv bench` describe; raises UsageError for bad ones."""
+    """Returns the experiment that the options of `./inv bench` describe; raises UsageError for bad ones.
+
+    Without a choice of what to compare it is the standard comparison, which has Spark's own restart in it.
+    """
     named = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
     values = typed(
         {k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume", "metrics_port"}}
@@ -71,7 +75,8 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
     if options.get("all"):
         values["mechanism"] = ",".join(catalog.names())
     taken = mechanism_options(str(values.pop("option", "")))
-    defaults = QUICK if options.get("quick") else {}
+    standard = {} if any(options.get(name) for name in _CHOICES) else STANDARD
+    defaults = QUICK if options.get("quick") else standard
     return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
 
 

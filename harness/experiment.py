@@ -19,6 +19,7 @@ __all__ = [
     "DEFAULT_MECHANISMS",
     "DEFAULT_QUERY",
     "QUICK",
+    "STANDARD",
     "WORKLOADS",
     "Experiment",
     "Run",
@@ -29,6 +30,14 @@ __all__ = [
 
 DEFAULT_QUERY = "q4"
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
+# What `./inv bench` compares when nothing is said of what to compare: all counting in an entry per key, as Spark does.
+STANDARD: dict[str, Any] = {
+    "mechanism": "none,native-repartition,runtime-restart,megaphone-all-at-once,megaphone-batched",
+    "workload": "hash",
+    "keys": 1_000_000,
+    "duration_s": 30.0,
+    "name": "hash-count",
+}
 QUICK: dict[str, Any] = {
     "mechanism": "none,megaphone-all-at-once,megaphone-batched",
     "keys": 400_000,

@@ -21,6 +21,7 @@ import pyarrow as pa
 from harness.experiment import parse_number
 from impls.durability.files import Files
 from impls.durability.keeper import Keeper
+from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
 from impls.operators import DenseCount, HashCount, Operator
 from impls.runtime.attempts import run_epoch
@@ -32,6 +33,8 @@ from impls.runtime.records import Results
 from impls.runtime.store import store_path
 
 __all__ = ["Point", "main", "measure"]
+
+_EPOCHS = REPLAY_EPOCHS * 3 // 2  # the log is then as long as it gets
 
 
 class _Nowhere(Output):
@@ -90,7 +93,7 @@ class _Query:
         return pa.table({**columns, "key": keys})
 
 
-def measure(workload: str, keys: int, *, bins: int = 256, epochs: int = 150, records: int = 500) -> Point:
+def measure(workload: str, keys: int, *, bins: int = 256, epochs: int = _EPOCHS, records: int = 500) -> Point:
     """Returns one point of the curve, measured in a temporary folder that is deleted."""
     folder = Path(tempfile.mkdtemp(prefix="rescale-recovery-"))
     try:

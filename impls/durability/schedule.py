@@ -11,7 +11,7 @@ from impls.durability.manifest import Manifest, SnapshotName
 
 __all__ = ["REPLAY_EPOCHS", "Done", "SnapshotSchedule", "needless_log", "needless_snapshots"]
 
-REPLAY_EPOCHS = 100
+REPLAY_EPOCHS = 300
 MANIFEST_EPOCHS = 10
 _PLACES = ("file_epoch", "state_worker", "queue_worker", "generation")
 _LOG_BYTES = 32 << 20  # of changelog that is always allowed; above it, half of the state's size is
