@@ -22,7 +22,7 @@ class Meces(Mechanism):
         background_share: part of the budget that bins may take which no record of the epoch wants, 0 to 1.
     """
 
-    pull_budget_bytes: int = 1 << 20
+    pull_budget_bytes: int = 8 << 20
     background_share: float = 1.0
 
     def __post_init__(self) -> None:
