@@ -6,7 +6,7 @@ import numpy as np
 
 from impls.errors import UsageError
 from impls.mechanism import Mechanism
-from impls.runtime.moves import movable, pull_plan
+from impls.runtime.moves import PULL_BUDGET_BYTES, movable, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
 
@@ -22,7 +22,7 @@ class Meces(Mechanism):
         background_share: part of the budget that bins may take which no record of the epoch wants, 0 to 1.
     """
 
-    pull_budget_bytes: int = 8 << 20
+    pull_budget_bytes: int = PULL_BUDGET_BYTES
     background_share: float = 1.0
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.mechanism import Mechanism
-from impls.runtime.moves import movable, pull_plan
+from impls.runtime.moves import PULL_BUDGET_BYTES, movable, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
 
@@ -34,7 +34,7 @@ class OrderUnaware(Mechanism):
         pull_budget_bytes: most bytes that each worker pulls in an epoch.
     """
 
-    pull_budget_bytes: int = 1 << 20
+    pull_budget_bytes: int = PULL_BUDGET_BYTES
 
     def __post_init__(self) -> None:
         if self.pull_budget_bytes < 0:

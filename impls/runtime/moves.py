@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 from impls.runtime.plan import EpochPlan, Pull
 from impls.runtime.view import View
 
-__all__ = ["Moves", "continued", "movable", "pull_plan"]
+__all__ = ["PULL_BUDGET_BYTES", "Moves", "continued", "movable", "pull_plan"]
+
+# By each worker in an epoch, 50 ms for counts; one default for all that have a budget, so that they compare.
+PULL_BUDGET_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
