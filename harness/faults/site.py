@@ -3,7 +3,6 @@
 import base64
 import contextlib
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from harness.oracle.run import check_run
 from harness.run.load import Load
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.waiting import wait_for
 from impls.errors import UsageError
 from impls.runtime.control import ask
 from impls.runtime.journal import read_journal
@@ -37,7 +37,6 @@ _ENDLESS = 1 << 40  # records: the load goes on until it is told to stop
 _START_DEADLINE_S = 90.0
 _DRAIN_DEADLINE_S = 90.0
 _RESTARTS_MAX = 3
-_POLL_S = 0.05
 
 
 class StuckError(Exception):
@@ -122,12 +121,7 @@ class Site:
 
     def await_true(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
         """Waits until done(), tending what dies; raises StuckError that names `what` when the deadline passes."""
-        end = time.monotonic() + deadline_s
-        while not done():
-            self.tend()
-            if time.monotonic() > end:
-                raise StuckError(f"waited {deadline_s:.0f} s for {what}")
-            time.sleep(_POLL_S)
+        wait_for(done, what, deadline_s, tend=self.tend, error=StuckError)
 
     def epochs(self) -> list[dict[str, Any]]:
         """Returns the lines of the epochs finished so far, ascending; of an epoch run twice the last one."""

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.run.recorder import Recorder
-from impls.errors import StateError
+from harness.waiting import wait_for
 
 __all__ = ["Cancelled", "Progress", "line_of"]
 
-_POLL_S = 0.05
 _OVER = "checking"
 _RATE_OVER_S = 0.5  # a rate over less would be that of an epoch or of none
 
@@ -91,10 +90,5 @@ class Progress:
         return self._rate
 
     def wait_for(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
-        """Waits until done(); raises StateError that names `what` when the deadline passes."""
-        end = time.monotonic() + deadline_s
-        while not done():
-            self.tick()
-            if time.monotonic() > end:
-                raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
-            time.sleep(_POLL_S)
+        """Waits until done(), telling meanwhile; raises StateError that names `what` when the deadline passes."""
+        wait_for(done, what, deadline_s, tend=self.tick)

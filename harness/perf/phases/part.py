@@ -5,10 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.files import write_json
+from harness.perf.children import carry_out
 from harness.perf.part import Check, Findings, Part, Scale, Table
 from harness.perf.phases.account import LINES, Epoch, shares
 from harness.perf.phases.process import EPOCHS_FILE, Settings
-from harness.perf.waiting import carry_out
 
 __all__ = ["PART", "measure"]
 

@@ -11,12 +11,13 @@ from pyspark.sql import SparkSession
 
 from harness.broker import create_topics, open_broker
 from harness.experiment import make_experiment
+from harness.perf.children import measure_here
 from harness.perf.phases.account import Epoch
-from harness.perf.waiting import measure_here, wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.waiting import wait_for
 from impls.api import stream
 from impls.runtime.driver import EpochRecord
 from impls.runtime.outbox import Output

@@ -19,13 +19,14 @@ from harness.broker import create_topics, open_broker
 from harness.experiment import make_experiment
 from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
+from harness.perf.children import measure_here
 from harness.perf.twin.pairs import Block
 from harness.perf.twin.query import Alternating, Done
-from harness.perf.waiting import measure_here, wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.waiting import wait_for
 from impls.api import with_heartbeat
 from impls.errors import StateError
 from impls.runtime.outbox import Output

@@ -1,11 +1,10 @@
-"""Waiting with a deadline, and child processes that measure."""
+"""Child processes that measure."""
 
 import json
 import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,20 +15,10 @@ from harness.files import read_json, write_json
 from harness.options import CUT_OFF
 from impls.errors import StateError, UsageError
 
-__all__ = ["carry_out", "measure_here", "wait_for"]
+__all__ = ["carry_out", "measure_here"]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_POLL_S = 0.05
 _DEADLINE_S = 900.0
-
-
-def wait_for(done: Callable[[], bool], what: str, deadline_s: float) -> None:
-    """Waits until done(); raises StateError that names `what` when the deadline passes."""
-    end = time.monotonic() + deadline_s
-    while not done():
-        if time.monotonic() > end:
-            raise StateError(f"Waited {deadline_s:.0f} s for {what} in vain.")
-        time.sleep(_POLL_S)
 
 
 def _end_with_stdin() -> None:
