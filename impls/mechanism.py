@@ -3,11 +3,12 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from impls.errors import UsageError
 from impls.runtime.plan import EpochPlan
 from impls.runtime.shared import Shared
 from impls.runtime.view import View
 
-__all__ = ["Mechanism"]
+__all__ = ["Mechanism", "refuse_negative"]
 
 
 class Mechanism(ABC):
@@ -37,3 +38,9 @@ class Mechanism(ABC):
         None by default. While a migration is under way, `plan` says it.
         """
         return ()
+
+
+def refuse_negative(name: str, value: int) -> None:
+    """Raises UsageError for an option below 0."""
+    if value < 0:
+        raise UsageError(f"{name} cannot be negative, not {value}.")

@@ -89,12 +89,16 @@ class SnapshotSchedule:
         total, live = sum(self._file_bytes.values()), int(np.maximum(self._images, self._sizes).sum())
         if total <= 2 * live + _FILE_BYTES:
             return []
-        used: dict[SnapshotName, int] = {}
-        owner = [self.manifest.state_file(bin_) for bin_ in range(len(self._sizes))]
-        for file, size in zip(owner, self._images.tolist(), strict=True):
-            used[file] = used.get(file, 0) + size
-        bad = {file for file, size in self._file_bytes.items() if 2 * used.get(file, 0) < size}
-        return [bin_ for bin_, file in enumerate(owner) if file in bad]
+        owned = self._owned().items()
+        wasteful = [bins for file, bins in owned if 2 * self._images[bins].sum() < self._file_bytes.get(file, 0)]
+        return [bin_ for bins in wasteful for bin_ in bins]
+
+    def _owned(self) -> dict[SnapshotName, list[int]]:
+        """Returns by snapshot file the bins whose image in it is their newest."""
+        owned: dict[SnapshotName, list[int]] = {}
+        for bin_ in range(len(self._sizes)):
+            owned.setdefault(self.manifest.state_file(bin_), []).append(bin_)
+        return owned
 
     def observe(self, done: Done) -> None:
         """Takes in a finished epoch: what changed, what was snapshotted, who holds what."""
@@ -139,9 +143,7 @@ class SnapshotSchedule:
     def adopt(self, files: Mapping[SnapshotName, int]) -> None:
         """Takes in the bytes of the snapshot files that are there."""
         self._file_bytes = dict(files)
-        owned: dict[SnapshotName, list[int]] = {}
-        for bin_ in range(len(self._sizes)):
-            owned.setdefault(self.manifest.state_file(bin_), []).append(bin_)
+        owned = self._owned()
         for file in owned.keys() & self._file_bytes.keys():
             self._share(np.array(owned[file], np.intp), self._file_bytes[file])
 

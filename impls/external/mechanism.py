@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from impls.errors import UsageError
 from impls.external.shared import CACHE_BYTES, SharedRedis
-from impls.mechanism import Mechanism
+from impls.mechanism import Mechanism, refuse_negative
 from impls.runtime.moves import movable, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
@@ -26,8 +26,7 @@ class ExternalState(Mechanism):
     cache_bytes: int = CACHE_BYTES
 
     def __post_init__(self) -> None:
-        if self.cache_bytes < 0:
-            raise UsageError(f"cache_bytes cannot be negative, not {self.cache_bytes}.")
+        refuse_negative("cache_bytes", self.cache_bytes)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves everything; see `Mechanism.plan`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from impls.errors import UsageError
-from impls.mechanism import Mechanism
+from impls.mechanism import Mechanism, refuse_negative
 from impls.runtime.moves import PULL_BUDGET_BYTES, movable, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
@@ -26,8 +26,7 @@ class Meces(Mechanism):
     background_share: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.pull_budget_bytes < 0:
-            raise UsageError(f"pull_budget_bytes cannot be negative, not {self.pull_budget_bytes}.")
+        refuse_negative("pull_budget_bytes", self.pull_budget_bytes)
         if not 0 <= self.background_share <= 1:
             raise UsageError(f"background_share must be between 0 and 1, not {self.background_share}.")
 

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from impls.errors import UsageError
-from impls.mechanism import Mechanism
+from impls.mechanism import Mechanism, refuse_negative
 from impls.runtime.moves import Moves, movable, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
@@ -47,8 +47,7 @@ class Batched(Mechanism):
     def __post_init__(self) -> None:
         if self.bins_per_pair < 1:
             raise UsageError(f"bins_per_pair must be at least 1, not {self.bins_per_pair}.")
-        if self.gap_epochs < 0:
-            raise UsageError(f"gap_epochs cannot be negative, not {self.gap_epochs}.")
+        refuse_negative("gap_epochs", self.gap_epochs)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves `bins_per_pair` bins per matched pair, or waits; see `Mechanism.plan`."""

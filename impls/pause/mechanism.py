@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.errors import UsageError
-from impls.mechanism import Mechanism
+from impls.mechanism import Mechanism, refuse_negative
 from impls.runtime.moves import PULL_BUDGET_BYTES, movable, pull_plan
 from impls.runtime.plan import EpochPlan
 from impls.runtime.view import View
@@ -37,8 +36,7 @@ class OrderUnaware(Mechanism):
     pull_budget_bytes: int = PULL_BUDGET_BYTES
 
     def __post_init__(self) -> None:
-        if self.pull_budget_bytes < 0:
-            raise UsageError(f"pull_budget_bytes cannot be negative, not {self.pull_budget_bytes}.")
+        refuse_negative("pull_budget_bytes", self.pull_budget_bytes)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that pulls what the budget allows and holds all until that is the rest."""

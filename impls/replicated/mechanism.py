@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from impls.errors import UsageError
-from impls.mechanism import Mechanism
+from impls.mechanism import Mechanism, refuse_negative
 from impls.runtime.copying import lags, within_bytes
 from impls.runtime.moves import continued, movable, pull_plan
 from impls.runtime.plan import EpochPlan
@@ -30,8 +30,7 @@ class ReplicatedDataflow(Mechanism):
     catch_up_epochs: int = 5
 
     def __post_init__(self) -> None:
-        if self.replicate_bytes < 0:
-            raise UsageError(f"replicate_bytes cannot be negative, not {self.replicate_bytes}.")
+        refuse_negative("replicate_bytes", self.replicate_bytes)
         if self.catch_up_epochs < 1:
             raise UsageError(f"catch_up_epochs must be at least 1, not {self.catch_up_epochs}.")
 
