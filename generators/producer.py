@@ -23,14 +23,13 @@ from generators.nexmark.stream import NexmarkStream
 from generators.openloop import OpenLoop
 from generators.rates import ConstantRate, Schedule
 from generators.shapes import SHAPES, make_schedule
-from generators.stream import RecordStream, Share, Stream
+from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
 __all__ = ["RATE_MAX", "WORKLOADS", "check_peak", "check_rate", "main"]
 
 RATE_MAX = 1_000_000
 WORKLOADS = ("key-count", "nexmark")
-_BLOCK = 4096
 _FLUSH_S = 60.0
 _STOP_FLUSH_S = 10.0
 _ORPHAN_S = 5.0
@@ -104,7 +103,7 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.due(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
-    loop.run(stream.blocks(share, done, _BLOCK))
+    loop.run(stream.blocks(share, done, BLOCK_RECORDS))
     elapsed_s = max(0.0, time.perf_counter() - begin_s)
     flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)
@@ -149,7 +148,7 @@ def _stream(options: argparse.Namespace, schedule: Schedule) -> RecordStream:
 
 def _preload(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int]) -> int:
     """Sends what comes before the clock starts, waits for the broker, adds it to `done` and returns its number."""
-    loop.run(stream.blocks(share, done, _BLOCK, stream.preload), measured=False)
+    loop.run(stream.blocks(share, done, BLOCK_RECORDS, stream.preload), measured=False)
     if loop.produced:
         loop.flush(_FLUSH_S)  # what is left is counted at the end, and keeps its place before all that follows
     for partition in share.own_partitions():

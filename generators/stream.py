@@ -12,7 +12,9 @@ from generators.keycount import encode_block, partition_of, split_block
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
-__all__ = ["Block", "RecordStream", "Share", "Stream"]
+__all__ = ["BLOCK_RECORDS", "Block", "RecordStream", "Share", "Stream"]
+
+BLOCK_RECORDS = 4096  # that a producer makes at a time
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def compare(folders: str, output: str) -> int:
         folders: result folders or folders of such, separated by commas; results/ where none is named.
         output: the page; compare.html in results/ where none is named.
     """
-    named = [Path(name.strip()) for name in folders.split(",") if name.strip()] or [_ROOT / "results"]
+    named = [Path(name) for name in parse_list(folders)] or [_ROOT / "results"]
     try:
         found = find_experiments(named)
         page = write_comparison(found, Path(output or _ROOT / "results" / "compare.html"))

@@ -190,12 +190,22 @@ class Experiment:
     @property
     def name(self) -> str:
         """The experiment's name, or else that of the folder."""
-        return str((self.result.get("experiment") or {}).get("name") or self.folder.name)
+        return str(self.parameters.get("name") or self.folder.name)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Where and of what it was measured; empty if nothing says."""
+        return self.result.get("environment") or {}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What was asked for; empty if nothing says."""
+        return self.result.get("experiment") or {}
 
     @property
     def commit(self) -> str:
         """The commit that was measured, 12 digits; marked if files were changed, "unknown" if nothing says."""
-        here = self.result.get("environment") or {}
+        here = self.environment
         return str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
 
     def comparable(self) -> list[Run]:
@@ -213,7 +223,7 @@ class Experiment:
 
     def mechanisms(self) -> list[str]:
         """Returns the names of all mechanisms, in the order of the experiment."""
-        asked = list((self.result.get("experiment") or {}).get("mechanisms") or [])
+        asked = list(self.parameters.get("mechanisms") or [])
         return list(dict.fromkeys([*asked, *(run.mechanism for run in self.runs)]))
 
     def rounds_of(self, mechanism: str) -> list[Run]:
@@ -223,7 +233,7 @@ class Experiment:
     @property
     def grid(self) -> dict[str, Any]:
         """What a sweep varies; empty for any other experiment."""
-        return dict((self.result.get("experiment") or {}).get("grid") or {})
+        return dict(self.parameters.get("grid") or {})
 
     @property
     def is_sweep(self) -> bool:
@@ -247,7 +257,7 @@ class Experiment:
 
     def identity(self) -> str:
         """Returns commit, seed, host and parameters in one line."""
-        here, asked = self.result.get("environment") or {}, self.result.get("experiment") or {}
+        here, asked = self.environment, self.parameters
         parts = [
             f"{self.folder.name}",
             f"commit {self.commit}",

@@ -16,8 +16,7 @@ _COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "vermilion", "
 
 def _row(run: Run) -> list[str]:
     counts = [show(at(run.entry, name), "count") for name in ("lost", "doubled", "wrong")]
-    verdict, met = str(run.entry.get("verdict", "unknown")), str(run.entry.get("load", "unknown"))
-    return [run.mechanism, str(run.round), verdict, met, *counts, "no" if run.why_withheld() else "yes"]
+    return [run.mechanism, str(run.round), run.verdict, run.load_kept, *counts, "no" if run.why_withheld() else "yes"]
 
 
 def draw(experiment: Experiment) -> Any:

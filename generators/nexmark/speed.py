@@ -16,11 +16,10 @@ from generators.errors import GeneratorError
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.shapes import make_schedule
-from generators.stream import RecordStream, Share
+from generators.stream import BLOCK_RECORDS, RecordStream, Share
 
 __all__ = ["Speed", "main", "measure", "middle"]
 
-_BLOCK = 4096  # as the producer's
 _WARM_UP = 20_000
 
 
@@ -48,7 +47,7 @@ def measure(
     """Makes all of a stream, two partitions from one process, and returns how fast that went."""
     began = cpu(), wall()
     events = size = 0
-    for block in stream.blocks(Share(0, 1, 2), [0, 0], _BLOCK):
+    for block in stream.blocks(Share(0, 1, 2), [0, 0], BLOCK_RECORDS):
         events += len(block.values)
         size += sum(map(len, block.values))
     return Speed(events, size, cpu() - began[0], wall() - began[1])

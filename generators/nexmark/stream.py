@@ -11,7 +11,7 @@ from generators.nexmark.ids import AUCTIONS, EPOCH, PERSONS
 from generators.nexmark.order import EventClock, Order, Slots
 from generators.nexmark.profile import Profile
 from generators.rates import Schedule
-from generators.stream import RecordStream, Share
+from generators.stream import BLOCK_RECORDS, RecordStream, Share
 
 __all__ = ["NexmarkStream", "digest"]
 
@@ -87,6 +87,6 @@ class NexmarkStream(RecordStream):
 def digest(stream: NexmarkStream) -> str:
     """Returns the sha256 of all record values of a stream, each with a line feed behind it."""
     total = hashlib.sha256()
-    for block in stream.blocks(Share(0, 1, 1), [0], 4096):
+    for block in stream.blocks(Share(0, 1, 1), [0], BLOCK_RECORDS):
         total.update(b"".join(value + b"\n" for value in block.values))
     return total.hexdigest()

@@ -76,8 +76,8 @@ class Evidence:
         if not runs:
             raise NotKnown(f"there is no run of {where}")
         for run in runs:
-            if (verdict := run.entry.get("verdict")) != "valid":
-                raise NotKnown(f"a run of {where} is {verdict}")
+            if run.verdict != "valid":
+                raise NotKnown(f"a run of {where} is {run.verdict}")
         if not (met := [run for run in runs if not run.why_withheld()]):
             raise NotKnown(f"the load of every run of {where} came late")
         return met

@@ -48,10 +48,10 @@ def all_valid(evidence: Evidence, *, tolerance: float = 0.0) -> Finding:
     del tolerance
     runs, experiment = evidence.experiment.runs, evidence.experiment
     missing = set(experiment.mechanisms()) - {run.mechanism for run in runs}
-    bad = [run for run in runs if run.entry.get("verdict") == "invalid"]
+    bad = [run for run in runs if run.verdict == "invalid"]
     if bad:
         return Finding(False, ", ".join(f"{run.label} is invalid: {_first_reason(run)}" for run in bad))
-    unknown = [f"{run.label}: {_first_reason(run)}" for run in runs if run.entry.get("verdict") != "valid"]
+    unknown = [f"{run.label}: {_first_reason(run)}" for run in runs if run.verdict != "valid"]
     if missing or unknown or not runs:
         raise NotKnown("; ".join([*(f"no run of {name}" for name in sorted(missing)), *unknown]) or "there is no run")
     crossed = f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms"

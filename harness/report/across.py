@@ -16,6 +16,7 @@ from harness.report.page import (
     column_of,
     hue,
     inline,
+    judged_cells,
     metric_cells,
     named_cell,
     render,
@@ -163,7 +164,7 @@ def _sign(experiment: Experiment, run: Run, place: int) -> tuple[int, str, str, 
 
 
 def _identity(experiments: list[Experiment]) -> str:
-    here = [experiment.result.get("environment") or {} for experiment in experiments]
+    here = [experiment.environment for experiment in experiments]
     parts = [f"{len(experiments)} experiment{'' if len(experiments) == 1 else 's'}"]
     for what, found in (
         ("commit", [experiment.commit for experiment in experiments]),
@@ -176,7 +177,7 @@ def _identity(experiments: list[Experiment]) -> str:
 
 def _caution(experiments: list[Experiment]) -> str:
     """Returns what keeps the experiments' times from being compared with each other; empty where nothing does."""
-    here = [experiment.result.get("environment") or {} for experiment in experiments]
+    here = [experiment.environment for experiment in experiments]
     several = [
         name
         for name, values in (
@@ -207,7 +208,7 @@ def _columns() -> list[Column]:
 
 
 def _row(place: int, label: str, experiment: Experiment, run: Run) -> dict[str, Any]:
-    asked = {**(experiment.result.get("experiment") or {}), **run.cell}
+    asked = {**experiment.parameters, **run.cell}
     return {
         "id": f"run-{place}",
         "withheld": bool(run.why_withheld()),
@@ -216,9 +217,7 @@ def _row(place: int, label: str, experiment: Experiment, run: Run) -> dict[str, 
             word_cell(label, "wrapped"),
             word_cell(_workload(asked), "wrapped"),
             *_parameters(asked),
-            Cell(str(run.round), run.round),
-            word_cell(run.verdict, run.verdict),
-            word_cell(run.load_kept, run.load_kept),
+            *judged_cells(run),
             *metric_cells(run, _METRICS, _value),
             word_cell(experiment.commit[:8], value=experiment.commit),
         ],

@@ -35,7 +35,7 @@ def conclusions(experiment: Experiment) -> list[Conclusion]:
 
 def worst_verdict(runs: list[Run]) -> str:
     """Returns the worst verdict of runs, unknown where there is none."""
-    found = {str(run.entry.get("verdict", "unknown")) for run in runs}
+    found = {run.verdict for run in runs}
     return next((verdict for verdict in _WORST_FIRST if verdict in found), "unknown")
 
 

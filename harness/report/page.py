@@ -19,6 +19,7 @@ __all__ = [
     "column_of",
     "hue",
     "inline",
+    "judged_cells",
     "metric_cells",
     "named_cell",
     "number_cell",
@@ -53,6 +54,11 @@ class Cell:
 def column_of(metric: Metric, label: str = "") -> Column:
     """Returns a metric's column, with another heading if one is given."""
     return Column(label or metric.label, metric.meaning, metric.better)
+
+
+def judged_cells(run: Run) -> list[Cell]:
+    """Returns the cells of a run's round, verdict and load."""
+    return [Cell(str(run.round), run.round), *(word_cell(word, word) for word in (run.verdict, run.load_kept))]
 
 
 def metric_cells(run: Run, metrics: tuple[Metric, ...], value: Callable[[Run, Metric], float | None]) -> list[Cell]:

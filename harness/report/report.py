@@ -16,6 +16,7 @@ from harness.report.page import (
     column_of,
     hue,
     inline,
+    judged_cells,
     metric_cells,
     named_cell,
     number_cell,
@@ -65,7 +66,7 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
         "folder": experiment.folder.name,
         "identity": experiment.identity(),
         "total": len(runs),
-        "valid": sum(run.entry.get("verdict") == "valid" for run in runs),
+        "valid": sum(run.verdict == "valid" for run in runs),
         "comparable": len(experiment.comparable()),
         "conclusions": [(line, hue(line.mechanism)) for line in conclusions(experiment)],
         "compared": _compared(experiment),
@@ -74,8 +75,8 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
         "rows": [_row(experiment, run, place) for place, run in enumerate(runs)],
         "withheld": [(run.label, run.why_withheld(), reasons(run)) for run in experiment.withheld()],
         "figures": _figures(experiment, drawn=drawn),
-        "environment": _flat(experiment.result.get("environment") or {}),
-        "parameters": _flat(experiment.result.get("experiment") or {}),
+        "environment": _flat(experiment.environment),
+        "parameters": _flat(experiment.parameters),
         "files": [(run.label, _links(experiment, run)) for run in runs],
         "timelines": _embedded(timelines(experiment)),
         "timelines_script": script("timelines.js"),
@@ -133,9 +134,7 @@ def _row(experiment: Experiment, run: Run, place: int) -> dict[str, Any]:
         "cells": [
             named_cell(run.mechanism, place),
             *([word_cell(experiment.cell_label(run.cell))] if experiment.is_sweep else []),
-            Cell(str(run.round), run.round),
-            word_cell(run.verdict, run.verdict),
-            word_cell(run.load_kept, run.load_kept),
+            *judged_cells(run),
             *metric_cells(run, _COLUMNS, lambda one, metric: metric.value(one.entry)),
         ],
     }
@@ -148,7 +147,7 @@ def reasons(run: Run) -> list[str]:
     counts = [(name, at(run.entry, name)) for name in ("lost", "doubled", "wrong", "out_of_order")]
     found = [f"{number:,.0f} {name.replace('_', ' ')}" for name, number in counts if number]
     lag = at(run.entry, "generator", "max_lag_ms")
-    late = [f"the generator was up to {show(lag, 'ms')} late"] if run.entry.get("load") == "late" and lag else []
+    late = [f"the generator was up to {show(lag, 'ms')} late"] if run.load_kept == "late" and lag else []
     return [*(str(reason) for reason in oracle.get("reasons") or []), *found, *late]
 
 

@@ -56,12 +56,17 @@ def line(tmp_path):
     recorder.close()
 
 
-def test_a_run_under_way_is_answered_in_seconds_and_bytes(line):
+def answered(line):
+    """Returns what is answered of a run that has told a line, as `scrape` does."""
     state = LiveState()
     with serving("0", state, last_s=0) as port:
         state.begin(RUN)
         state.progress(RUN, line)
-        samples, _ = scrape(port)
+        return scrape(port)
+
+
+def test_a_run_under_way_is_answered_in_seconds_and_bytes(line):
+    samples, _ = answered(line)
     one = {
         "rescale_records_total": 100, "rescale_records_per_second": 50, "rescale_lag_records": 30,
         "rescale_epoch_number": 7, "rescale_epoch_seconds": 0.21,
@@ -79,11 +84,7 @@ def test_a_run_under_way_is_answered_in_seconds_and_bytes(line):
 
 
 def test_names_follow_the_conventions(line):
-    state = LiveState()
-    with serving("0", state, last_s=0) as port:
-        state.begin(RUN)
-        state.progress(RUN, line)
-        samples, types = scrape(port)
+    samples, types = answered(line)
     for name, kind in types.items():
         assert re.fullmatch(r"rescale_[a-z_]+", name)
         assert not name.endswith(("_ms", "_total")), name
