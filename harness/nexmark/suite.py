@@ -62,9 +62,9 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
 
 
 def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:
-    """Returns a query's experiment: unless mechanisms are named, Spark's own restart is one where it has a twin."""
+    """Returns a query's experiment: Spark's restart is in it where it can, unless mechanisms are named."""
     live = make_experiment(workload="nexmark", query=query, mechanism=mechanism or _MECHANISMS, **shared)
-    if mechanism or lacks_twin(live):
+    if mechanism or live.fault is not None or lacks_twin(live):
         return live
     return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
 

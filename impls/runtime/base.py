@@ -12,7 +12,7 @@ from impls.runtime.journal import ADVICE, replace_bytes
 __all__ = ["NAME", "Base", "read_base", "write_base"]
 
 NAME = "base.json"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.mechanism import Mechanism
 from impls.runtime.commands import Command
+from impls.runtime.drops import DROP_ENTRIES, Drop, due
 from impls.runtime.events import Event, MigrationBegun, MigrationDone, event_from_json
 from impls.runtime.eventtime import EventClock
 from impls.runtime.observation import Observation
@@ -47,8 +48,11 @@ class Controller:
         clock: the watermark, for operators with event time; None for the others.
     """
 
-    def __init__(self, initial: NDArray[np.int32], mechanism: Mechanism, clock: EventClock | None = None):
-        self.bins, self._mechanism, self.clock = len(initial), mechanism, clock
+    def __init__(
+        self, initial: NDArray[np.int32], mechanism: Mechanism, clock: EventClock | None = None,
+        drop_entries: int = DROP_ENTRIES,
+    ):  # fmt: skip
+        self.bins, self._mechanism, self.clock, self._drop_entries = len(initial), mechanism, clock, drop_entries
         self.routing, self.location, self.goal = (initial.astype(np.int32) for _ in range(3))
         self.queued, self.size = np.zeros(self.bins, np.int64), np.zeros(self.bins, np.int64)
         self.moving: NDArray[np.intp] = np.empty(0, np.intp)
@@ -58,7 +62,7 @@ class Controller:
         self._pending: list[Command] = []
         self._current: Command | None = None
         self._started, self._stopped = 0, -1
-        self._drops: list[tuple[int, int]] = []
+        self._drops: list[Drop] = []
         self._pulls: dict[int, Pull] = {}
         self.replicas: dict[tuple[int, int], int] = {}
         self._events: list[Event] = []
@@ -114,7 +118,8 @@ class Controller:
         elif self.observed >= 0 and (pairs := self._mechanism.replicas(view := self.view(epoch))):
             plan = replace(plan, replicas=pairs)
             validate(plan, view)
-        drops = () if plan.stop is not None else tuple(sorted(self._drops))
+        now = [] if plan.stop is not None else due(self._drops, plan.pulls, self._drop_entries)
+        drops = tuple(sorted((drop.bin, drop.worker) for drop in now))
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
         if self.clock is not None and plan.stop is None:
             written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
@@ -139,13 +144,14 @@ class Controller:
         if seen.epoch == self.observed:
             return list(self._told)
         self._before = self._known()
+        entries = dict(zip(seen.pulled, seen.entries, strict=False))
         for bin_ in seen.pulled:
             if bin_ not in self._pulls:
                 raise StateError(f"Epoch {seen.epoch} reports a pull of bin {bin_}, which its plan does not have")
             pull = self._pulls.pop(bin_)
             self.location[bin_] = pull.target
             self._moved[bin_] = seen.epoch
-            self._drops.append((bin_, pull.source))
+            self._drops.append(Drop(bin_, pull.source, entries.get(bin_, 0)))
         self._rate *= 1 - _RATE_WEIGHT
         self._rate[seen.records[0]] += _RATE_WEIGHT * seen.records[1]
         self.queued[:] = 0
@@ -196,7 +202,7 @@ class Controller:
             "started": self._started,
             "stopped": self._stopped,
             "replicas": [[bin_, worker, at] for (bin_, worker), at in sorted(self.replicas.items())],
-            "drops": [list(drop) for drop in self._drops],
+            "drops": [astuple(drop) for drop in self._drops],
             "times": asdict(self._times),
             "observed": self.observed,
             "events": [event.to_json() for event in self._events],
@@ -213,7 +219,7 @@ class Controller:
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
         self.replicas = {(bin_, worker): at for bin_, worker, at in data["replicas"]}
-        self._drops = [(bin_, worker) for bin_, worker in data["drops"]]
+        self._drops = [Drop(*drop) for drop in data["drops"]]
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
         if self.clock is not None:
             self.clock.restore(data["clock"])
@@ -227,6 +233,7 @@ class Controller:
         """Returns the workers of a plan that own, queue and drop nothing at its beginning: they may start empty."""
         before = self.before(written.epoch)
         busy = set(before.location.tolist()) | {worker for _, worker in written.drops}
+        busy |= {drop.worker for drop in self._drops}
         busy |= set(written.plan.routing[before.queued > 0].tolist())
         return tuple(worker for worker in range(written.workers) if worker not in busy)
 
@@ -251,12 +258,12 @@ class Controller:
             self.routing = written.plan.routing.copy()
             self._pulls = {pull.bin: pull for pull in written.plan.pulls}
             dropped = set(written.drops)
-            self._drops = [drop for drop in self._drops if drop not in dropped]
+            self._drops = [drop for drop in self._drops if (drop.bin, drop.worker) not in dropped]
             if self.clock is not None:
                 self.clock.hold(written.watermark)
 
     def _workers(self, plan: EpochPlan) -> int:
-        named = [worker for _, worker in (*self._drops, *plan.replicas, *plan.shadows)]
+        named = [drop.worker for drop in self._drops] + [worker for _, worker in (*plan.replicas, *plan.shadows)]
         return 1 + max(int(plan.routing.max()), int(self.location.max()), *named, 0)
 
     def _check_done(self, epoch: int) -> None:

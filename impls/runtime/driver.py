@@ -262,6 +262,7 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
     return Observation(
         epoch=epoch,
         pulled=tuple(bin_ for report in reports for bin_ in report.pulled),
+        entries=tuple(n for report in reports for n in report.pulled_entries),
         replicas=tuple((bin_, report.worker, at) for report in reports for bin_, at in report.replicas),
         records=merged("rates"),
         queued=merged("queued"),

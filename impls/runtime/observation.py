@@ -23,7 +23,8 @@ class Observation:
 
     Attributes:
         epoch: the epoch.
-        pulled: bins that are now at the worker the plan routes them to.
+        pulled: bins that are now at the worker the plan routes them to; `entries`: what the store has of each, in their
+            order, empty where dropping them at the old owner costs nothing.
         records: records that arrived per bin.
         queued: records in queue after the epoch; bins not listed have none.
         sizes: bytes of state, for bins whose size changed.
@@ -48,6 +49,7 @@ class Observation:
     times: tuple[tuple[int, int], ...] = ()
     partials: tuple[Partial, ...] = ()
     waits: tuple[int, ...] = ()
+    entries: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary."""
@@ -55,10 +57,11 @@ class Observation:
         times = {name: round(getattr(self, name), 3) for name in ("epoch_ms", "job_ms", "pull_ms")}
         replicas = [list(replica) for replica in self.replicas]
         rest = {"replicas": replicas, "stopped": self.stopped}
-        timed: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
-        timed |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
-        timed |= {"waits": list(self.waits)} if self.waits else {}
-        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **timed}
+        given: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
+        given |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
+        given |= {"waits": list(self.waits)} if self.waits else {}
+        given |= {"entries": list(self.entries)} if self.entries else {}
+        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **given}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Observation":
@@ -74,4 +77,5 @@ class Observation:
             times=tuple((partition, time) for partition, time in data.get("times", ())),
             partials=tuple(Partial.from_json(partial) for partial in data.get("partials", ())),
             waits=tuple(data.get("waits", ())),
+            entries=tuple(data.get("entries", ())),
         )  # fmt: skip

@@ -97,7 +97,8 @@ class Report:
         rates: (bins, records that arrived) per bin seen.
         queued: (bins, records) of all non-empty queues after the epoch; `queue_bytes` their stored size.
         sizes: (bins, bytes) of bins whose state size changed.
-        pulled: bins pulled; `pulled_bytes` their size; `restored`: how many of them came from the checkpoint.
+        pulled: bins pulled; `pulled_entries`: what the store has of each, empty if that is shared; `pulled_bytes`:
+            their size; `restored`: how many of them came from the checkpoint.
         recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
         replicas: [bin, epoch it shows now] of the replicas brought up; `replicated_bytes`: what was read for them;
             `shadowed`: records processed a second time.
@@ -121,6 +122,7 @@ class Report:
     queue_bytes: int = 0
     sizes: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
     pulled: list[int] = field(default_factory=list)
+    pulled_entries: list[int] = field(default_factory=list)
     pulled_bytes: int = 0
     restored: int = 0
     replicas: list[list[int]] = field(default_factory=list)

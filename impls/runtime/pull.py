@@ -63,6 +63,8 @@ class Puller:
         self.done = chosen
         self._missing -= set(sizes)
         self._report.pulled = list(sizes)
+        if self._order.shared is None:
+            self._report.pulled_entries = [read_size(self._txn, bin_)[0] for bin_ in sizes]
         self._report.pulled_bytes, self._report.restored = done.shipped, done.restored
         if sizes:
             self._report.sizes = (list(sizes), list(sizes.values()))

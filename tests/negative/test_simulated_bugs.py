@@ -55,6 +55,11 @@ def dropped_before_the_pull_is_observed(patch):
     patch.setattr(Controller, "plan", plan)
 
 
+def bin_that_comes_back_dropped_later(patch):
+    plain = controller.due
+    patch.setattr(controller, "due", lambda pending, _pulls, budget: plain(pending, (), budget))
+
+
 def epoch_check_removed(patch):
     patch.setattr(opening, "check_owner", lambda *_: None)
 
@@ -261,6 +266,7 @@ def torn_frames_not_healed(patch):
 # what is drawn for it, the checks that may find it, and, where that is late, near which seed it is found
 BUGS = {
     dropped_before_the_pull_is_observed: ({**QUIET, "operator": "hash", "mechanism": "megaphone-fluid"}, {"state"}, 0),
+    bin_that_comes_back_dropped_later: ({**QUIET, "operator": "hash", "commands": THERE_AND_BACK}, {"results"}, 0),
     epoch_check_removed: ({"kinds": {"hang": 1}, "faults": 8}, {"attempts"}, 0),
     zombie_recovers: ({"kinds": {"hang": 1}, "faults": 8}, {"zombie"}, 0),
     outbox_not_replayed: ({"kinds": {"die": 1}, "faults": 8}, {"results"}, 0),

@@ -21,6 +21,7 @@ from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
 from impls.runtime.view import View
 
 KEYS_PER_BIN = 3
+DROP_ENTRIES = 4
 Record = tuple[int, int]  # key, position in the stream
 
 
@@ -124,6 +125,7 @@ class Cluster:
         return Observation(
             epoch, tuple(pulled), sparse({b: len(r) for b, r in arrived.items()}), sparse(queued), sparse(sizes),
             epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)), replicas=replicas,
+            entries=tuple(len(self.workers[int(plan.routing[b])].bins[b]) for b in pulled),
         )  # fmt: skip
 
 
@@ -154,7 +156,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.random, self.faults = np.random.default_rng(self.seed), np.random.default_rng(self.seed + 1)
         self.cluster = Cluster(np.random.default_rng(self.seed + 2))
-        self.controller = Controller(self.assignment, self.mechanism)
+        self.controller = Controller(self.assignment, self.mechanism, drop_entries=DROP_ENTRIES)
         self.logs: dict[str, list[str]] = {"plans": [], "observed": [], "commands": []}
         self.truth: dict[int, int] = defaultdict(int)
         self.events: list[Any] = []
@@ -254,7 +256,7 @@ class Simulation:
             return [e for e in map(json.loads, self.logs[log]) if base is None or base.keeps(name, e)]
 
         begin = self.assignment if self.restart_assignment is None else self.restart_assignment
-        controller = Controller(begin, self.mechanism)
+        controller = Controller(begin, self.mechanism, drop_entries=DROP_ENTRIES)
         if base is not None:
             controller.restore(base.controller)
         controller.replay(
@@ -270,7 +272,7 @@ class Simulation:
         for bin_ in range(self.controller.bins):
             holders = {n for n, w in self.cluster.workers.items() if bin_ in w.bins}
             assert int(location[bin_]) in holders, f"bin {bin_} is not at worker {location[bin_]}"
-            waiting = {w for b, w in self.controller._drops if b == bin_}
+            waiting = {drop.worker for drop in self.controller._drops if drop.bin == bin_}
             assert holders - {int(location[bin_])} <= waiting, f"bin {bin_} has copies at {holders}"
 
     def counts(self) -> dict[int, int]:

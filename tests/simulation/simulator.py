@@ -16,6 +16,7 @@ from impls.runtime.observation import Observation
 from impls.runtime.plan import Pull, WrittenPlan
 
 KEYS_PER_BIN = 8
+DROP_ENTRIES = 2 * KEYS_PER_BIN + 1
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Cluster:
         return Observation(
             written.epoch,
             pulled=tuple(pull.bin for pull in plan.pulls),
+            entries=(KEYS_PER_BIN,) * len(plan.pulls),
             records=(seen.astype(np.int32), counts),
             replicas=tuple((b, w, written.epoch - 1) for b, w in plan.replicas)
             + tuple((b, w, written.epoch) for b, w in plan.shadows),
@@ -91,7 +93,7 @@ class Simulation:
     crash_at: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        self.controller = Controller(self.initial, self.mechanism)
+        self.controller = Controller(self.initial, self.mechanism, drop_entries=DROP_ENTRIES)
         self.cluster = Cluster(len(self.initial), self.initial.copy())
         self.random = np.random.default_rng(self.seed)
         self.truth: Counter = Counter()
@@ -134,7 +136,7 @@ class Simulation:
     def crash(self) -> None:
         """Throws the controller away and builds it again from the journals."""
         before = self.controller
-        self.controller = Controller(self.initial, self.mechanism)
+        self.controller = Controller(self.initial, self.mechanism, drop_entries=DROP_ENTRIES)
         self.controller.replay(self.plans, self.observed, self.commands)
         assert np.array_equal(self.controller.location, before.location)
 

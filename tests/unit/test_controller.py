@@ -51,6 +51,27 @@ def test_a_move_is_pulled_then_dropped_and_the_retired_worker_disappears_after_i
     assert controller.plan(3, 1).workers == 2
 
 
+def test_drops_of_much_state_take_several_epochs_and_keep_their_worker():
+    start = np.array([3, 3, 3, 1], np.int32)
+    controller = Controller(start, catalog.make("megaphone-all-at-once"), drop_entries=100)
+    controller.plan(0, 1)
+    controller.observe(Observation(0))
+    controller.accept(command([1, 1, 1, 1]))
+    controller.plan(1, 1)
+    controller.observe(Observation(1, pulled=(0, 1, 2), entries=(60, 60, 40)))
+    again = Controller(start, catalog.make("none"), drop_entries=100)
+    again.restore(json.loads(json.dumps(controller.to_json())))
+    dropped = []
+    for epoch in (2, 3):
+        written = controller.plan(epoch, 1)
+        assert (written.workers, 3 in controller.fresh_workers(written)) == (4, False)
+        assert again.plan(epoch, 1).drops == written.drops
+        controller.observe(Observation(epoch)), again.observe(Observation(epoch))
+        dropped.append(written.drops)
+    assert dropped == [((0, 3), (2, 3)), ((1, 3),)]
+    assert controller.plan(4, 1).workers == 2
+
+
 def test_a_worker_that_owns_nothing_may_start_empty():
     controller = started()
     controller.accept(command(AWAY))

@@ -72,6 +72,12 @@ def test_more_auctions_than_sparks_own_queries_take_are_refused_and_left_out_of_
         suite_from({**many, "mechanism": "meces,native-repartition"})
 
 
+def test_a_fault_leaves_out_what_has_no_fault_points():
+    assert ["native-repartition" in e.mechanisms for e in suite_from({"query": "q3,q8"}).experiments] == [True, True]
+    faulted = suite_from({"query": "q3,q8", "fault": "worker@migrating"}).experiments
+    assert [e.mechanisms for e in faulted] == [("megaphone-batched", "meces")] * 2
+
+
 def test_several_queries_are_an_experiment_each():
     found = experiments_from({"workload": "nexmark", "query": "q4,Q8", "rate": "1000"})
     assert [(e.query, e.name) for e in found] == [("q4", "nexmark-q4"), ("q8", "nexmark-q8")]

@@ -52,7 +52,7 @@ def check_recoveries(epoch: int, driver: SimulatedDriver, cluster: Cluster, dama
 def check_journals(parameters: Parameters, driver: SimulatedDriver) -> None:
     """Requires that the journals give the controller that is there."""
     checkpoint, live = driver.checkpoint, driver.controller
-    again = Controller(initial(parameters.bins, parameters.workers), parameters.make_mechanism())
+    again = parameters.make_controller()
     if checkpoint.base is not None:
         again.restore(checkpoint.base.controller)
     again.replay(

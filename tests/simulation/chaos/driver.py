@@ -11,9 +11,7 @@ from chaos.parameters import Parameters
 from chaos.workload import Batch
 from impls.durability.files import Files
 from impls.operators.base import Operator
-from impls.placement import initial
 from impls.runtime.checkpoint import Checkpoint
-from impls.runtime.controller import Controller
 from impls.runtime.driver import Driver, EpochRecord
 from impls.runtime.order import StepOrder
 from impls.runtime.records import Results
@@ -63,7 +61,7 @@ class SimulatedDriver(Driver):
         self.files = None if parameters.durability == "none" else Files(str(self.checkpoint.own))
         try:
             super().__init__(
-                Controller(initial(parameters.bins, parameters.workers), parameters.make_mechanism()),
+                parameters.make_controller(),
                 self.checkpoint,
                 operator=operator,
                 output=output,

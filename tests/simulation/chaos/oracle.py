@@ -142,7 +142,7 @@ class Oracle:
         states, queues = self._decode(items)
         self._compare(worker, states, queues, controller.location, written.plan.routing)
         strange = {bin_ for bin_ in states if controller.location[bin_] != worker}
-        waiting = {bin_ for bin_, at in controller._drops if at == worker}
+        waiting = {drop.bin for drop in controller._drops if drop.worker == worker}
         require(strange <= waiting, "one owner", f"worker {worker} holds bins {sorted(strange - waiting)} of others")
 
     def _replicas(self, worker: int) -> None:

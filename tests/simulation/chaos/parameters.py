@@ -11,6 +11,7 @@ from crash_simulator import OnDemand
 from impls import catalog
 from impls.mechanism import Mechanism
 from impls.placement import goal, initial
+from impls.runtime.controller import Controller
 
 OPERATORS = ("dense", "hash", "preloaded", "chain")
 DRIVER_POINTS = (
@@ -19,6 +20,7 @@ DRIVER_POINTS = (
 COUNTED = {"job": 16, "appended": 3, "write": 1, "rewrite": 3}  # the driver comes to these points so often, or oftener
 KINDS = {"die": 6, "hang": 5, "twice": 3, "driver": 5, "host": 1, "lose": 3, "stale": 2, "flip": 3}
 _DAMAGE = {"lose", "stale", "flip"}
+DROP_ENTRIES = 2  # a worker drops one bin of entries, or two of one block, in an epoch
 RESTART = -1  # in place of a step of the stage: while no driver runs
 REPLICAS = "replicas"  # in place of a point: the worker's replicas, not its state
 LEVELS = ("none", "process", "process", "process")
@@ -99,6 +101,10 @@ class Parameters:
         if self.mechanism == "on-demand":
             return OnDemand(self.options["budget"])
         return catalog.make(self.mechanism, **self.options)
+
+    def make_controller(self) -> Controller:
+        """Returns a controller at the query's begin."""
+        return Controller(initial(self.bins, self.workers), self.make_mechanism(), drop_entries=DROP_ENTRIES)
 
     def goal(self, kind: str, value: int, current: Any) -> Any:
         """Returns the goal of a command, int32 of shape (bins,)."""
