@@ -18,8 +18,7 @@ _FILE = "writer"
 def take_lock(path: Path) -> IO[bytes] | None:
     """Takes the writer's lock of an environment; None when another process has kept it for 10 seconds."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        file = (path / _FILE).open("ab")
+        file = _opened(path / _FILE)
     except OSError as error:
         raise StateError(f"The state folder {path} cannot be written: {error.strerror}.") from error
     end = time.monotonic() + _LOCK_DEADLINE_S
@@ -36,6 +35,14 @@ def take_lock(path: Path) -> IO[bytes] | None:
             return file
         file.close()  # the folder was set aside while this attempt waited for it
         return take_lock(path)
+
+
+def _opened(file: Path) -> IO[bytes]:
+    try:
+        return file.open("ab")
+    except FileNotFoundError:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file.open("ab")
 
 
 def holds(file: IO[bytes], path: Path) -> bool:

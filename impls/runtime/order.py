@@ -148,8 +148,8 @@ class Report:
     ms: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> str:
-        """Returns the report as one line of JSON."""
-        return json.dumps({f.name: getattr(self, f.name) for f in fields(self)}, separators=(",", ":"))
+        """Returns the report as one line of JSON, without what is 0 or empty."""
+        return _encode({"worker": self.worker, **{name: value for name in _REPORTED if (value := getattr(self, name))}})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
@@ -158,7 +158,12 @@ class Report:
         return cls(**data)
 
 
+_REPORTED = tuple(field.name for field in fields(Report))
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:
     """Returns (distinct bins, records of each)."""
-    ids, number = np.unique(bins, return_counts=True)
-    return ids.tolist(), number.tolist()
+    number = np.bincount(bins)
+    ids = np.flatnonzero(number)
+    return ids.tolist(), number[ids].tolist()

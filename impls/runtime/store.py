@@ -116,10 +116,9 @@ class Store:
         if not create and not (path / "data.mdb").exists():
             raise CorruptStateError(f"There is no state in {path}.")
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            folder = _folder(path)
         except OSError as error:
             raise StateError(f"The state folder {path} cannot be made: {error.strerror}.") from error
-        folder = path.stat()
         inode = (folder.st_dev, folder.st_ino)
         with _open_lock:
             if inode in _open:
@@ -220,14 +219,26 @@ def _needed_bytes(env: lmdb.Environment) -> int:
     return int((env.info()["last_pgno"] + 1) * env.stat()["psize"])
 
 
+def _folder(path: Path) -> os.stat_result:
+    """Returns the status of a folder, made if it is missing."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        path.mkdir(parents=True, exist_ok=True)
+        return path.stat()
+
+
 def _file_bytes(path: Path) -> int:
-    data = path / "data.mdb"
-    return data.stat().st_size if data.exists() else 0
+    try:
+        return (path / "data.mdb").stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
-def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
-    """Writes a record with the checksum of its key and value."""
-    txn.put(key, zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
+def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> bytes:
+    """Writes a record with the checksum of its key and value, and returns it as it is stored."""
+    txn.put(key, stored := zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
+    return stored
 
 
 def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
@@ -273,9 +284,9 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
     return Meta(**data)
 
 
-def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
-    """Writes the meta record."""
-    put_checked(txn, META, json.dumps(asdict(meta)).encode())
+def write_meta(txn: lmdb.Transaction, meta: Meta) -> bytes:
+    """Writes the meta record and returns it as it is stored."""
+    return put_checked(txn, META, json.dumps(asdict(meta)).encode())
 
 
 def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:

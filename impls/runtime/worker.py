@@ -29,6 +29,7 @@ from impls.runtime.shared import WorkerStore
 from impls.runtime.state import BinState, Changes, drop_bin, read_size
 from impls.runtime.store import (
     MAP_BYTES,
+    META,
     OUTBOX,
     at_epoch,
     get_of_epoch,
@@ -58,6 +59,7 @@ class WorkerCore:
         self._txn: lmdb.Transaction | None = None
         self._changes = Changes()
         self._queue: list[tuple[int, bytes | None]] = []
+        self._committed = b""
 
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
@@ -223,7 +225,7 @@ class WorkerCore:
         if self.order.files is not None:
             self._keep_frame()
         assert self._opened is not None
-        write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
+        self._committed = write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
         self._put(b"report", self.report.to_json().encode())
         txn.commit()
         self._txn = None
@@ -281,6 +283,8 @@ class WorkerCore:
         return value
 
     def _still_ours(self, txn: lmdb.Transaction) -> None:
+        if (found := txn.get(META)) is not None and bytes(found) == self._committed:
+            return
         meta = read_meta(txn)
         if meta is None or meta.epoch != self.plan.epoch:
             raise StateError(
@@ -318,6 +322,7 @@ class WorkerCore:
         table = from_bytes(raw) if raw else None
         if table is None or table.column("time").null_count:
             return make_cells(np.empty(0, np.int64), self.report.done_us, np.empty(0, bool))[0]
-        moved = np.isin(table.column("bin").to_numpy(), np.array(self.order.moving, np.int32))
+        bins = table.column("bin").to_numpy()
+        moved = np.isin(bins, np.array(self.order.moving, np.int32)) if self.order.moving else np.zeros(len(bins), bool)
         cells, self.report.negative = make_cells(table.column("time").to_numpy(), self.report.done_us, moved)
         return cells
