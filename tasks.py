@@ -216,6 +216,7 @@ def nexmark(
         "base": "revision to compare with, such as origin/main",
         "head": "revision to judge; HEAD by default",
         "pairs": "runs of each revision in a round, 9 by default; a suspect is confirmed by a second round",
+        "resample": "of a revision as base and head: draw so many comparisons from one round, to see what chance says",
         "mechanism": "mechanisms, separated by commas; megaphone-batched by default",
         "keys": "number of keys, 1M by default",
         "rate": "records per second",
@@ -224,7 +225,19 @@ def nexmark(
         "output": "folder for results, also for history.jsonl and trend.html",
     }
 )
-def regress(c: Context, base, head="", pairs="", mechanism="", keys="", rate="", duration="", quick=False, output=""):
+def regress(
+    c: Context,
+    base,
+    head="",
+    pairs="",
+    resample="",
+    mechanism="",
+    keys="",
+    rate="",
+    duration="",
+    quick=False,
+    output="",
+):
     """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""
     options = {name: value for name, value in locals().items() if name != "c"}
     from harness.regress.run import run_regress

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,11 @@ from harness.cli import typed
 from harness.experiment import parse_number
 from harness.files import read_json, write_json, write_text
 from harness.options import CUT_OFF
-from harness.regress.decide import Finding, Verdict, changed_counts, confirmed, find, overall, sides
+from harness.regress.compare import Runs, compare
+from harness.regress.decide import sides
 from harness.regress.history import append
 from harness.regress.measures import measures_of
+from harness.regress.noise import resampled
 from harness.regress.summary import markdown
 from harness.regress.trees import Tree, revision, work_tree
 from harness.results.place import new_folder
@@ -21,12 +23,11 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
 
-__all__ = ["Comparison", "compare", "run_regress"]
+__all__ = ["Comparison", "run_regress"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
-Runs = dict[str, list[dict[str, dict[str, float]]]]
 
 
 class Comparison:
@@ -48,30 +49,6 @@ class Comparison:
         return found
 
 
-def compare(first: Runs, again: Any) -> tuple[Verdict, dict[str, Any]]:
-    """Returns the verdict and what it rests on; `again()` measures a second round, and is asked if one is suspect."""
-    mechanisms = list(first["base"][0])
-    findings = {name: _findings(first, name) for name in mechanisms}
-    counts = {name: changed_counts(*(_of(first, side, name) for side in ("base", "head"))) for name in mechanisms}
-    worse: dict[str, list[Finding]] = {name: [] for name in mechanisms}
-    second: dict[str, list[Finding]] = {}
-    if any(f.verdict == "worse" for found in findings.values() for f in found):
-        more = again()
-        second = {name: _findings(more, name) for name in mechanisms}
-        worse = {name: confirmed(findings[name], second[name]) for name in mechanisms}
-    verdicts = [overall(worse[name], counts[name]) for name in mechanisms]
-    verdict: Verdict = "worse" if "worse" in verdicts else "same"
-    return verdict, {"findings": findings, "second": second, "counts": counts, "worse": worse}
-
-
-def _of(runs: Runs, side: str, mechanism: str) -> Sequence[dict[str, float]]:
-    return [run[mechanism] for run in runs[side]]
-
-
-def _findings(runs: Runs, mechanism: str) -> list[Finding]:
-    return find(_of(runs, "base", mechanism), _of(runs, "head", mechanism))
-
-
 def _bench_options(options: Mapping[str, Any]) -> list[str]:
     chosen = {**_OPTIONS, **(_QUICK if options.get("quick") else {})}
     chosen |= {name: str(options[name]) for name in chosen if options.get(name)}
@@ -84,6 +61,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
     try:
         pairs = parse_number(options.get("pairs") or 9, "The number of pairs")
         commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
+        resample = _resample(options, commits)
         bench = _bench_options(options)
         use_java()
         ensure_jars()
@@ -95,6 +73,8 @@ def run_regress(options: Mapping[str, Any]) -> int:
             }
             comparison = Comparison(trees, folder, bench, pairs)
             first = comparison.round(1)
+            if resample:
+                return _noise(first, resample, folder)
             verdict, found = compare(first, lambda: comparison.round(2))
     except (UsageError, StateError) as error:
         sys.stderr.write(f"{error}\n")
@@ -108,6 +88,24 @@ def run_regress(options: Mapping[str, Any]) -> int:
     (folder / "done").touch()
     sys.stdout.write(f"{text}{folder}\n")
     return int(verdict == "worse")
+
+
+def _resample(options: Mapping[str, Any], commits: Mapping[str, str]) -> int:
+    number = parse_number(asked, "The number of comparisons") if (asked := options.get("resample")) else 0
+    if number and commits["base"] != commits["head"]:
+        raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
+    return number
+
+
+def _noise(pool: Runs, number: int, folder: Path) -> int:
+    """Writes and prints how many comparisons of the pool with itself say "worse"; returns 0 if none does, else 1."""
+    worse = sum(verdict == "worse" for verdict, _ in resampled(pool, number))
+    pairs = len(pool["base"])
+    text = f"{worse} of {number} comparisons of this revision with itself, from {pairs} pairs of runs, say worse\n"
+    write_text(folder / "summary.md", text)
+    (folder / "done").touch()
+    sys.stdout.write(f"{text}{folder}\n")
+    return int(worse > 0)
 
 
 def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: int) -> Path:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from harness.files import write_json
+from harness.regress.compare import compare
 from harness.regress.decide import TIMES, changed_counts, confirmed, find, overall, sides
 from harness.regress.history import append, line_of
 from harness.regress.measures import measures_of
-from harness.regress.run import Comparison, compare
+from harness.regress.noise import resampled
+from harness.regress.run import Comparison, run_regress
 from harness.regress.summary import markdown
 from harness.regress.trees import revision
 from impls.errors import StateError, UsageError
@@ -46,15 +48,21 @@ def test_twenty_comparisons_of_a_revision_with_itself_are_quiet():
     assert found == ["same"] * 20
 
 
-def test_twenty_resamplings_of_one_pool_are_quiet():
-    pool = [run for seed in range(3) for found in [runs(seed)] for run in found["base"] + found["head"]]
-    random = np.random.default_rng(5)
+@pytest.mark.parametrize("seed", range(5))
+def test_twenty_resamplings_of_one_pool_are_quiet(seed):
+    assert [verdict for verdict, _ in resampled(runs(seed), 20)] == ["same"] * 20
 
-    def drawn():
-        chosen = random.permutation(len(pool))[: 2 * PAIRS]
-        return {"base": [pool[i] for i in chosen[:PAIRS]], "head": [pool[i] for i in chosen[PAIRS:]]}
 
-    assert [compare(drawn(), drawn)[0] for _ in range(20)] == ["same"] * 20
+def test_a_pool_that_differs_by_its_sides_is_resampled_without_them():
+    slower = runs(1, 1.5)
+    assert compare(slower, lambda: runs(2, 1.5))[0] == "worse"
+    said = [found["findings"]["m"][0].ratio.median for _, found in resampled(slower, 40)]
+    assert min(said) < 1 < max(said)
+
+
+def test_resampling_two_revisions_is_refused(capsys):
+    assert run_regress({"base": "HEAD~1", "head": "HEAD", "resample": "20"}) == 2
+    assert "a revision with itself" in capsys.readouterr().err
 
 
 def test_a_suspect_that_the_second_round_does_not_confirm_is_no_regression():
