@@ -38,6 +38,11 @@ class Block:
         """Processor time of step and planning per epoch."""
         return self.step_cpu_ms + self.plan_cpu_ms
 
+    @property
+    def record_cpu_us(self) -> float:
+        """Processor time of step and planning per record, in microseconds: what the same load costs."""
+        return self.cpu_ms * 1e3 * self.epochs / self.records
+
 
 @dataclass(frozen=True)
 class Interval:
