@@ -7,11 +7,12 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from harness import guard
 from impls.errors import UsageError
@@ -305,15 +306,11 @@ def create_topics(bootstrap: str, topics: Mapping[str, int], *, broker_time: boo
 
 
 def _await_leaders(admin: AdminClient, topics: Mapping[str, int]) -> None:
-    """Waits until every partition can be written and read: a topic is told of before its leaders are."""
+    """Waits until every partition's leader answers: it is named before it has made the partition's log."""
     end = time.monotonic() + _CREATE_DEADLINE_S
+    ends = {TopicPartition(name, number): OffsetSpec.latest() for name in topics for number in range(topics[name])}
     while True:
-        known = admin.list_topics(timeout=_CREATE_DEADLINE_S).topics
-        waiting = [
-            name
-            for name, number in topics.items()
-            if name not in known or sum(p.leader >= 0 for p in known[name].partitions.values()) < number
-        ]
+        waiting = [place.topic for place, told in admin.list_offsets(ends).items() if not _answered(told)]
         if not waiting:
             return
         if time.monotonic() > end:
@@ -321,6 +318,14 @@ def _await_leaders(admin: AdminClient, topics: Mapping[str, int]) -> None:
                 f"The topic {waiting[0]} has no leader after {_CREATE_DEADLINE_S:.0f} s: see the broker's log."
             )
         time.sleep(_POLL_S)
+
+
+def _answered(told: Future[Any]) -> bool:
+    try:
+        told.result(_CREATE_DEADLINE_S)
+    except KafkaException:
+        return False
+    return True
 
 
 def _check_partitions(admin: AdminClient, name: str, wanted: int) -> None:

@@ -82,6 +82,16 @@ def test_records_survive_a_stop_and_a_kill(tmp_path):
     await_end(pid, port)
 
 
+def test_a_new_topic_answers_at_once(kafka):
+    for number in range(50):
+        create_topics(kafka, {f"new-{number}": 4})
+        reader = Consumer({"bootstrap.servers": kafka, "group.id": "new"})
+        for partition in range(4):
+            place = TopicPartition(f"new-{number}", partition)
+            assert reader.get_watermark_offsets(place, timeout=DEADLINE_S) == (0, 0)
+        reader.close()
+
+
 def test_a_killed_parent_takes_its_broker_along_and_a_taken_port_is_no_obstacle(tmp_path, monkeypatch):
     with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path / "broker"], stdout=subprocess.PIPE) as parent:
         pid, bootstrap = parent.stdout.readline().split()

@@ -21,6 +21,7 @@ from generators.stream import Share, Stream
 ROOT = Path(__file__).parents[2]
 KEYS, SEED, RATE = 100_000, 7, 20_000
 DEADLINE_S = 60
+STARTED = []
 
 
 def start(kafka, topic, out, records, *, start_us, rate=RATE, extra=()):
@@ -29,10 +30,21 @@ def start(kafka, topic, out, records, *, start_us, rate=RATE, extra=()):
         "--records", records, "--keys", KEYS, "--distribution", "zipf", "--seed", SEED, "--start-us", start_us,
         "--out", out, *extra,
     ]  # fmt: skip
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [str(part) for part in command], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
+    STARTED.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running():
+    """Ends what a test that failed has left: a process dropped while it runs fails some later test."""
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            process.kill()
 
 
 def finish(process):
