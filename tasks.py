@@ -19,7 +19,7 @@ from harness.tasks.look import (  # noqa: F401
     status,
     validate,
 )
-from harness.tasks.running import run_module
+from harness.tasks.running import given, run_module
 
 
 @task(
@@ -98,7 +98,7 @@ def bench(
     resume=False,
 ):
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report."""
-    options = {name: value for name, value in locals().items() if name != "c"}
+    options = given(locals())
     from harness.cli import run_bench
 
     sys.exit(run_bench(options))
@@ -152,7 +152,7 @@ def sweep(
     force=False,
 ):
     """Measure a grid of mechanism x keys x bins x rate x skew x policy; what is done is skipped on repeat."""
-    options = {name: value for name, value in locals().items() if name != "c"}
+    options = given(locals())
     from harness.sweep.run import run_sweep
 
     sys.exit(run_sweep(options))
@@ -169,7 +169,7 @@ def sweep(
 )
 def perf(c: Context, part="", quick=False, output="", force=False, reference=False):
     """Measure against Spark's own state: steady state, highest rate, restart, cost of bins, bytes moved, growth."""
-    options = {"part": part, "quick": quick, "output": output, "force": force, "reference": reference}
+    options = given(locals())
     from harness.perf.suite import run_perf
 
     sys.exit(run_perf(options))
@@ -205,7 +205,7 @@ def nexmark(
     force=False,
 ):
     """Run NEXMark's queries across a rescale, each checked against its oracle, and print their table."""
-    options = {name: value for name, value in locals().items() if name != "c"}
+    options = given(locals())
     from harness.nexmark.suite import run_nexmark
 
     sys.exit(run_nexmark(options))
@@ -239,7 +239,7 @@ def regress(
     output="",
 ):
     """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""
-    options = {name: value for name, value in locals().items() if name != "c"}
+    options = given(locals())
     from harness.regress.run import run_regress
 
     sys.exit(run_regress(options))
@@ -369,7 +369,7 @@ def simulate_scale(
     check=None,  # noqa: F811 - the option's name
 ):
     """Predict every mechanism's peak and duration with 1,000 workers, 2^16 bins and 1 TB of state."""
-    options = {name: value for name, value in locals().items() if name != "c"}
+    options = given(locals())
     from harness.scale.command import run_simulate_scale
 
     sys.exit(run_simulate_scale(options))

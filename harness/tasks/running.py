@@ -1,16 +1,22 @@
 """What tasks share: running a module of this project, and bad input as one sentence."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-__all__ = ["ROOT", "one_sentence", "run_module"]
+__all__ = ["ROOT", "given", "one_sentence", "run_module"]
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a task's options by name: its parameters, as `locals()` gives them at its begin, without the context."""
+    return {name: value for name, value in parameters.items() if name != "c"}
 
 
 @contextmanager
