@@ -119,7 +119,7 @@ class Controller:
             plan = replace(plan, replicas=pairs)
             validate(plan, view)
         now = [] if plan.stop is not None else due(self._drops, plan.pulls, self._drop_entries)
-        drops = tuple(sorted((drop.bin, drop.worker) for drop in now))
+        drops = tuple(sorted(drop.place for drop in now))
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
         if self.clock is not None and plan.stop is None:
             written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
@@ -258,7 +258,7 @@ class Controller:
             self.routing = written.plan.routing.copy()
             self._pulls = {pull.bin: pull for pull in written.plan.pulls}
             dropped = set(written.drops)
-            self._drops = [drop for drop in self._drops if (drop.bin, drop.worker) not in dropped]
+            self._drops = [drop for drop in self._drops if drop.place not in dropped]
             if self.clock is not None:
                 self.clock.hold(written.watermark)
 

@@ -18,6 +18,11 @@ class Drop:
     worker: int
     entries: int
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """(bin, worker), as a written plan names it."""
+        return self.bin, self.worker
+
 
 def due(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Drop]:
     """Returns the drops of an epoch: of each worker those that `budget` entries suffice for, in order, at least one.
@@ -28,9 +33,9 @@ def due(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Dro
     back = {(pull.bin, pull.target) for pull in pulls}
     left: dict[int, int] = {}
     chosen = []
-    for drop in sorted(pending, key=lambda drop: (drop.bin, drop.worker) not in back):
+    for drop in sorted(pending, key=lambda drop: drop.place not in back):
         room = left.get(drop.worker)
-        if room is None or drop.entries <= room or (drop.bin, drop.worker) in back:
+        if room is None or drop.entries <= room or drop.place in back:
             chosen.append(drop)
             left[drop.worker] = max(0, (budget if room is None else room) - drop.entries)
     return chosen
