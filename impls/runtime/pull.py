@@ -20,11 +20,15 @@ __all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]
 
 @dataclass(frozen=True)
 class Pulled:
-    """What was pulled: {bin: bytes of its state} in the order asked, bytes shipped, bins that the checkpoint gave."""
+    """What was pulled: {bin: bytes of its state} in the order asked, bytes shipped, bins that the checkpoint gave.
+
+    `entries` are those of each bin, in the same order; none of a shared store, where there is nothing to drop.
+    """
 
     sizes: dict[int, int]
     shipped: int
     restored: int
+    entries: tuple[int, ...] = ()
 
 
 class Puller:
@@ -63,8 +67,7 @@ class Puller:
         self.done = chosen
         self._missing -= set(sizes)
         self._report.pulled = list(sizes)
-        if self._order.shared is None:
-            self._report.pulled_entries = [read_size(self._txn, bin_)[0] for bin_ in sizes]
+        self._report.pulled_entries = list(done.entries)
         self._report.pulled_bytes, self._report.restored = done.shipped, done.restored
         if sizes:
             self._report.sizes = (list(sizes), list(sizes.values()))
@@ -134,8 +137,9 @@ def pull_bins(
                 raise CorruptStateError(f"Worker {source} cannot hand over its bins: {error}") from error
             left |= dict.fromkeys(bins, source)
     _restore(order, left, txn)
-    sizes = {bin_: read_size(txn, bin_)[1] for bin_ in wanted}
-    return Pulled(sizes, sum(sizes.values()), len(left))
+    found = [read_size(txn, bin_) for bin_ in wanted]
+    sizes = {bin_: size for bin_, (_, size) in zip(wanted, found, strict=True)}
+    return Pulled(sizes, sum(sizes.values()), len(left), tuple(entries for entries, _ in found))
 
 
 def _from_replicas(
@@ -149,7 +153,9 @@ def _from_replicas(
         drop_bin(txn, bin_)
     done = restore(source, txn, order.written.epoch - 1, Wanted(states, have=have))
     _half_way(order)
-    return Pulled(dict(done.sizes), done.image_bytes + done.delta_bytes, len(without))
+    sizes = dict(done.sizes)
+    entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
+    return Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
 
 
 def _copy(order: StepOrder, source: int, bins: list[int], txn: lmdb.Transaction) -> None:

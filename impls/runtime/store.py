@@ -235,10 +235,9 @@ def _file_bytes(path: Path) -> int:
         return 0
 
 
-def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> bytes:
-    """Writes a record with the checksum of its key and value, and returns it as it is stored."""
-    txn.put(key, stored := zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
-    return stored
+def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
+    """Writes a record with the checksum of its key and value."""
+    txn.put(key, zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
 
 
 def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
@@ -284,9 +283,9 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
     return Meta(**data)
 
 
-def write_meta(txn: lmdb.Transaction, meta: Meta) -> bytes:
-    """Writes the meta record and returns it as it is stored."""
-    return put_checked(txn, META, json.dumps(asdict(meta)).encode())
+def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
+    """Writes the meta record."""
+    put_checked(txn, META, json.dumps(asdict(meta)).encode())
 
 
 def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:

@@ -29,7 +29,6 @@ from impls.runtime.shared import WorkerStore
 from impls.runtime.state import BinState, Changes, drop_bin, read_size
 from impls.runtime.store import (
     MAP_BYTES,
-    META,
     OUTBOX,
     at_epoch,
     get_of_epoch,
@@ -59,7 +58,6 @@ class WorkerCore:
         self._txn: lmdb.Transaction | None = None
         self._changes = Changes()
         self._queue: list[tuple[int, bytes | None]] = []
-        self._committed = b""
 
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
@@ -225,7 +223,7 @@ class WorkerCore:
         if self.order.files is not None:
             self._keep_frame()
         assert self._opened is not None
-        self._committed = write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
+        write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
         self._put(b"report", self.report.to_json().encode())
         txn.commit()
         self._txn = None
@@ -283,8 +281,6 @@ class WorkerCore:
         return value
 
     def _still_ours(self, txn: lmdb.Transaction) -> None:
-        if (found := txn.get(META)) is not None and bytes(found) == self._committed:
-            return
         meta = read_meta(txn)
         if meta is None or meta.epoch != self.plan.epoch:
             raise StateError(
