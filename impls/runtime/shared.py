@@ -30,7 +30,7 @@ class WorkerStore(Protocol):
         """Returns the bytes occupied on this host."""
 
     def cover(self) -> None:
-        """Follows every commit, see `Store.cover`."""
+        """Follows every commit of a query with a changelog, see `Store.cover`."""
 
     def close(self) -> None:
         """Lets go of the store."""

@@ -5,8 +5,6 @@
 
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import lmdb
 import numpy as np
@@ -21,6 +19,7 @@ from impls.runtime.cells import make_cells
 from impls.runtime.faults import fault
 from impls.runtime.opening import Opened, open_worker
 from impls.runtime.order import Report, StepOrder, counts
+from impls.runtime.phase import Phase
 from impls.runtime.pull import Puller
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
 from impls.runtime.records import Results, concat, from_bytes, to_bytes
@@ -127,11 +126,8 @@ class WorkerCore:
         assert self._opened is not None, "begin() comes first"
         return self._opened.store
 
-    @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.report.ms[name] = (time.perf_counter() - start) * 1e3
+    def _phase(self, name: str) -> Phase:
+        return Phase(self.report.ms, name)
 
     def _fault(self, point: str) -> None:
         fault(
@@ -227,7 +223,8 @@ class WorkerCore:
         self._put(b"report", self.report.to_json().encode())
         txn.commit()
         self._txn = None
-        self._store.cover()
+        if self.order.files is not None:
+            self._store.cover()
 
     def _keep_frame(self) -> None:
         frame = frames.Frame(

@@ -24,8 +24,12 @@ def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
         said = process.stdout.read()
         assert process.wait(240) == 0, said
     blocks = [Block(**block) for block in json.loads((tmp_path / BLOCKS_FILE).read_text())]
-    assert {block.side for block in blocks} == {"live", "twin"}
-    assert len(ratios(blocks, "cpu_ms")) >= 1
-    assert all(block.epochs >= 2 and block.records > 0 and block.cpu_ms > 0 for block in blocks)
-    assert sum(block.records for block in blocks) < 400 * (3 + 8)
+    for backlog in (False, True):
+        own = [block for block in blocks if block.backlog == backlog]
+        assert {block.side for block in own} == {"live", "twin"}
+        assert len(ratios(own, "cpu_ms")) >= 1
+        assert all(block.epochs >= 2 and block.records > 0 and block.cpu_ms > 0 for block in own)
+        assert sum(block.records for block in own) < 400 * (3 + 8)
+    assert len(own) == settings.backlog_blocks == 6
+    assert {block.records for block in own} == {8 * settings.epoch_records} == {8 * 80}
     assert not (tmp_path / "live").exists()

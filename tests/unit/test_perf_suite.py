@@ -61,7 +61,7 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
 
 
 def block(side, pair, cpu):
-    return Block(side, pair, 5, 100, 100.0, 150.0, cpu, 0.0, 0.0)
+    return Block(side, pair, False, 5, 100, 100.0, 150.0, cpu, 0.0, 0.0)
 
 
 def test_ratios_are_those_of_blocks_of_one_pair():
@@ -82,7 +82,8 @@ def test_a_block_is_measured_from_the_end_of_its_first_epoch():
         return Mark(Done("live", block, records, cells), second, second * 2, second * 3, second * 4)
 
     marks = [mark(None, 0, 9), mark(0, 10, 7), mark(0, 11, 3), mark(0, 12, 3), mark(1, 13, 5)]
-    (found,) = blocks_of(marks)
+    (found,) = blocks_of(marks, backlog=True)
+    assert found.backlog
     assert (found.epochs, found.records, found.epoch_ms) == (2, 6, 1_000)
     assert (found.step_cpu_ms, found.plan_cpu_ms, found.jvm_cpu_ms, found.cpu_ms) == (2_000, 3_000, 4_000, 5_000)
 

@@ -17,6 +17,7 @@ class Block:
 
     Attributes:
         side: live or twin; `pair`: blocks of one pair follow each other.
+        backlog: whether its epochs took a given number of records each off a backlog, instead of what had arrived.
         epochs, records: how many, the block's first epoch left out.
         latency_p50_ms: median latency of their records.
         epoch_ms: mean time from one epoch's end to the next one's.
@@ -25,6 +26,7 @@ class Block:
 
     side: str
     pair: int
+    backlog: bool
     epochs: int
     records: int
     latency_p50_ms: float
@@ -37,11 +39,6 @@ class Block:
     def cpu_ms(self) -> float:
         """Processor time of step and planning per epoch."""
         return self.step_cpu_ms + self.plan_cpu_ms
-
-    @property
-    def record_cpu_us(self) -> float:
-        """Processor time of step and planning per record, in microseconds: what the same load costs."""
-        return self.cpu_ms * 1e3 * self.epochs / self.records
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ import shutil
 import sys
 import time
 from collections import defaultdict
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from harness.broker import create_topics, open_broker
 from harness.experiment import make_experiment
@@ -35,14 +38,21 @@ from impls.runtime.session import spark_session
 __all__ = ["BLOCKS_FILE", "Settings", "blocks_of", "main", "measure_blocks"]
 
 BLOCKS_FILE = "blocks.json"
-_HEAVY = ("live", "twin", "checkpoint", "spark", "broker")
+_HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again", "broker")
 _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0
+_BACKLOG_DEADLINE_S = 300.0
+_EPOCHS_PER_S = 5
+_BLOCK_EPOCHS = 9
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One measurement: `pairs` pairs of blocks of `block_s` seconds at `rate` records per second on `keys` keys."""
+    """One measurement: `pairs` pairs of blocks of `block_s` seconds at `rate` records per second on `keys` keys.
+
+    The same records are then read again as a backlog, in blocks of 9 epochs of a fifth of a second's records each:
+    an epoch's CPU goes with its records, and the side with the longer epochs has more of them at a given rate.
+    """
 
     bins: int
     pairs: int
@@ -51,6 +61,17 @@ class Settings:
     rate: int
     workers: int = 4
     lead_in_s: float = 6.0
+
+    @property
+    def epoch_records(self) -> int:
+        """Records of an epoch off the backlog."""
+        return self.rate // _EPOCHS_PER_S
+
+    @property
+    def backlog_blocks(self) -> int:
+        """Blocks that the backlog suffices for, in whole pairs."""
+        records = self.rate * (self.lead_in_s + self.pairs * 2 * self.block_s)
+        return int(records // (2 * _BLOCK_EPOCHS * self.epoch_records)) * 2
 
 
 @dataclass(frozen=True)
@@ -89,22 +110,23 @@ def _cpu_s(pid: int, last: float) -> float:
     return float(times.user + times.system)
 
 
-def blocks_of(marks: list[Mark]) -> list[Block]:
+def blocks_of(marks: list[Mark], *, backlog: bool) -> list[Block]:
     """Returns the blocks of consecutive epochs; each from the end of its first epoch, so that it pays for itself."""
     by_block: dict[int, list[Mark]] = defaultdict(list)
     for mark in marks:
         if mark.done.block is not None:
             by_block[mark.done.block].append(mark)
-    return [_block(number, found) for number, found in sorted(by_block.items()) if len(found) > 2]
+    return [_block(number, found, backlog) for number, found in sorted(by_block.items()) if len(found) > 2]
 
 
-def _block(number: int, marks: list[Mark]) -> Block:
+def _block(number: int, marks: list[Mark], backlog: bool) -> Block:
     first, last, epochs = marks[0], marks[-1], len(marks) - 1
     cells = np.concatenate([mark.done.cells for mark in marks[1:]])
     (p50,) = percentiles(cells["latency_us"], cells["count"], (50.0,)).tolist()
     return Block(
         side=first.done.side,
         pair=number // 2,
+        backlog=backlog,
         epochs=epochs,
         records=sum(mark.done.records for mark in marks[1:]),
         latency_p50_ms=p50 / 1e3,
@@ -116,7 +138,7 @@ def _block(number: int, marks: list[Mark]) -> Block:
 
 
 def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
-    """Runs a load of all blocks and returns them; raises StateError when a record is missing at its end."""
+    """Runs a load, then its backlog, and returns their blocks; raises StateError when a record is missing."""
     experiment = make_experiment(
         mechanism="none", name="twin", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
         bins=settings.bins, workers=settings.workers, lead_in_s=settings.lead_in_s,
@@ -137,23 +159,41 @@ def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
             on_epoch=lambda done: marks.append(meter.mark(done)),
         )  # fmt: skip
         stack.callback(sides.close)
-        frame = with_heartbeat(read_records(spark, broker.bootstrap, "in"))
-        writer = frame.writeStream.option("checkpointLocation", str(folder / "spark")).trigger(
-            processingTime="0 seconds"
-        )
-        query = writer.foreachBatch(sides.run_epoch).start()
-        stack.callback(query.stop)
-        wait_for(lambda: sides.ready or query.exception() is not None, "both sides' state", _READY_DEADLINE_S)
-        meter = Meter()
-        load = schedule(folder, experiment, "in")
-        sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
-        with Load(folder, broker.bootstrap, load, resume=False) as generator:
-            within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
-            wait_for(lambda: generator.finished() or not query.isActive, "the load", within)
-        wait_for(lambda: _records(marks) >= load["records"] or not query.isActive, "the last record", _DRAIN_DEADLINE_S)
-        if query.exception() is not None:
-            raise StateError(f"The query failed: {query.exception()}")
-    return blocks_of(marks)[: settings.pairs * 2]
+        with _query(spark, broker.bootstrap, sides, folder / "spark") as query:
+            _await(query, lambda: sides.ready, "both sides' state", _READY_DEADLINE_S)
+            meter = Meter()
+            load = schedule(folder, experiment, "in")
+            sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
+            with Load(folder, broker.bootstrap, load, resume=False) as generator:
+                within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
+                _await(query, generator.finished, "the load", within)
+            _await(query, lambda: _records(marks) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
+        blocks = blocks_of(marks, backlog=False)[: settings.pairs * 2]
+        marks.clear()
+        sides.begin_counted(_BLOCK_EPOCHS)
+        with _query(spark, broker.bootstrap, sides, folder / "spark-again", settings.epoch_records) as query:
+            epochs = settings.backlog_blocks * _BLOCK_EPOCHS
+            _await(query, lambda: len(marks) >= epochs, "the backlog", _BACKLOG_DEADLINE_S)
+    return blocks + blocks_of(marks[:epochs], backlog=True)
+
+
+@contextmanager
+def _query(
+    spark: SparkSession, bootstrap: str, sides: Alternating, checkpoint: Path, epoch_records: int | None = None
+) -> Iterator[StreamingQuery]:
+    frame = with_heartbeat(read_records(spark, bootstrap, "in", epoch_records))
+    writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).trigger(processingTime="0 seconds")
+    query = writer.foreachBatch(sides.run_epoch).start()
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def _await(query: StreamingQuery, done: Callable[[], bool], what: str, within_s: float) -> None:
+    wait_for(lambda: done() or not query.isActive, what, within_s)
+    if query.exception() is not None:
+        raise StateError(f"The query failed: {query.exception()}")
 
 
 def _records(marks: list[Mark]) -> int:

@@ -43,6 +43,8 @@ class Done:
 def block_at(since_s: float, block_s: float) -> tuple[int, str]:
     """Returns the block of a time of the load and its side; each pair of blocks has the order of the last reversed.
 
+    Time may be counted in epochs as well as in seconds.
+
     >>> [block_at(t, 1.0)[1] for t in range(6)]
     ['live', 'twin', 'twin', 'live', 'live', 'twin']
     """
@@ -72,11 +74,15 @@ class Alternating:
         )  # fmt: skip
         self._epochs = dict.fromkeys(SIDES, 0)
         self._last: EpochRecord | None = None
-        self.start_us, self.block_s = 0, 1.0
+        self.start_us, self.block_s, self.block_epochs = 0, 1.0, 0
 
     def begin(self, start_us: int, block_s: float) -> None:
         """Lets blocks of `block_s` seconds follow each other from `start_us` on; before that the sides take turns."""
         self.block_s, self.start_us = block_s, start_us
+
+    def begin_counted(self, block_epochs: int) -> None:
+        """Lets blocks of `block_epochs` epochs follow each other from the next query's epoch 0 on."""
+        self.block_epochs = block_epochs
 
     @property
     def ready(self) -> bool:
@@ -89,11 +95,16 @@ class Alternating:
 
     def run_epoch(self, frame: DataFrame, epoch: int) -> None:
         """Runs an epoch on the side whose turn it is."""
-        since = now_us() - self.start_us if self.start_us else -1
-        block, side = block_at(since / 1e6, self.block_s) if since >= 0 else (None, SIDES[epoch % 2])
+        block, side = self._turn(epoch)
         records, cells = (self._live if side == "live" else self._twin)(frame, self._epochs[side])
         self._epochs[side] += 1
         self._on_epoch(Done(side, block, records, cells))
+
+    def _turn(self, epoch: int) -> tuple[int | None, str]:
+        if self.block_epochs:
+            return block_at(epoch, self.block_epochs)
+        since_us = now_us() - self.start_us if self.start_us else -1
+        return block_at(since_us / 1e6, self.block_s) if since_us >= 0 else (None, SIDES[epoch % 2])
 
     def _frame(self, frame: DataFrame, bins: int) -> DataFrame:
         return prepared(frame, "key", self._operator, bins, "scheduled_us")
