@@ -12,7 +12,7 @@ from harness.perf.twin.process import BLOCKS_FILE, Settings
 
 __all__ = ["PART", "measure"]
 
-_BINS = (16, 64, 256, 1024, 4096, 16384)
+_BINS = (16, 256, 4096, 16384)
 _ARRIVING = {"latency": "latency_p50_ms", "epoch": "epoch_ms"}
 _BACKLOG = {"CPU of step and planning": "cpu_ms", "CPU of the JVM": "jvm_cpu_ms"}
 _CPU, _LATENCY = "CPU of step and planning", "latency"
@@ -99,4 +99,4 @@ def _curves(intervals: dict[int, dict[str, Interval]]) -> dict[str, list[list[fl
     }
 
 
-PART = Part("migratable", "The cost of being migratable", 9, measure)
+PART = Part("migratable", "The cost of being migratable", 11, measure)
