@@ -20,6 +20,15 @@ def pytest_collection_modifyitems(items):
         item.add_marker(pytest.mark.xdist_group(group))
 
 
+@pytest.fixture(autouse=True)
+def nothing_left_running():
+    """Ends what a test has left running."""
+    from processes import end_all
+
+    yield
+    end_all()
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
     """Bootstrap address of the shared broker."""

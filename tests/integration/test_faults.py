@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pipeline import await_true
+from processes import spawn
 from rich.console import Console
 
 from harness.faults.arming import VARIABLE
@@ -56,7 +57,7 @@ def test_twelve_faults_lose_and_double_nothing(tmp_path, capsys):
 
 def fault_test_process(output: Path, *options: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-P", "-m", "invoke", "fault-test", "--output", str(output), *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return spawn(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from processes import spawn
 
 from generators.clock import now_us
 from generators.keycount import split_block
@@ -21,7 +22,6 @@ from generators.stream import Share, Stream
 ROOT = Path(__file__).parents[2]
 KEYS, SEED, RATE = 100_000, 7, 20_000
 DEADLINE_S = 60
-STARTED = []
 
 
 def start(kafka, topic, out, records, *, start_us, rate=RATE, extra=()):
@@ -30,21 +30,8 @@ def start(kafka, topic, out, records, *, start_us, rate=RATE, extra=()):
         "--records", records, "--keys", KEYS, "--distribution", "zipf", "--seed", SEED, "--start-us", start_us,
         "--out", out, *extra,
     ]  # fmt: skip
-    process = subprocess.Popen(
-        [str(part) for part in command], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    STARTED.append(process)
-    return process
-
-
-@pytest.fixture(autouse=True)
-def nothing_left_running():
-    """Ends what a test that failed has left: a process dropped while it runs fails some later test."""
-    yield
-    while STARTED:
-        with STARTED.pop() as process:
-            process.kill()
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return spawn(command, cwd=ROOT, text=True, **pipes)
 
 
 def finish(process):

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from pipeline import await_true
+from processes import spawn
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
@@ -18,7 +19,7 @@ OPTIONS = ["--mechanism=megaphone-fluid", "--keys=200k", "--rate=4000", "--durat
 
 def bench(output: Path, *more: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(output), *OPTIONS, *more]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
+    return spawn(command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True)
 
 
 def lines(path: Path) -> list[dict]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from processes import spawn
 
 from harness.broker import open_broker
 
@@ -22,7 +23,7 @@ def free_port():
 
 def serve(service, port, folder):
     command = [sys.executable, "-m", "harness.serve", service, "--port", str(port), "--folder", str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return spawn(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("service", ["broker", "redis"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import spawn
 
 from harness.faults.arming import VARIABLE, Arming
 from impls.runtime.faults import POINTS, fault, install
@@ -30,7 +31,7 @@ def walk(file: Path | None, *points: str) -> subprocess.Popen[str]:
     env = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if file is not None:
         env[VARIABLE] = str(file)
-    return subprocess.Popen([sys.executable, "-c", WALK, *points], env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return spawn([sys.executable, "-c", WALK, *points], env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_fault_fires_only_where_its_conditions_hold(arming, conditions, epoch)
 
 
 def test_another_victim_is_dead_when_the_process_goes_on(arming):
-    victim = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    victim = spawn([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     arming.arm("a", victim="broker", point="before-results", pids={"broker": victim.pid, "jvm": os.getpid()})
     process = walk(arming.file, "before-results")
     out, _ = process.communicate(timeout=DEADLINE_S)
@@ -116,7 +117,7 @@ def test_another_victim_is_dead_when_the_process_goes_on(arming):
 
 
 def test_a_victim_that_is_dead_already_is_no_failure(arming):
-    victim = subprocess.Popen([sys.executable, "-c", ""])
+    victim = spawn([sys.executable, "-c", ""])
     victim.wait(DEADLINE_S)
     arming.arm("a", victim="jvm", point="before-results", pids={"jvm": victim.pid})
     process = walk(arming.file, "before-results")
