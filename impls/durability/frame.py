@@ -58,7 +58,7 @@ class Frame:
     def bins(self) -> list[int]:
         """Returns the bins whose state or queue the frame changes or brings, ascending."""
         found = {bin_ for bin_, _ in self.pulls} | {bin_ for bin_, _ in self.queue}
-        found |= {int.from_bytes(name[1:3], "big") for name in self.names}
+        found |= {int.from_bytes(bin_, "big") for bin_ in {name[1:3] for name in self.names}}
         return sorted(found | set(np.unique(self.codes >> 40).tolist()))
 
 

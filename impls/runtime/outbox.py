@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer
 
 from impls.errors import StateError
 from impls.runtime.records import Results, from_bytes, to_bytes
-from impls.runtime.results import NUMBER
+from impls.runtime.results import HEADER, numbers_of
 
 __all__ = ["Output", "close_producers", "pack", "unpack"]
 
@@ -51,11 +51,13 @@ class Output:
                 failed.append(error)
 
         partitions = (results.bins % self.partitions).tolist()
-        for index, (partition, key, value) in enumerate(zip(partitions, results.keys, results.payloads, strict=True)):
-            number = [("n", NUMBER.pack(worker, generation, epoch, index))]
+        numbers = numbers_of(worker, generation, epoch, len(partitions))
+        for partition, key, value, number in zip(partitions, results.keys, results.payloads, numbers, strict=True):
             while True:
                 try:
-                    producer.produce(self.topic, value, key, partition, on_delivery=delivered, headers=number)
+                    producer.produce(
+                        self.topic, value, key, partition, on_delivery=delivered, headers=[(HEADER, number)]
+                    )
                     break
                 except BufferError:
                     producer.poll(0.1)

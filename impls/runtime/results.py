@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HEADER", "NUMBER", "Deduplicator", "Number", "Result", "ResultReader", "number_of"]
+__all__ = ["HEADER", "NUMBER", "Deduplicator", "Number", "Result", "ResultReader", "number_of", "numbers_of"]
 
 HEADER = "n"
 NUMBER = struct.Struct("<HIII")
+_ROW = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])  # NUMBER as columns
 
 Headers = Sequence[tuple[str, bytes]]
 Message = tuple[int, Headers, bytes, bytes]
@@ -39,6 +40,13 @@ class Result:
     number: Number
     key: bytes
     value: bytes
+
+
+def numbers_of(worker: int, generation: int, epoch: int, results: int) -> list[bytes]:
+    """Returns the headers' values of a worker's results of an epoch, in order."""
+    rows = np.empty(results, _ROW)
+    rows["worker"], rows["generation"], rows["epoch"], rows["index"] = worker, generation, epoch, np.arange(results)
+    return rows.view(f"V{NUMBER.size}").tolist()
 
 
 def number_of(headers: Headers) -> Number:

@@ -1,6 +1,5 @@
 """The state of a worker's bins inside one epoch's transaction, as operators see it."""
 
-import hashlib
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +12,17 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.runtime.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
-from impls.runtime.entries import CHECK_BYTES, open_value, stored_value, verify_entries, wrong_rows
+from impls.runtime.entries import (
+    CHECK_BYTES,
+    open_value,
+    open_values,
+    stored_name,
+    stored_names,
+    stored_value,
+    stored_values,
+    verify_entries,
+    wrong_rows,
+)
 from impls.runtime.store import (
     DENSE,
     DUE,
@@ -41,15 +50,8 @@ __all__ = [
 ]
 
 _SIZE = struct.Struct("<QQ")  # entries, bytes
-_KEY_MAX = 480  # LMDB keys end at 511 bytes
 _CHUNKS = (16, 512)  # the first one and the longest: mostly there is nothing, or little
 _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
-
-
-def _stored_key(prefix: bytes, key: bytes) -> bytes:
-    if len(key) > _KEY_MAX:
-        key = key[: _KEY_MAX - 32] + hashlib.blake2b(key, digest_size=32).digest()
-    return prefix + key
 
 
 def _item(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
@@ -125,17 +127,28 @@ def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> Non
 def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
     """Copies a bin's state and size record between environments and returns the bytes of its values.
 
-    Raises CorruptStateError when the number of entries found is not the number recorded.
+    Raises CorruptStateError when the number of entries found is not the number recorded, or when they are out of order:
+    a copy would put a damaged key where it belongs, and a search for the sound one would find nothing amiss beside it.
     """
     drop_bin(target, bin_)
     found = 0
     for table in STATE_TABLES:
-        found += target.cursor().putmulti(iter_range(source, *bin_range(table, bin_)))[0]
+        found += target.cursor().putmulti(_in_order(iter_range(source, *bin_range(table, bin_))))[0]
     entries, size = read_size(source, bin_)
     if found != entries:
         raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
     write_size(target, bin_, entries, size)
     return size
+
+
+def _in_order(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[bytes, Any]]:
+    """Yields items whose names rise; raises CorruptStateError at one that does not."""
+    last = b""
+    for buffer, value in items:
+        if (name := bytes(buffer)) <= last:
+            raise CorruptStateError(f"Items of bin {_bin_of(last)} are out of order: the state is damaged.")
+        last = name
+        yield name, value
 
 
 def _check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
@@ -210,31 +223,35 @@ class BinState:
 
     def get_many(self, bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Returns the values of distinct entries, in the order asked."""
-        names = [_stored_key(bin_key(STATE, b), k) for b, k in zip(bins, keys, strict=True)]
-        found = {bytes(k): bytes(v) for k, v in self._txn.cursor().getmulti(sorted(names))}
-        _check_absent(self._txn, [name for name in names if name not in found])
-        return [open_value(name, found[name]) if name in found else None for name in names]
+        names = stored_names(bins, keys)
+        ordered = sorted(names)
+        found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(ordered)]
+        there = [name for name, _ in found]
+        values = open_values(there, [value for _, value in found])
+        if there == names:
+            return list(values)
+        by_name = dict(zip(there, values, strict=True))
+        _check_absent(self._txn, [name for name in names if name not in by_name])
+        return [by_name.get(name) for name in names]
 
     def put_many(
         self, bins: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes], old: Sequence[bytes | None]
     ) -> None:
         """Writes distinct entries; `old` are the values that `get_many` returned for them."""
-        items = []
-        for b, key, value, before in zip(bins, keys, values, old, strict=True):
-            name = _stored_key(bin_key(STATE, b), key)
-            items.append((name, stored_value(name, value)))
-            if before is None:
-                self._count(b, 1, len(value) + CHECK_BYTES)
-            elif len(before) != len(value):
-                self._count(b, 0, len(value) - len(before))
-        items.sort()
+        names = stored_names(bins, keys)
+        items = sorted(zip(names, stored_values(names, values), strict=True))
         self._txn.cursor().putmulti(items)
         self.changes.names += [name for name, _ in items]
         self.changes.values += [value for _, value in items]
+        for bin_, value, before in zip(bins, values, old, strict=True):
+            if before is None:
+                self._count(bin_, 1, len(value) + CHECK_BYTES)
+            elif len(before) != len(value):
+                self._count(bin_, 0, len(value) - len(before))
 
     def delete(self, bin_: int, key: bytes) -> None:
         """Deletes an entry; a key without one is left alone."""
-        self._delete(_stored_key(bin_key(STATE, bin_), key))
+        self._delete(stored_name(bin_key(STATE, bin_), key))
 
     def _delete(self, name: bytes) -> None:
         raw = self._txn.get(name)
@@ -337,7 +354,7 @@ class BinState:
         prefix, total, size = bin_key(STATE, bin_), 0, 0
         batch = []
         for key, value in entries:
-            name = _stored_key(prefix, key)
+            name = stored_name(prefix, key)
             batch.append((name, stored_value(name, value)))
             total, size = total + 1, size + len(value) + CHECK_BYTES
         self._txn.cursor().putmulti(batch)

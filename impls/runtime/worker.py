@@ -39,6 +39,8 @@ from impls.runtime.timed import apply_timed
 
 __all__ = ["WorkerCore"]
 
+_NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
+
 
 class WorkerCore:
     """One epoch of one worker: begin(), receive() any number of times, end(); close() whatever happened.
@@ -57,6 +59,7 @@ class WorkerCore:
         self._txn: lmdb.Transaction | None = None
         self._changes = Changes()
         self._queue: list[tuple[int, bytes | None]] = []
+        self._results, self._times, self._frame = Results.none(), _NO_TIMES, b""
 
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
@@ -205,9 +208,9 @@ class WorkerCore:
     def _keep(self, results: Results, table: pa.Table | None) -> None:
         self.report.records = 0 if table is None else len(table)
         self.report.results = len(results.keys)
-        raw = outbox.pack(results)
+        self._results, self._times = results, _NO_TIMES if table is None else table.select(["bin", "time"])
+        raw, timed = outbox.pack(results), to_bytes(self._times)
         self._put(b"results", raw)
-        timed = b"" if table is None else to_bytes(table.select(["bin", "time"]))
         self._put(b"times", timed)
         self.report.outbox_bytes = len(raw) + len(timed)
 
@@ -240,25 +243,24 @@ class WorkerCore:
             counts=np.concatenate([*self._changes.counts, np.empty(0, np.int64)]),
             queue=self._queue,
         )
-        raw = frames.encode(frame)
-        self.report.changed, self.report.log_bytes = frame.bins(), len(raw)
-        self._put(b"frame", raw)
+        self._frame = frames.encode(frame)
+        self.report.changed, self.report.log_bytes = frame.bins(), len(self._frame)
+        self._put(b"frame", self._frame)
 
     def _after(self) -> tuple[Report, NDArray[np.void]]:
         """Does what follows the commit; a repeated attempt does it again from what the commit stored."""
         with self._store.reading() as txn:
             self._still_ours(txn)
-            results = outbox.unpack(self._stored(txn, b"results"))
-            times = self._stored(txn, b"times")
-            frame = self._stored(txn, b"frame") if self.order.files is not None else b""
             if self.report.repeated:
-                self._recall(Report.from_json(self._stored(txn, b"report")))
+                self._recall(txn)
         if self.order.files is not None:
             with self._phase("log"):
-                self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), frame)
+                self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), self._frame)
         self._fault("before-results")
         with self._phase("send"):
-            self.order.output.send(results, worker=self.worker, generation=self.plan.generation, epoch=self.plan.epoch)
+            self.order.output.send(
+                self._results, worker=self.worker, generation=self.plan.generation, epoch=self.plan.epoch
+            )
         self.report.done_us = time.time_ns() // 1000
         with self._phase("snapshot"):
             self._snapshot()
@@ -266,7 +268,7 @@ class WorkerCore:
             keep_replicas(self.order, self.worker, self._received, self.report)
         self.report.lmdb_bytes = self._store.used_bytes()
         self._fault("before-report")
-        return self.report, self._latencies(times)
+        return self.report, self._latencies()
 
     def _put(self, name: bytes, value: bytes) -> None:
         put_of_epoch(self._transaction, OUTBOX + name, self.plan.epoch, value)
@@ -306,16 +308,22 @@ class WorkerCore:
         """Returns the bins whose state is here after the epoch, sources of this epoch's pulls included."""
         return set(self.order.states_at(self.worker)) | set(self.report.pulled)
 
-    def _recall(self, stored: Report) -> None:
+    def _recall(self, txn: lmdb.Transaction) -> None:
+        """Takes over what the attempt that committed has stored."""
+        self._results = outbox.unpack(self._stored(txn, b"results"))
+        self._times = from_bytes(self._stored(txn, b"times"))
+        if self.order.files is not None:
+            self._frame = self._stored(txn, b"frame")
+        stored = Report.from_json(self._stored(txn, b"report"))
         stored.attempt, stored.repeated, stored.pid = self.report.attempt, True, self.report.pid
         stored.ms = {**stored.ms, **self.report.ms}
         self.report = stored
 
-    def _latencies(self, raw: bytes) -> NDArray[np.void]:
-        table = from_bytes(raw) if raw else None
-        if table is None or table.column("time").null_count:
+    def _latencies(self) -> NDArray[np.void]:
+        scheduled = self._times.column("time")
+        if scheduled.null_count:
             return make_cells(np.empty(0, np.int64), self.report.done_us, np.empty(0, bool))[0]
-        bins = table.column("bin").to_numpy()
+        bins = self._times.column("bin").to_numpy()
         moved = np.isin(bins, np.array(self.order.moving, np.int32)) if self.order.moving else np.zeros(len(bins), bool)
-        cells, self.report.negative = make_cells(table.column("time").to_numpy(), self.report.done_us, moved)
+        cells, self.report.negative = make_cells(scheduled.to_numpy(), self.report.done_us, moved)
         return cells

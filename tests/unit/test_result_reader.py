@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.runtime.results import NUMBER, Deduplicator, Number, ResultReader, number_of
+from impls.runtime.results import NUMBER, Deduplicator, Number, ResultReader, number_of, numbers_of
 
 SENT = st.lists(st.tuples(*(st.integers(0, n) for n in (2, 3, 5, 5))), max_size=60)
 
@@ -17,6 +17,12 @@ def _message(partition, worker, epoch, index):
 def test_number_is_found_among_other_headers():
     headers = [("trace", b"x"), ("n", NUMBER.pack(65535, 2**32 - 1, 2**32 - 1, 7))]
     assert number_of(headers) == Number(65535, 2**32 - 1, 2**32 - 1, 7)
+
+
+def test_the_numbers_of_an_epoch_are_each_what_is_read():
+    found = [number_of([("n", number)]) for number in numbers_of(65535, 2**32 - 1, 7, 300)]
+    assert found == [Number(65535, 2**32 - 1, 7, index) for index in range(300)]
+    assert numbers_of(1, 1, 1, 0) == []
 
 
 @pytest.mark.parametrize("headers", [[], [("n", b"short")], [("m", bytes(NUMBER.size))]])

@@ -85,6 +85,19 @@ def test_a_damaged_entry_is_never_read_nor_taken_for_absent(store, damage):
         assert BinState(txn, 16).get_many([3, 3], [keys[2], b"\x08" * 7]) == [b"value", None]
 
 
+def test_a_bin_with_a_damaged_key_is_not_copied(tmp_path):
+    name, damaged = bin_key(STATE, 3) + b"\x04" * 8, bin_key(STATE, 3) + b"\x44" + b"\x04" * 7
+    with Store.open(tmp_path / "source") as store, store.begin() as txn:
+        BinState(txn, 16).create_entries(3, [(bytes([i]) * 8, b"value") for i in range(9)])
+    file = tmp_path / "source" / "data.mdb"
+    file.write_bytes(file.read_bytes().replace(name, damaged))
+    with (
+        Store.open(tmp_path / "source") as store, Store.open(tmp_path / "target") as other,
+        store.reading() as txn, other.begin() as target, pytest.raises(CorruptStateError, match="out of order"),
+    ):  # fmt: skip
+        copy_bin(txn, target, 3)
+
+
 @pytest.mark.parametrize("bit", [0, 63, 64 * 300 + 5, 64 * 509 + 17])
 def test_a_block_with_a_flipped_bit_or_of_zero_bytes_is_never_read(store, bit):
     with store.begin() as txn:

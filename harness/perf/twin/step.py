@@ -34,7 +34,8 @@ from impls.runtime.store import (
 
 __all__ = ["TwinOrder", "run_twin", "twin_epoch"]
 
-_NAMES = (b"results", b"times", b"count")
+_NAMES = (b"results", b"times")
+_NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +50,32 @@ class TwinOrder:
     state_dir: str
 
 
-def twin_epoch(order: TwinOrder, worker: int, tables: list[pa.Table]) -> tuple[int, Results, bytes]:
-    """Commits an epoch, or finds it committed, and returns (records, results, their stored times).
+def twin_epoch(order: TwinOrder, worker: int, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
+    """Commits an epoch, or finds it committed, and returns its results and the column `time` of its records.
 
     Raises StateError when the state is not that of the epoch before.
     """
     with Store.open(store_path(order.state_dir, worker)) as store:
         txn = store.begin()
         try:
-            _advance(order, worker, txn, tables)
-            stored = [get_of_epoch(txn, OUTBOX + name, order.epoch) or b"" for name in _NAMES]
+            done = _advance(order, worker, txn, tables)
             txn.commit()
         except BaseException:
             txn.abort()
             raise
-    return int(stored[2]), outbox.unpack(stored[0]), stored[1]
+    return done
 
 
-def _advance(order: TwinOrder, worker: int, txn: lmdb.Transaction, tables: list[pa.Table]) -> None:
+def _advance(order: TwinOrder, worker: int, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
     meta = read_meta(txn) or _created(order, worker, txn)
     if meta.epoch == order.epoch:  # by an earlier attempt
-        return
+        results, times = (get_of_epoch(txn, OUTBOX + name, order.epoch) or b"" for name in _NAMES)
+        return outbox.unpack(results), from_bytes(times)
     if meta.epoch != order.epoch - 1:
         raise StateError(f"Worker {worker} is at epoch {meta.epoch}, not before {order.epoch}.")
-    _apply(order, txn, tables)
+    done = _apply(order, txn, tables)
     write_meta(txn, at_epoch(meta, order.epoch, 1))
+    return done
 
 
 def _created(order: TwinOrder, worker: int, txn: lmdb.Transaction) -> Meta:
@@ -83,16 +85,17 @@ def _created(order: TwinOrder, worker: int, txn: lmdb.Transaction) -> Meta:
     return new_meta(order.query, worker, order.epoch - 1, 1)
 
 
-def _apply(order: TwinOrder, txn: lmdb.Transaction, tables: list[pa.Table]) -> None:
+def _apply(order: TwinOrder, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
     table = concat(tables) if tables else None
-    results, times, records = Results.none(), b"", 0
+    results, times = Results.none(), _NO_TIMES
     if table is not None and len(table):
         state = BinState(txn, order.workers)
         results = order.operator.apply(table, state)
         state.write_sizes()
-        times, records = to_bytes(table.select(["bin", "time"])), len(table)
-    for name, value in zip(_NAMES, (outbox.pack(results), times, b"%d" % records), strict=True):
+        times = table.select(["bin", "time"])
+    for name, value in zip(_NAMES, (outbox.pack(results), to_bytes(times)), strict=True):
         put_of_epoch(txn, OUTBOX + name, order.epoch, value)
+    return results, times
 
 
 def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,12 +104,10 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     assert context is not None, "run_twin runs inside a Spark task"
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     worker = context.partitionId()
-    records, results, times = twin_epoch(order, worker, tables)
+    results, times = twin_epoch(order, worker, tables)
     order.output.send(results, worker=worker, generation=1, epoch=order.epoch)
     done_us = time.time_ns() // 1000
     spare_the_collector()
-    table = from_bytes(times) if times else None
-    scheduled = np.empty(0, np.int64) if table is None else table.column("time").to_numpy()
-    cells, _ = make_cells(scheduled, done_us, np.zeros(len(scheduled), bool))
-    report = json.dumps({"worker": worker, "records": records, "done_us": done_us, "pid": os.getpid()})
+    cells, _ = make_cells(times.column("time").to_numpy(), done_us, np.zeros(len(times), bool))
+    report = json.dumps({"worker": worker, "records": len(times), "done_us": done_us, "pid": os.getpid()})
     yield pa.RecordBatch.from_pydict({"report": pa.array([report]), "cells": pa.array([cells.tobytes()], pa.binary())})

@@ -14,7 +14,7 @@ import lmdb
 from chaos.cluster import Cluster
 from chaos.parameters import Parameters
 from impls.durability.files import Files
-from impls.runtime import checkpoint, commands, driver, faults, lock, opening, worker
+from impls.runtime import checkpoint, commands, driver, faults, lock, opening, phase, worker
 from impls.runtime import store as stores
 from impls.runtime.journal import Journal
 from impls.runtime.store import Store
@@ -31,7 +31,7 @@ def simulated(
     random = Random(parameters.seed + 4)
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, lock, opening, worker):
+        for module in (driver, lock, opening, phase, worker):
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
         for module in (checkpoint, commands, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
