@@ -1,6 +1,7 @@
 """The key-count stream: record layout, partitions, and the digest that identifies a whole stream.
 
-A record's value is 16 bytes, two little-endian int64: key, and scheduled time in microseconds since the Unix epoch.
+A record's value is 32 decimal digits: 16 of its key, 16 of its scheduled time in microseconds since the Unix epoch.
+Spark makes a long of such a text in 0.5 µs; of eight bytes, by way of `conv`, in 3 µs.
 """
 
 import hashlib
@@ -13,15 +14,29 @@ from generators.errors import GeneratorError
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
-__all__ = ["RECORD_BYTES", "decode_block", "digest", "encode_block", "partition_of", "split_block"]
+__all__ = ["NUMBER_BYTES", "RECORD_BYTES", "decode_block", "digest", "encode_block", "partition_of", "split_block"]
 
-RECORD_BYTES = 16
+NUMBER_BYTES = 16
+RECORD_BYTES = 2 * NUMBER_BYTES
 _BLOCK = 1 << 16
+_FOUR_DIGITS = np.array([b"%04d" % number for number in range(10_000)], "S4")
+_POWERS = 10 ** np.arange(NUMBER_BYTES - 1, -1, -1, dtype=np.int64)
 
 
 def encode_block(keys: NDArray[np.int64], scheduled_us: NDArray[np.int64]) -> bytes:
-    """Returns the values of consecutive records, one behind the other."""
-    return np.column_stack((keys, scheduled_us)).astype("<i8").tobytes()
+    """Returns the values of consecutive records, one behind the other.
+
+    Raises:
+        GeneratorError: a number is negative, or has more than 16 digits.
+    """
+    left = np.column_stack((keys, scheduled_us)).reshape(-1)
+    if len(left) and not 0 <= left.min() <= left.max() < 10**NUMBER_BYTES:
+        raise GeneratorError(f"A key-count record holds numbers from 0 to 10^{NUMBER_BYTES} - 1, not {left.max()}.")
+    groups = np.empty((len(left), NUMBER_BYTES // 4), "S4")
+    for place in reversed(range(NUMBER_BYTES // 4)):
+        left, four = np.divmod(left, 10_000)
+        groups[:, place] = _FOUR_DIGITS[four]
+    return groups.tobytes()
 
 
 def split_block(block: bytes) -> list[bytes]:
@@ -30,11 +45,14 @@ def split_block(block: bytes) -> list[bytes]:
 
 
 def decode_block(values: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (keys, scheduled times in microseconds) of record values; raises GeneratorError for another length."""
+    """Returns (keys, scheduled times in microseconds) of record values; raises GeneratorError for another form."""
     wrong = next((value for value in values if len(value) != RECORD_BYTES), None)
     if wrong is not None:
         raise GeneratorError(f"A key-count record has {RECORD_BYTES} bytes, not {len(wrong)}: this is another stream.")
-    pairs = np.frombuffer(b"".join(values), "<i8").reshape(-1, 2).astype(np.int64)
+    digits = np.frombuffer(b"".join(values), np.uint8).reshape(-1, 2, NUMBER_BYTES) - np.uint8(ord("0"))
+    if (digits > 9).any():
+        raise GeneratorError("A key-count record holds digits alone: this is another stream.")
+    pairs = digits.astype(np.int64) @ _POWERS
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
@@ -44,9 +62,13 @@ def partition_of(index: NDArray[np.int64], partitions: int) -> NDArray[np.int64]
 
 
 def digest(keys: KeySampler, schedule: Schedule, records: int) -> str:
-    """Returns the sha256 of the first `records` record values of a stream that starts at time 0."""
+    """Returns the sha256 of the first `records` records of a stream that starts at time 0, as pairs of int64.
+
+    It names what is sent, whatever the form of a record's value.
+    """
     total = hashlib.sha256()
     for first in range(0, records, _BLOCK):
         count = min(_BLOCK, records - first)
-        total.update(encode_block(keys.block(first, count), schedule.times_us(first, count)))
+        pairs = np.column_stack((keys.block(first, count), schedule.times_us(first, count)))
+        total.update(pairs.astype("<i8").tobytes())
     return total.hexdigest()

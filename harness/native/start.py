@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from generators.keycount import NUMBER_BYTES
 from harness.broker import create_topics
 from harness.experiment import Run
 from harness.run.pipeline import read_raw, read_records, spark_checkpoint
@@ -61,8 +62,8 @@ def _records(spark: SparkSession, bootstrap: str, topics: str, run: Run) -> Data
 
 
 def _fill(spark: SparkSession, bootstrap: str, topic: str, keys: int) -> None:
-    """Sends one record per key; key-count's form is 8 little-endian bytes each of key and scheduled time."""
-    key = F.reverse(F.unhex(F.lpad(F.hex("id"), 16, "0")))
-    value = F.concat(key, F.unhex(F.lit("00" * 8))).alias("value")
+    """Sends one record per key, of time 0, in key-count's form."""
+    key = F.lpad(F.col("id").cast("string"), NUMBER_BYTES, "0")
+    value = F.concat(key, F.lit("0" * NUMBER_BYTES)).alias("value")
     writer = spark.range(keys).select(value).write.format("kafka")
     writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic).save()

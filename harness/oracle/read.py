@@ -24,7 +24,7 @@ __all__ = [
     "result_partitions",
 ]
 
-_RECORD = np.dtype([("key", "<i8"), ("scheduled_us", "<i8")])
+_RECORD = np.dtype([("key", "S16"), ("scheduled_us", "S16")])  # decimal digits
 _NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
 NUMBER_FIELDS = ("worker", "generation", "epoch", "index")
 _HEADER = "n"
@@ -88,6 +88,13 @@ def _joined(parts: list[bytes], dtype: Any, where: str) -> NDArray[Any]:
     return np.frombuffer(b"".join(parts), dtype)
 
 
+def _numbers(digits: NDArray[Any], where: str) -> NDArray[np.int64]:
+    try:
+        return digits.astype(np.int64)
+    except ValueError as error:
+        raise OracleError(f"{where} holds messages that are no numbers: {error}.") from error
+
+
 def _number(message: Any, topic: str) -> bytes:
     for name, value in message.headers:
         if name == _HEADER:
@@ -119,8 +126,11 @@ def read_records(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Rec
     """Returns the input topic from its beginning to its present end; raises OracleError when it cannot in the time."""
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        values = _joined([message.value or b"" for message in messages], _RECORD, f"The value column of {topic!r}")
-        chunks.append({**places(partition, messages), "key": values["key"], "scheduled_us": values["scheduled_us"]})
+        where = f"The value column of {topic!r}"
+        values = _joined([message.value or b"" for message in messages], _RECORD, where)
+        chunks.append(
+            {**places(partition, messages), **{name: _numbers(values[name], where) for name in ("key", "scheduled_us")}}
+        )
     return collect(Records, {"partition": "i4"}, chunks)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from generators.keycount import NUMBER_BYTES
 from generators.nexmark.profile import make_profile
 from harness.experiment import Experiment, Run
 from impls.api import stream
@@ -29,8 +30,8 @@ __all__ = [
 ]
 
 
-def _little_endian(column: Column, at: int) -> Column:
-    return F.conv(F.hex(F.reverse(F.substring(column, at, 8))), 16, -10).cast("long")
+def _number(value: Column, place: int) -> Column:
+    return F.substring(value, 1 + place * NUMBER_BYTES, NUMBER_BYTES).cast("string").cast("long")
 
 
 def read_records(
@@ -39,7 +40,7 @@ def read_records(
     """Returns the stream of key-count records: key, scheduled_us, partition, offset."""
     value = F.col("value")
     return read_raw(spark, bootstrap, topic, max_offsets_per_trigger).select(
-        _little_endian(value, 1).alias("key"), _little_endian(value, 9).alias("scheduled_us"), "partition", "offset"
+        _number(value, 0).alias("key"), _number(value, 1).alias("scheduled_us"), "partition", "offset"
     )
 
 

@@ -28,7 +28,7 @@ __all__ = [
     "workers_column",
 ]
 
-_NOBODY = 0xFFFF  # no worker has this number: there are at most as many workers as bins
+_DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `ascii` gives
 SEED = 42
 MAX_BINS = 1 << 14
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
@@ -80,27 +80,40 @@ def key_bytes(key: Column) -> Column:
     return F.unhex(F.lpad(F.hex(key.cast("long")), 16, "0"))
 
 
-def routing_literal(routing: NDArray[np.int32]) -> bytes:
-    """Returns the routing as bytes, two big-endian bytes per bin.
+def routing_literal(routing: NDArray[np.int32], digits: int) -> bytes:
+    """Returns the routing as bytes: of each bin the worker's digits to the base of 128, the highest first.
 
     As a bytes literal a routing costs 1 to 6 ms of planning; as an array literal 23 ms at 256 bins, 220 ms at 4,096.
     """
-    return routing.astype(">u2").tobytes()
+    places = [routing // _DIGIT**place % _DIGIT for place in reversed(range(digits))]
+    return np.column_stack(places).astype(np.uint8).tobytes()
 
 
 def workers_column(bin_: Column, routing: NDArray[np.int32], shadows: Sequence[tuple[int, int]]) -> Column:
     """Returns the Spark expression for all workers that process a bin: the routed one and those with a shadow."""
     columns, left = [worker_column(bin_, routing)], list(shadows)
+    nobody = max([int(routing.max()), *(worker for _, worker in shadows)]) + 1
     while left:  # one array column for each bin's first, second, ... shadow
-        second = np.full(len(routing), _NOBODY, np.int32)
+        second = np.full(len(routing), nobody, np.int32)
         first = dict(reversed(left))
         second[list(first)] = list(first.values())
         left = [pair for pair in left if first[pair[0]] != pair[1]]
         columns.append(worker_column(bin_, second))
-    return F.array_remove(F.array(*columns), F.lit(_NOBODY))
+    return F.array_remove(F.array(*columns), F.lit(nobody))
 
 
 def worker_column(bin_: Column, routing: NDArray[np.int32]) -> Column:
-    """Returns the Spark expression for the worker of a bin column under a routing."""
-    digits = F.hex(F.substring(F.lit(routing_literal(routing)), bin_ * 2 + 1, F.lit(2)))
-    return F.conv(digits, 16, 10).cast("int")
+    """Returns the Spark expression for the worker of a bin column under a routing.
+
+    It takes 0.3 µs for each digit of a worker's number to the base of 128; `conv` of two bytes took 3 µs.
+    """
+    digits = 1 if routing.max() < _DIGIT else 2 if routing.max() < _DIGIT**2 else 3
+    table = F.lit(routing_literal(routing, digits))
+
+    def digit(place: int) -> Column:
+        return F.ascii(F.substring(table, bin_ * digits + place + 1, F.lit(1)).cast("string"))
+
+    worker = digit(0)
+    for place in range(1, digits):
+        worker = worker * _DIGIT + digit(place)
+    return worker

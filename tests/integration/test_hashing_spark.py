@@ -17,10 +17,10 @@ def test_random_bytes_hash_alike(spark):
     assert [row[0] & MASK for row in frame.select(F.xxhash64("k")).collect()] == [hash_bytes(k) for k in keys]
 
 
-@pytest.mark.parametrize("bins", [2, 256, 16384])
-def test_integers_get_the_same_hash_bin_and_worker(spark, bins):
+@pytest.mark.parametrize(("bins", "workers"), [(2, 2), (256, 128), (256, 129), (16384, 500), (16384, 16384)])
+def test_integers_get_the_same_hash_bin_and_worker(spark, bins, workers):
     keys = np.random.default_rng(2).integers(-(2**63), 2**63 - 1, 1000)
-    routing = np.random.default_rng(3).integers(0, 500, bins).astype(np.int32)
+    routing = np.append(np.random.default_rng(3).integers(0, workers, bins - 1), workers - 1).astype(np.int32)
     frame = spark.createDataFrame([(k,) for k in keys.tolist()], "k long")
     bin_ = bin_column(F.col("k"), bins)
     rows = frame.select(F.xxhash64("k"), bin_, worker_column(bin_, routing), key_bytes(F.col("k"))).collect()

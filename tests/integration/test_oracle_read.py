@@ -33,7 +33,7 @@ def sent(kafka, topic_factory):
         topics = topic_factory(histories.INPUTS), topic_factory(histories.OUTPUTS)
         inputs = history.records.table().to_pylist()
         results = history.results.table().to_pylist()
-        rows = [(topics[0], r["partition"], None, struct.pack("<qq", r["key"], r["scheduled_us"]), []) for r in inputs]
+        rows = [(topics[0], r["partition"], None, b"%016d%016d" % (r["key"], r["scheduled_us"]), []) for r in inputs]
         for r in results:
             number = NUMBER.pack(r["worker"], r["generation"], r["epoch"], r["index"])
             key, value = struct.pack(">q", r["key"]), struct.pack("<q", r["count"])
@@ -89,7 +89,7 @@ def test_empty_topic_has_no_records(kafka, topic_factory):
 def test_message_of_another_form_is_refused(kafka, topic_factory):
     topic = topic_factory(1)
     _send(kafka, [(topic, 0, b"8 bytes.", b"8 bytes.", [])])
-    with pytest.raises(OracleError, match="not 16 bytes long"):
+    with pytest.raises(OracleError, match="not 32 bytes long"):
         read_records(kafka, topic)
     with pytest.raises(OracleError, match=r":0 has no header 'n'"):
         read_results(kafka, topic)

@@ -23,5 +23,6 @@ def test_unusable_bin_counts_are_refused(bins, workers):
         check_bins(bins, workers)
 
 
-def test_a_routing_takes_two_bytes_per_bin():
-    assert routing_literal(np.array([1, 258], np.int32)) == b"\x00\x01\x01\x02"
+def test_a_routing_takes_a_byte_per_bin_and_digit():
+    assert routing_literal(np.array([1, 127], np.int32), 1) == b"\x01\x7f"
+    assert routing_literal(np.array([1, 258], np.int32), 2) == b"\x00\x01\x02\x02"

@@ -1,7 +1,5 @@
 """The record layout, golden digests of whole streams, shares, and the lag histogram."""
 
-import struct
-
 import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -44,11 +42,18 @@ def test_a_shaped_stream_is_the_same_forever(shape):
     assert digest(sampler, make_schedule(shape, 10_000, 1.0), 100_000) == GOLDEN_SHAPES[shape]
 
 
-def test_records_are_two_little_endian_integers():
-    values = split_block(encode_block(np.array([1, -2, 2**62]), np.array([10, 20, 30])))
-    assert values == [struct.pack("<qq", *pair) for pair in [(1, 10), (-2, 20), (2**62, 30)]]
+def test_records_are_two_numbers_of_16_digits():
+    pairs = [(0, 10), (123_456_789, 20), (10**16 - 1, 1_795_271_384_722_149)]
+    values = split_block(encode_block(*np.array(pairs).T))
+    assert values == [b"%016d%016d" % pair for pair in pairs]
     keys, times = decode_block(values)
-    assert (keys.tolist(), times.tolist()) == ([1, -2, 2**62], [10, 20, 30])
+    assert list(zip(keys.tolist(), times.tolist(), strict=True)) == pairs
+
+
+@pytest.mark.parametrize("number", [-1, 10**16])
+def test_a_number_that_does_not_fit_is_refused(number):
+    with pytest.raises(GeneratorError, match="numbers from 0 to"):
+        encode_block(np.array([1, number]), np.array([1, 2]))
 
 
 def test_no_records_are_fine():
@@ -58,7 +63,9 @@ def test_no_records_are_fine():
 
 def test_another_layout_is_refused():
     with pytest.raises(GeneratorError, match="not 15"):
-        decode_block([bytes(16), bytes(15)])
+        decode_block([b"0" * 32, bytes(15)])
+    with pytest.raises(GeneratorError, match="digits alone"):
+        decode_block([b"0" * 32, b"0" * 31 + b"x"])
 
 
 def test_records_go_round_the_partitions():
