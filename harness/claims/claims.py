@@ -12,7 +12,7 @@ from impls.errors import UsageError
 __all__ = ["CLAIMS_FILE", "KINDS", "VERDICTS", "Claim", "Source", "read_claims"]
 
 CLAIMS_FILE = Path(__file__).with_name("claims.toml")
-KINDS = ("bench", "sweep", "command", "placement")
+KINDS = ("bench", "sweep", "nexmark", "perf", "command", "placement")
 VERDICTS = ("PASS", "FAIL", "UNKNOWN")
 
 
@@ -22,8 +22,8 @@ class Source:
 
     Attributes:
         name: of the experiment; its results carry it.
-        kind: bench, sweep (`options` are theirs), command (a module with `arguments`, where {folder} stands for the
-            folder of its result) or placement (computed on the spot).
+        kind: bench, sweep, nexmark or perf (`options` are those of the task), command (a module with `arguments`,
+            where {folder} stands for the folder of its result) or placement (computed on the spot).
         minutes: about how long it takes on 2 cores.
         disk_gb: most disk that it has in use at a time, and keeps nearly nothing of.
     """

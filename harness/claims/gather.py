@@ -15,10 +15,13 @@ from harness.claims.evidence import EVIDENCE_FILE, Evidence
 from harness.cli import check_machine, experiment_from
 from harness.experiment import Experiment
 from harness.files import read_json, write_json
+from harness.nexmark import suite as nexmark
 from harness.options import CUT_OFF
+from harness.perf import suite as perf
 from harness.results.environment import environment
 from harness.results.place import find_earlier, new_folder
 from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
 from harness.sweep.grid import Grid
 from harness.sweep.run import grid_from, sweep
 
@@ -28,8 +31,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 _FOLDER = "{folder}"  # in a command's arguments
 
 
-def described(source: Source) -> Experiment | Grid:
-    """Returns what a bench or a sweep of claims.toml asks for; raises UsageError for what cannot be."""
+def described(source: Source) -> Experiment | Grid | nexmark.Suite | perf.Suite:
+    """Returns what an experiment of claims.toml asks for that is a task's; raises UsageError for what cannot be."""
+    if source.kind == "nexmark":
+        return nexmark.suite_from(source.options)
+    if source.kind == "perf":
+        return perf.suite_from(source.options)
     options = {**source.options, "name": f"claim-{source.name}"}
     return experiment_from(options) if source.kind == "bench" else grid_from(options)
 
@@ -72,18 +79,29 @@ def make(source: Source, output: Path, *, force: bool = False) -> Evidence:
     if source.kind == "command":
         return _run_command(source, output)
     asked = described(source)
+    use_java()
     ensure_jars()
-    if isinstance(asked, Experiment):
-        check_machine(asked, output)
-        resume = not force and find_earlier(asked, output, finished=False) is not None
-        folder, code = bench(asked, output, force=force, resume=resume)
-    else:
-        largest = max((run.experiment for run, _ in asked.runs()), key=lambda experiment: experiment.keys)
-        check_machine(largest, output)
-        folder, code = sweep(asked, output, force=force)
+    folder, code = _carried_out(asked, output, force=force)
     if code == CUT_OFF:
         raise KeyboardInterrupt
     return Evidence(folder)
+
+
+def _carried_out(
+    asked: Experiment | Grid | nexmark.Suite | perf.Suite, output: Path, *, force: bool
+) -> tuple[Path, int]:
+    """Returns the result folder and the exit code."""
+    if isinstance(asked, nexmark.Suite):
+        return nexmark.measured(asked, output, force=force)
+    if isinstance(asked, perf.Suite):
+        return perf.measured(asked, output, force=force), 0
+    if isinstance(asked, Experiment):
+        check_machine(asked, output)
+        resume = not force and find_earlier(asked, output, finished=False) is not None
+        return bench(asked, output, force=force, resume=resume)
+    largest = max((run.experiment for run, _ in asked.runs()), key=lambda experiment: experiment.keys)
+    check_machine(largest, output)
+    return sweep(asked, output, force=force)
 
 
 def _command(source: Source, folder: Path) -> list[str]:

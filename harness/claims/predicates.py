@@ -4,39 +4,20 @@ A predicate raises NotKnown where the evidence does not tell. `tolerance` is the
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from harness.claims.evidence import Evidence, NotKnown
+from harness.claims.finding import Finding, Predicate, joined
+from harness.claims.suites import bounds_kept, queries_valid
 from harness.files import read_json
 from impls.placement import goal, initial
 from impls.placement.movement import moved_against_minimum
 from plots.data import Run
 from plots.metrics import at, by_name, show
 
-__all__ = ["PREDICATES", "Finding", "Predicate"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Whether a predicate holds, and the figures that say so."""
-
-    holds: bool
-    figures: str
-
-
-Predicate = Callable[..., Finding]
-
-
-def _said(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Finding:
-    """Joins single findings: all must hold, or with `some` one; those that do not come first."""
-    found = list(parts)
-    if not found:
-        raise NotKnown("there is nothing to look at")
-    holds = (any if some else all)(ok for ok, _ in found)
-    return Finding(holds, "; ".join(text for _, text in sorted(found, key=lambda one: one[0] != some)))
+__all__ = ["PREDICATES"]
 
 
 def _shown(metric: str, value: float) -> str:
@@ -69,10 +50,10 @@ def below(
     """Each mechanism's metric is below `limit` times that of each of `than`, in every cell; `some`: that of one is."""
 
     def each(mechanism: str, cell: Mapping[str, Any]) -> Finding:
-        return _said(_pair(evidence, metric, (mechanism, other), cell, limit * (1 + tolerance)) for other in than)
+        return joined(_pair(evidence, metric, (mechanism, other), cell, limit * (1 + tolerance)) for other in than)
 
     found = [each(mechanism, cell) for mechanism in mechanisms for cell in evidence.cells()]
-    return _said(((one.holds, one.figures) for one in found), some=some)
+    return joined(((one.holds, one.figures) for one in found), some=some)
 
 
 def _pair(
@@ -89,14 +70,57 @@ def at_most(
     tolerance: float = 0.0,
 ) -> Finding:  # fmt: skip
     """The median over rounds of each mechanism's metric is at most `limit`, in every cell; `some`: of one mechanism."""
+    parts = _medians(evidence, metric, mechanisms)
+    return joined(((middle <= limit * (1 + tolerance), text) for middle, text in parts), some=some)
+
+
+def at_least(
+    evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, tolerance: float = 0.0
+) -> Finding:
+    """The median over rounds of each mechanism's metric is at least `limit`, in every cell."""
+    parts = _medians(evidence, metric, mechanisms)
+    return joined((middle >= limit * (1 - tolerance), text) for middle, text in parts)
+
+
+def _medians(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list[tuple[float, str]]:
+    """Returns (median over rounds, it in words with its range) of each mechanism in each cell."""
     parts = []
     for mechanism in mechanisms:
         for cell in evidence.cells():
             values = evidence.values(metric, mechanism, cell)
             middle, low, high = (f(values.values()) for f in (statistics.median, min, max))
             spread = f" ({_shown(metric, low)} to {_shown(metric, high)})" if len(values) > 1 else ""
-            parts.append((middle <= limit * (1 + tolerance), f"{mechanism} {_shown(metric, middle)}{spread}"))
-    return _said(parts, some=some)
+            parts.append((middle, f"{mechanism} {_shown(metric, middle)}{spread}"))
+    return parts
+
+
+def stays_level(
+    evidence: Evidence, *, mechanism: str, columns: Sequence[str], limit: float, tolerance: float = 0.0
+) -> Finding:
+    """The median over a run's last third of a column of its epoch log is at most `limit` times that over its first.
+
+    A phase is a column too, in milliseconds; `total` is the whole epoch.
+    """
+    parts = []
+    for run in evidence.runs(mechanism, {}):
+        rows = run.settled_epochs
+        third = len(rows) // 3
+        if not third:
+            raise NotKnown(f"a run of {mechanism} has too few epochs")
+        for column in columns:
+            first, last = (
+                statistics.median(_column(row, column) for row in part) for part in (rows[:third], rows[-third:])
+            )
+            text = f"{column} {first:,.0f} in the first third of {len(rows):,} epochs, {last:,.0f} in the last"
+            parts.append((last <= first * limit * (1 + tolerance), text))
+    return joined(parts)
+
+
+def _column(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name, row["ms"].get(name))
+    if value is None:
+        raise NotKnown(f"an epoch has no {name}")
+    return float(value)
 
 
 def moves_nothing(evidence: Evidence, *, mechanism: str, tolerance: float = 0.0) -> Finding:
@@ -154,7 +178,7 @@ def gap_widens(
         first, last = (evidence.ratio(metric, mechanism, other, cell) for cell in (cells[0], cells[-1]))
         text = f"{mechanism} over {other}: {first:.2f} at {axis} {cells[0][axis]}, {last:.2f} at {cells[-1][axis]}"
         parts.append((last < first * limit * (1 + tolerance), text))
-    return _said(parts)
+    return joined(parts)
 
 
 def settles_sooner(
@@ -174,7 +198,7 @@ def settles_sooner(
         else:
             own = statistics.median(known)
             parts.append((own * factor <= limit * (1 + tolerance) and limit > 0, f"{mechanism} {own:.2f} s"))
-    found_ = _said(parts, some=True)
+    found_ = joined(parts, some=True)
     return Finding(found_.holds, f"{found_.figures}; {than} {words}")
 
 
@@ -252,7 +276,7 @@ def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> F
 PREDICATES: dict[str, Predicate] = {
     predicate.__name__: predicate
     for predicate in (
-        all_valid, at_most, below, contiguous_moves, cost_at_most, flat, gap_widens, moves_nothing, no_violation,
-        recovered_within, rises, settles_sooner,
+        all_valid, at_least, at_most, below, bounds_kept, contiguous_moves, cost_at_most, flat, gap_widens,
+        moves_nothing, no_violation, queries_valid, recovered_within, rises, settles_sooner, stays_level,
     )
 }  # fmt: skip

@@ -15,7 +15,7 @@ from harness.claims.evidence import Evidence, NotKnown
 from harness.claims.predicates import PREDICATES
 from harness.options import CUT_OFF, parse_list
 from harness.setup.java import use_java
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 
 __all__ = ["Checked", "check", "run_claims"]
 
@@ -83,6 +83,9 @@ def run_claims(
     except (UsageError, GeneratorError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except StateError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     except KeyboardInterrupt:
         return CUT_OFF
     _sum_up(console, checked)

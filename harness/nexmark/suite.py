@@ -1,6 +1,7 @@
 """`./inv nexmark`: every query across a rescale, checked against its oracle, beside its twin on Spark's own state."""
 
 import hashlib
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
 from impls.operators.nexmark import QUERIES
 
-__all__ = ["Suite", "run_nexmark", "suite_from"]
+__all__ = ["TABLE_FILE", "Suite", "measured", "run_nexmark", "suite_from"]
+
+TABLE_FILE = "nexmark.json"
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MECHANISMS = "megaphone-batched,meces"
@@ -69,38 +72,43 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
     return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
 
 
-def _carry_out(suite: Suite, folder: Path) -> tuple[dict[str, Path], int]:
-    """Returns the result folder of each query and the worst exit code."""
-    results: dict[str, Path] = {}
+def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, int]:
+    """Carries out what is missing of a suite, writes its table, and returns its folder and the worst exit code.
+
+    Raises:
+        UsageError: the machine lacks something, or the folder cannot be made.
+    """
+    for experiment in suite.experiments:
+        check_machine(experiment, output)
+    ensure_jars()
+    folder = result_folder(suite, output, force=force)
+    rows: list[dict[str, Any]] = []
     worst = 0
     for experiment in suite.experiments:
         begun = find_earlier(experiment, folder, finished=False) is not None
-        results[experiment.query], code = bench(experiment, folder, resume=begun)
+        path, code = bench(experiment, folder, resume=begun)
         worst = max(worst, code)
+        rows += rows_of(experiment.query, read_json(path / "result.json"))
         if code == CUT_OFF:
             break
-    return results, worst
+    write_json(folder / TABLE_FILE, rows)
+    write_text(folder / "nexmark.md", markdown(rows))
+    if worst != CUT_OFF:
+        (folder / "done").touch()
+    return folder, worst
 
 
 def run_nexmark(options: Mapping[str, Any]) -> int:
     """Runs the queries, prints their table and the result's path, and returns the exit code as `./inv bench` does."""
     try:
         suite, output = suite_from(options), Path(options.get("output") or _ROOT / "results")
-        for experiment in suite.experiments:
-            check_machine(experiment, output)
-        ensure_jars()
-        folder = result_folder(suite, output, force=bool(options.get("force")))
-        results, code = _carry_out(suite, folder)
+        folder, code = measured(suite, output, force=bool(options.get("force")))
     except (UsageError, GeneratorError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     except KeyboardInterrupt:
         return CUT_OFF
-    rows = [row for query, path in results.items() for row in rows_of(query, read_json(path / "result.json"))]
-    write_json(folder / "nexmark.json", rows)
-    write_text(folder / "nexmark.md", markdown(rows))
-    if code != CUT_OFF:
-        (folder / "done").touch()
-    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(table(rows))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console.print(table(json.loads((folder / TABLE_FILE).read_text())))
     sys.stdout.write(f"{folder}\n")
     return code

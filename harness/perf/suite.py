@@ -19,7 +19,9 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
 
-__all__ = ["PARTS", "Suite", "carry_out", "run_perf", "suite_from"]
+__all__ = ["PARTS", "RESULT_FILE", "Suite", "measured", "run_perf", "suite_from"]
+
+RESULT_FILE = "perf.json"
 
 PARTS: tuple[Part, ...] = (steady.PART, rate.PART, phases.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
 _ROOT = Path(__file__).resolve().parents[2]
@@ -46,11 +48,11 @@ class Suite:
         return [part for part in PARTS if part.name in self.parts]
 
 
-def suite_from(text: str, *, quick: bool) -> Suite:
-    """Reads names separated by commas, none for all; raises UsageError for an unknown one."""
+def suite_from(options: Mapping[str, Any]) -> Suite:
+    """Returns what `part` (all by default) and `quick` ask for; raises UsageError for an unknown part."""
     known = [part.name for part in PARTS]
-    named = parse_names(text, known, "part")
-    return Suite(tuple(name for name in known if not named or name in named), quick)
+    named = parse_names(str(options.get("part") or ""), known, "part")
+    return Suite(tuple(name for name in known if not named or name in named), bool(options.get("quick")))
 
 
 def _reference(suite: Suite) -> Path:
@@ -59,8 +61,13 @@ def _reference(suite: Suite) -> Path:
     return _ROOT / "results" / "reference"
 
 
-def carry_out(suite: Suite, folder: Path) -> dict[str, Any]:
-    """Measures what is missing, writes perf.json and perf.md after every part, and returns what perf.json holds."""
+def measured(suite: Suite, output: Path, *, force: bool = False) -> Path:
+    """Measures what is missing of a suite and returns its folder; perf.json and perf.md are written after every part.
+
+    Raises:
+        UsageError, GeneratorError, StateError: the folder cannot be made, or a measurement fails.
+    """
+    folder = result_folder(suite, output, force=force)
     for number, part in enumerate(suite.chosen, 1):
         path = folder / part.name / "findings.json"
         if not path.exists():
@@ -68,9 +75,10 @@ def carry_out(suite: Suite, folder: Path) -> dict[str, Any]:
             findings = part.measure(folder / part.name, Scale(suite.quick))
             write_json(path, {"title": part.title, **findings.to_json()})
         result = _collected(suite, folder)
-        write_json(folder / "perf.json", result)
+        write_json(folder / RESULT_FILE, result)
         write_tables(folder, result)
-    return result
+    (folder / "done").touch()
+    return folder
 
 
 def _collected(suite: Suite, folder: Path) -> dict[str, Any]:
@@ -82,24 +90,21 @@ def _collected(suite: Suite, folder: Path) -> dict[str, Any]:
 def run_perf(options: Mapping[str, Any]) -> int:
     """Measures the parts asked for; returns the exit code: 0 all bounds kept, 1 not all, 2 bad input, 130 cut off."""
     try:
-        suite = suite_from(str(options.get("part") or ""), quick=bool(options.get("quick")))
+        suite = suite_from(options)
         reference = _reference(suite) if options.get("reference") else None
         use_java()
         ensure_jars()
-        folder = result_folder(
-            suite, Path(options.get("output") or _ROOT / "results"), force=bool(options.get("force"))
-        )
-        result = carry_out(suite, folder)
+        output = Path(options.get("output") or _ROOT / "results")
+        folder = measured(suite, output, force=bool(options.get("force")))
     except (UsageError, GeneratorError, StateError) as error:
         sys.stderr.write(f"{error}\n")
         return 1 if isinstance(error, StateError) else 2
     except KeyboardInterrupt:
         sys.stderr.write("cut off; the same options again go on\n")
         return CUT_OFF
-    (folder / "done").touch()
     if reference is not None:
         write_reference(folder, reference)
-    return _told(folder, list(result["parts"].values()))
+    return _told(folder, list(read_json(folder / RESULT_FILE)["parts"].values()))
 
 
 def _told(folder: Path, parts: Sequence[Mapping[str, Any]]) -> int:

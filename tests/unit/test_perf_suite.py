@@ -122,11 +122,11 @@ def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
 
 
 def test_parts_are_chosen_by_name_in_their_own_order():
-    assert suite_from("", quick=False).parts == tuple(part.name for part in PARTS)
-    assert suite_from("growth, steady", quick=True).parts == ("steady", "growth")
+    assert suite_from({}).parts == tuple(part.name for part in PARTS)
+    assert suite_from({"part": "growth, steady", "quick": True}).parts == ("steady", "growth")
     with pytest.raises(UsageError, match="'speed' is unknown: use one of steady"):
-        suite_from("speed", quick=False)
-    assert suite_from("steady", quick=True).digest() != suite_from("steady", quick=False).digest()
+        suite_from({"part": "speed"})
+    assert suite_from({"part": "steady", "quick": True}).digest() != suite_from({"part": "steady"}).digest()
 
 
 def test_the_account_of_an_epoch_does_not_overlap_and_leaves_little_out():
