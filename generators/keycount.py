@@ -30,8 +30,8 @@ def encode_block(keys: NDArray[np.int64], scheduled_us: NDArray[np.int64]) -> by
         GeneratorError: a number is negative, or has more than 16 digits.
     """
     left = np.column_stack((keys, scheduled_us)).reshape(-1)
-    if len(left) and not 0 <= left.min() <= left.max() < 10**NUMBER_BYTES:
-        raise GeneratorError(f"A key-count record holds numbers from 0 to 10^{NUMBER_BYTES} - 1, not {left.max()}.")
+    if len(wrong := left[(left < 0) | (left >= 10**NUMBER_BYTES)]):
+        raise GeneratorError(f"A key-count record holds numbers from 0 to 10^{NUMBER_BYTES} - 1, not {wrong[0]}.")
     groups = np.empty((len(left), NUMBER_BYTES // 4), "S4")
     for place in reversed(range(NUMBER_BYTES // 4)):
         left, four = np.divmod(left, 10_000)

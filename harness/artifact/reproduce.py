@@ -49,7 +49,9 @@ def steps(output: Path, *, quick: bool) -> list[Step]:
         Step("mechanisms on key-count", 6, _task(run_bench, output=where)),
         *(Step(f"sweep {name}", 25, _task(run_sweep, preset=name, output=where)) for name in PRESETS),
         Step("NEXMark", 25, _task(run_nexmark, output=where)),
-        Step("claims, with performance and NEXMark's large state", _claimed_minutes(), run_claims),
+        Step(
+            "claims, with performance and NEXMark's large state", _claimed_minutes(), lambda: run_claims(output=where)
+        ),
     ]
 
 

@@ -21,7 +21,6 @@ from harness.perf import suite as perf
 from harness.results.environment import environment
 from harness.results.place import find_earlier, new_folder
 from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from harness.sweep.grid import Grid
 from harness.sweep.run import grid_from, sweep
 
@@ -79,7 +78,6 @@ def make(source: Source, output: Path, *, force: bool = False) -> Evidence:
     if source.kind == "command":
         return _run_command(source, output)
     asked = described(source)
-    use_java()
     ensure_jars()
     folder, code = _carried_out(asked, output, force=force)
     if code == CUT_OFF:

@@ -1,10 +1,13 @@
 """The predicates that look at the result of a suite: NEXMark's table, the bounds of `./inv perf`."""
 
-import json
+from pathlib import Path
 from typing import Any
 
 from harness.claims.evidence import Evidence, NotKnown
 from harness.claims.finding import Finding, joined
+from harness.files import read_json
+from harness.nexmark import suite as nexmark
+from harness.perf import suite as perf
 
 __all__ = ["bounds_kept", "queries_valid"]
 
@@ -12,7 +15,7 @@ __all__ = ["bounds_kept", "queries_valid"]
 def queries_valid(evidence: Evidence, *, queries: int, tolerance: float = 0.0) -> Finding:
     """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""
     del tolerance
-    rows: list[dict[str, Any]] = _read(evidence, "nexmark.json") or []
+    rows = nexmark.read_rows(_folder(evidence))
     found = {row["query"] for row in rows}
     named = [f"{row['query']} {row['mechanism']} is {row['verdict']}" for row in rows if not _valid(row)]
     if any(row["verdict"].startswith("invalid") for row in rows):
@@ -30,7 +33,7 @@ def _valid(row: dict[str, Any]) -> bool:
 
 def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> Finding:
     """Every figure of a part of `./inv perf` keeps the bound that the part states."""
-    found = (_read(evidence, "perf.json") or {}).get("parts", {}).get(part)
+    found = read_json(_folder(evidence) / perf.RESULT_FILE).get("parts", {}).get(part)
     if found is None:
         raise NotKnown(f"the part {part} was not measured")
     return joined((_keeps(check, tolerance), _said(check)) for check in found["checks"])
@@ -47,8 +50,7 @@ def _said(check: dict[str, Any]) -> str:
     return f"{check['sentence']} {check['value']:,.3g} ({bound})"
 
 
-def _read(evidence: Evidence, name: str) -> Any:
+def _folder(evidence: Evidence) -> Path:
     if evidence.folder is None:
         raise NotKnown("there is no result")
-    path = evidence.folder / name
-    return json.loads(path.read_text()) if path.exists() else None
+    return evidence.folder

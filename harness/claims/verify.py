@@ -58,13 +58,20 @@ def check(claim: Claim, evidence: Evidence | None) -> Checked:
 
 
 def run_claims(
-    *, only: str = "", results: str = "", quick: bool = False, force: bool = False, listing: bool = False
+    *,
+    only: str = "",
+    results: str = "",
+    output: str = "",
+    quick: bool = False,
+    force: bool = False,
+    listing: bool = False,
 ) -> int:
     """Checks the claims and returns the exit code: 0 if every verdict is as expected, 1 if not, 2 for bad input.
 
     Args:
         only: names of claims, separated by commas; all of them by default.
         results: folder with stored results; then nothing is run.
+        output: folder where results are looked for, and to which what is missing goes.
         quick: leave out what takes more than 10 minutes.
         force: measure anew.
         listing: say what there is, and run nothing.
@@ -75,17 +82,14 @@ def run_claims(
         if listing:
             _list(console, claims)
             return 0
-        stored = Path(results) if results else _ROOT / "results"
+        stored = Path(results or output or _ROOT / "results")
         if not stored.is_dir():
             raise UsageError(f"{stored} is no folder: name one with results.")  # noqa: TRY301
         obtain = _stored_only(stored) if results else _stored_or_made(console, stored, force=force)
         checked = _check_all(console, claims, obtain)
-    except (UsageError, GeneratorError) as error:
+    except (UsageError, GeneratorError, StateError) as error:
         sys.stderr.write(f"{error}\n")
-        return 2
-    except StateError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+        return 1 if isinstance(error, StateError) else 2
     except KeyboardInterrupt:
         return CUT_OFF
     _sum_up(console, checked)

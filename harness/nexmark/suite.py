@@ -23,15 +23,14 @@ from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
 from impls.operators.nexmark import QUERIES
 
-__all__ = ["TABLE_FILE", "Suite", "measured", "run_nexmark", "suite_from"]
-
-TABLE_FILE = "nexmark.json"
+__all__ = ["Suite", "measured", "read_rows", "run_nexmark", "suite_from"]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _MECHANISMS = "megaphone-batched,meces"
 _NATIVE = "native-repartition"
 _QUICK: dict[str, Any] = {"rate": "2000", "duration_s": 18.0, "lead_in_s": 3.0, "bins": "64"}
 _WIDE = 160
+_TABLE = "nexmark.json"
 
 
 @dataclass(frozen=True)
@@ -91,11 +90,17 @@ def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, 
         rows += rows_of(experiment.query, read_json(path / "result.json"))
         if code == CUT_OFF:
             break
-    write_json(folder / TABLE_FILE, rows)
+    write_json(folder / _TABLE, rows)
     write_text(folder / "nexmark.md", markdown(rows))
     if worst != CUT_OFF:
         (folder / "done").touch()
     return folder, worst
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a result's table, see `rows_of`; none where the suite was cut off before it."""
+    path = folder / _TABLE
+    return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
 def run_nexmark(options: Mapping[str, Any]) -> int:
@@ -109,6 +114,6 @@ def run_nexmark(options: Mapping[str, Any]) -> int:
     except KeyboardInterrupt:
         return CUT_OFF
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-    console.print(table(json.loads((folder / TABLE_FILE).read_text())))
+    console.print(table(read_rows(folder)))
     sys.stdout.write(f"{folder}\n")
     return code

@@ -13,8 +13,12 @@ from harness.perf.twin.process import BLOCKS_FILE, Settings
 __all__ = ["PART", "measure"]
 
 _BINS = (16, 256, 4096, 16384)
-_ARRIVING = {"latency": "latency_p50_ms", "epoch": "epoch_ms"}
-_BACKLOG = {"CPU of step and planning": "cpu_ms", "CPU of the JVM": "jvm_cpu_ms"}
+_MEASURES = {  # whether it is of the backlog's blocks, and the block's field
+    "latency": (False, "latency_p50_ms"),
+    "epoch": (False, "epoch_ms"),
+    "CPU of step and planning": (True, "cpu_ms"),
+    "CPU of the JVM": (True, "jvm_cpu_ms"),
+}
 _CPU, _LATENCY = "CPU of step and planning", "latency"
 _BOUNDS = {256: 1.05, 4096: 1.15}
 
@@ -26,10 +30,9 @@ def measure(folder: Path, scale: Scale) -> Findings:
     """
     found = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(_BINS, (16, 256))}
     intervals = {bins: _intervals(blocks) for bins, blocks in found.items()}
-    names = [*_ARRIVING, *_BACKLOG]
-    rows = [[f"{bins:,}", *(str(row[name]) for name in names)] for bins, row in intervals.items()]
+    rows = [[f"{bins:,}", *(str(row[name]) for name in _MEASURES)] for bins, row in intervals.items()]
     table = Table(
-        "This runtime over its twin", ("bins", *names), rows,
+        "This runtime over its twin", ("bins", *_MEASURES), rows,
         "Medians of the pairs' ratios with 95 % intervals. The twin: the same operator, store, outbox, producer; "
         "hash routing that never changes, no bins, plans, journals or reports per bin; durability none on both sides. "
         "Latency and epoch: of a load as it arrives. CPU: per epoch of equally many records on both sides.",
@@ -38,15 +41,10 @@ def measure(folder: Path, scale: Scale) -> Findings:
 
 
 def _intervals(blocks: list[Block]) -> dict[str, Interval]:
-    arriving, backlog = _parted(blocks)
     return {
-        **{name: interval(ratios(arriving, field)) for name, field in _ARRIVING.items()},
-        **{name: interval(ratios(backlog, field)) for name, field in _BACKLOG.items()},
+        name: interval(ratios([b for b in blocks if b.backlog == backlog], field))
+        for name, (backlog, field) in _MEASURES.items()
     }
-
-
-def _parted(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
-    return [b for b in blocks if not b.backlog], [b for b in blocks if b.backlog]
 
 
 def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
@@ -77,25 +75,27 @@ def _absolute(found: dict[int, list[Block]]) -> Table:
     rows = []
     for bins, blocks in found.items():
         for side in ("live", "twin"):
-            own = _parted([b for b in blocks if b.side == side])
-            shown = [interval([getattr(b, name) for b in own[which]]).median for which, name in _ABSOLUTE.values()]
+            own = [b for b in blocks if b.side == side]
+            shown = [
+                interval([getattr(b, field) for b in own if b.backlog == backlog]).median
+                for backlog, field in _ABSOLUTE.values()
+            ]
             rows.append([f"{bins:,}", side, *(f"{value:,.1f}" for value in shown)])
     return Table("Per epoch, medians of the blocks", ("bins", "side", *_ABSOLUTE), rows)
 
 
 _ABSOLUTE = {
-    "latency p50, ms": (0, "latency_p50_ms"),
-    "epoch, ms": (0, "epoch_ms"),
-    "step CPU, ms": (1, "step_cpu_ms"),
-    "planning CPU, ms": (1, "plan_cpu_ms"),
-    "JVM CPU, ms": (1, "jvm_cpu_ms"),
+    "latency p50, ms": (False, "latency_p50_ms"),
+    "epoch, ms": (False, "epoch_ms"),
+    "step CPU, ms": (True, "step_cpu_ms"),
+    "planning CPU, ms": (True, "plan_cpu_ms"),
+    "JVM CPU, ms": (True, "jvm_cpu_ms"),
 }
 
 
 def _curves(intervals: dict[int, dict[str, Interval]]) -> dict[str, list[list[float]]]:
-    names = [*_ARRIVING, *_BACKLOG]
     return {
-        name: [[bins, r[name].median, r[name].low, r[name].high] for bins, r in intervals.items()] for name in names
+        name: [[bins, r[name].median, r[name].low, r[name].high] for bins, r in intervals.items()] for name in _MEASURES
     }
 
 

@@ -65,8 +65,10 @@ def measured(suite: Suite, output: Path, *, force: bool = False) -> Path:
     """Measures what is missing of a suite and returns its folder; perf.json and perf.md are written after every part.
 
     Raises:
-        UsageError, GeneratorError, StateError: the folder cannot be made, or a measurement fails.
+        UsageError, GeneratorError, StateError: Java is missing, the folder cannot be made, or a measurement fails.
     """
+    use_java()
+    ensure_jars()
     folder = result_folder(suite, output, force=force)
     for number, part in enumerate(suite.chosen, 1):
         path = folder / part.name / "findings.json"
@@ -92,8 +94,6 @@ def run_perf(options: Mapping[str, Any]) -> int:
     try:
         suite = suite_from(options)
         reference = _reference(suite) if options.get("reference") else None
-        use_java()
-        ensure_jars()
         output = Path(options.get("output") or _ROOT / "results")
         folder = measured(suite, output, force=bool(options.get("force")))
     except (UsageError, GeneratorError, StateError) as error:

@@ -89,7 +89,7 @@ def doctor(c: Context) -> None:
 
 @task(help={"quick": "every table and figure on a small load, about 20 minutes", "output": "folder for results"})
 def reproduce(c: Context, quick: bool = False, output: str = "") -> None:
-    """Regenerate every table and figure from scratch, some 7 hours; goes on where it was cut off."""
+    """Regenerate every table and figure from scratch, some 9 hours; goes on where it was cut off."""
     from harness.artifact.reproduce import reproduce as carry_out
 
     sys.exit(carry_out(Path(output) if output else None, quick=quick))

@@ -60,7 +60,9 @@ def stored_names(bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
 def stored_values(names: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:
     """Returns values as they are stored under their names, see `stored_value`."""
     crc = zlib.crc32
-    return [value + crc(value, crc(name)).to_bytes(4, "little") for name, value in zip(names, values, strict=True)]
+    return [
+        value + crc(value, crc(name)).to_bytes(CHECK_BYTES, "little") for name, value in zip(names, values, strict=True)
+    ]
 
 
 def open_values(names: Sequence[bytes], stored: Sequence[bytes]) -> list[bytes]:

@@ -6,7 +6,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Results", "concat", "from_bytes", "to_bytes"]
+__all__ = ["Results", "concat", "from_bytes", "times_of", "to_bytes"]
+
+_NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,11 @@ class Results:
     def none(cls) -> "Results":
         """Returns no results."""
         return cls(np.empty(0, np.int32), [], [])
+
+
+def times_of(table: pa.Table | None) -> pa.Table:
+    """Returns the columns bin and time of records, what their latency is computed from."""
+    return _NO_TIMES if table is None else table.select(["bin", "time"])
 
 
 def to_bytes(table: pa.Table) -> bytes:

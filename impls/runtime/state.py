@@ -224,8 +224,7 @@ class BinState:
     def get_many(self, bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Returns the values of distinct entries, in the order asked."""
         names = stored_names(bins, keys)
-        ordered = sorted(names)
-        found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(ordered)]
+        found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(names))]
         there = [name for name, _ in found]
         values = open_values(there, [value for _, value in found])
         if there == names:

@@ -22,7 +22,7 @@ from impls.runtime.order import Report, StepOrder, counts
 from impls.runtime.phase import Phase
 from impls.runtime.pull import Puller
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
-from impls.runtime.records import Results, concat, from_bytes, to_bytes
+from impls.runtime.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.runtime.replicas import keep_replicas
 from impls.runtime.shared import WorkerStore
 from impls.runtime.state import BinState, Changes, drop_bin, read_size
@@ -38,8 +38,6 @@ from impls.runtime.store import (
 from impls.runtime.timed import apply_timed
 
 __all__ = ["WorkerCore"]
-
-_NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
 
 class WorkerCore:
@@ -59,7 +57,7 @@ class WorkerCore:
         self._txn: lmdb.Transaction | None = None
         self._changes = Changes()
         self._queue: list[tuple[int, bytes | None]] = []
-        self._results, self._times, self._frame = Results.none(), _NO_TIMES, b""
+        self._results, self._times, self._frame = Results.none(), times_of(None), b""
 
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
@@ -208,7 +206,7 @@ class WorkerCore:
     def _keep(self, results: Results, table: pa.Table | None) -> None:
         self.report.records = 0 if table is None else len(table)
         self.report.results = len(results.keys)
-        self._results, self._times = results, _NO_TIMES if table is None else table.select(["bin", "time"])
+        self._results, self._times = results, times_of(table)
         raw, timed = outbox.pack(results), to_bytes(self._times)
         self._put(b"results", raw)
         self._put(b"times", timed)

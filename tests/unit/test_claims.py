@@ -352,6 +352,15 @@ def test_a_folder_that_is_not_there_is_bad_input(claims, tmp_path, capsys):
     assert "is no folder" in capsys.readouterr().err
 
 
+def test_what_is_missing_is_looked_for_and_made_in_the_output_folder(claims, tmp_path, monkeypatch, bench_folder):
+    asked = []
+    monkeypatch.setattr(verify, "use_java", lambda: None)
+    monkeypatch.setattr(gather, "find", lambda _source, folder: asked.append(folder))
+    monkeypatch.setattr(gather, "make", lambda _source, folder, **_: asked.append(folder) or Evidence(bench_folder))
+    assert run_claims(output=str(tmp_path)) == 0
+    assert asked == [tmp_path, tmp_path]
+
+
 def test_listing_runs_nothing(claims, capsys):
     assert run_claims(listing=True) == 0
     assert "2 claims, 1 experiments, about 60 min, 1 GB at most" in capsys.readouterr().out

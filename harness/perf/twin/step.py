@@ -16,7 +16,7 @@ from impls.operators.base import Operator
 from impls.runtime import outbox
 from impls.runtime.cells import make_cells
 from impls.runtime.outbox import Output
-from impls.runtime.records import Results, concat, from_bytes, to_bytes
+from impls.runtime.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.runtime.state import BinState
 from impls.runtime.step import spare_the_collector
 from impls.runtime.store import (
@@ -35,7 +35,6 @@ from impls.runtime.store import (
 __all__ = ["TwinOrder", "run_twin", "twin_epoch"]
 
 _NAMES = (b"results", b"times")
-_NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,12 @@ def _created(order: TwinOrder, worker: int, txn: lmdb.Transaction) -> Meta:
 
 def _apply(order: TwinOrder, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
     table = concat(tables) if tables else None
-    results, times = Results.none(), _NO_TIMES
+    results, times = Results.none(), times_of(None)
     if table is not None and len(table):
         state = BinState(txn, order.workers)
         results = order.operator.apply(table, state)
         state.write_sizes()
-        times = table.select(["bin", "time"])
+        times = times_of(table)
     for name, value in zip(_NAMES, (outbox.pack(results), to_bytes(times)), strict=True):
         put_of_epoch(txn, OUTBOX + name, order.epoch, value)
     return results, times
