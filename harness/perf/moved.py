@@ -23,7 +23,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         )
         for workload, count in keys.items()
     }  # fmt: skip
-    entries = interleave(variants, scale.pick(3, 1), folder)
+    entries = interleave(variants, scale.pick(2, 1), folder)
     moves = {name: [m for entry in found for m in entry["migrations"]] for name, found in entries.items()}
     speed = {name: Spread(tuple(_mb(m) / m["duration_s"] for m in found)) for name, found in moves.items()}
     rows = [[name, keys[name], *_row(found), speed[name].text()] for name, found in moves.items()]
@@ -46,4 +46,4 @@ def _row(migrations: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{size.median:,.1f}", took.text(), pull.text()]
 
 
-PART = Part("moved", "State moved per second", 6, measure)
+PART = Part("moved", "State moved per second", 4, measure)

@@ -11,7 +11,8 @@ from harness.perf.part import Check, Findings, Part, Scale, Spread, Table
 __all__ = ["PART", "excess_ms", "measure"]
 
 _NATIVE = "native-repartition"
-_LIVE = ("megaphone-fluid", "megaphone-batched")
+_LIVE = "megaphone-batched"  # a bound for the best live mechanism holds if it holds for one
+_SIDES = (_NATIVE, _LIVE)
 _ROUNDS = {"1M": 1, "4M": 3, "10M": 1}  # most where the bound is
 _BOUND_KEYS, _BOUND = "4M", 100.0
 
@@ -27,17 +28,17 @@ def excess_ms(entry: Mapping[str, Any]) -> float:
 
 
 def measure(folder: Path, scale: Scale) -> Findings:
-    """Rescales 2 -> 4 under 5,000 records/s for each number of keys, all mechanisms interleaved; hash-count."""
+    """Rescales 2 -> 4 under 5,000 records/s for each number of keys, both sides interleaved; hash-count."""
     rows: list[list[str]] = []
     checks: list[Check] = []
-    curves: dict[str, list[list[float]]] = {name: [] for name in (_NATIVE, *_LIVE)}
+    curves: dict[str, list[list[float]]] = {name: [] for name in _SIDES}
     for keys, rounds in scale.pick(_ROUNDS, {"20k": 1}).items():
         variants = {
             name: make_experiment(
                 mechanism=name, name="perf", workload="hash", keys=keys, workers="2:4",
                 rate=scale.pick("5000", "1000"), duration_s=scale.pick(36.0, 12.0), lead_in_s=scale.pick(5.0, 3.0),
             )
-            for name in (_NATIVE, *_LIVE)
+            for name in _SIDES
         }  # fmt: skip
         entries = interleave(variants, rounds, folder / keys)
         excess = {name: Spread(tuple(excess_ms(entry) for entry in found)) for name, found in entries.items()}
@@ -45,9 +46,8 @@ def measure(folder: Path, scale: Scale) -> Findings:
             curves[name].append([parse_number(keys, "keys"), excess[name].median])
             rows.append([keys, name, *_row(found), excess[name].text(), f"{_over(excess, name):,.0f}"])
         if keys == _BOUND_KEYS:
-            best = max(_over(excess, name) for name in _LIVE)
-            sentence = f"excess latency at {keys} keys, Spark's restart over the best live mechanism"
-            checks.append(Check(sentence, best, _BOUND, at_most=False))
+            sentence = f"excess latency at {keys} keys, Spark's restart over {_LIVE}"
+            checks.append(Check(sentence, _over(excess, _LIVE), _BOUND, at_most=False))
     table = Table(
         "Rescale from 2 to 4 workers",
         ("keys", "mechanism", "steady p99, ms", "peak, ms", "duration, s", "excess latency, ms", "Spark's over it"),
@@ -68,4 +68,4 @@ def _row(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     return [steady.text(), peak.text(), duration.text(1)]
 
 
-PART = Part("restart", "Restart against live", 18, measure)
+PART = Part("restart", "Restart against live", 13, measure)
