@@ -46,7 +46,7 @@ _MEASURES = {
 def _experiment(scale: Scale, **given: Any) -> Experiment:
     return make_experiment(
         mechanism="megaphone-batched", name="perf", rate=scale.pick("10000", "1000"),
-        duration_s=scale.pick(24.0, 9.0), lead_in_s=3.0, **given,
+        duration_s=scale.pick(21.0, 9.0), lead_in_s=3.0, **given,
     )  # fmt: skip
 
 
@@ -93,4 +93,4 @@ def _memory(entries: Mapping[str, Mapping[str, Any]]) -> Table:
     )
 
 
-PART = Part("growth", "Growth and memory", 9, measure)
+PART = Part("growth", "Growth and memory", 8, measure)

@@ -24,7 +24,7 @@ _BOUNDS = {256: 1.05, 4096: 1.15}
 
 
 def measure(folder: Path, scale: Scale) -> Findings:
-    """Measures live and twin in turns of 2.5 s, 12 pairs per number of bins; hash-count, 1 M keys, 10,000 records/s.
+    """Measures live and twin in turns of 2.5 s, 10 pairs per number of bins; hash-count, 1 M keys, 10,000 records/s.
 
     CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 9 epochs.
     """
@@ -52,7 +52,7 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         settings = Settings(
-            bins, scale.pick(12, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000)
+            bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000)
         )
         write_json(folder / "twin.json", asdict(settings))
         carry_out("harness.perf.twin.process", folder)
@@ -99,4 +99,4 @@ def _curves(intervals: dict[int, dict[str, Interval]]) -> dict[str, list[list[fl
     }
 
 
-PART = Part("migratable", "The cost of being migratable", 11, measure)
+PART = Part("migratable", "The cost of being migratable", 9, measure)

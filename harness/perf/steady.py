@@ -27,7 +27,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         )
         for side, mechanism in _SIDES.items()
     }  # fmt: skip
-    entries = interleave(variants, scale.pick(4, 1), folder)
+    entries = interleave(variants, scale.pick(3, 1), folder)
     rows = []
     for name, path in _MEASURES.items():
         found = ratio(entries["live"], entries["Spark"], *path)
@@ -42,4 +42,4 @@ def measure(folder: Path, scale: Scale) -> Findings:
     return Findings([table], [Check("steady epoch, this runtime over Spark", epoch.median, _BOUND, at_most=True)])
 
 
-PART = Part("steady", "Steady state against Spark's own", 8, measure)
+PART = Part("steady", "Steady state against Spark's own", 6, measure)

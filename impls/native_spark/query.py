@@ -25,7 +25,7 @@ from impls.native_spark.processor import count_by_processor
 from impls.placement import initial
 from impls.runtime.outbox import Output
 
-__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source", "idle_polls"]
+__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source", "found_nothing", "idle_polls"]
 
 NATIVE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass":
@@ -89,6 +89,7 @@ class NativeQuery:
         self._lock = threading.RLock()
         self._pending: tuple[str, int] | None = None  # a command that is not carried out yet: (id, partitions)
         self._restarted: str | None = None  # one whose first epoch is not done
+        self._resumed = -1  # the last epoch that was committed before the last start
         self._last_epoch, self._preloaded = -1, 0
         self._run = ""  # Spark's id of the query since its last start
         self._failure: Exception | None = None
@@ -177,11 +178,14 @@ class NativeQuery:
 
     def _finish_last_epoch(self) -> None:
         """Runs the epoch that a stop has cut off: state with one cannot be repartitioned exactly once."""
-        begun, committed = (_newest(self._checkpoint / name) for name in ("offsets", "commits"))
-        if begun > committed:
+        if _newest(self._checkpoint / "offsets") > self._committed():
             self._writer().trigger(availableNow=True).start().awaitTermination()
 
+    def _committed(self) -> int:
+        return _newest(self._checkpoint / "commits")
+
     def _started(self) -> StreamingQuery:
+        self._resumed = self._committed()
         self._on_event("query_start", {"partitions": self._partitions})
         return self._writer().start()
 
@@ -204,7 +208,7 @@ class NativeQuery:
                     query = self._restart(query)
                 _raise_if_ended(query)
                 message = query.status["message"]
-                self._end_restart(idle=message == _WAITING)
+                self._end_restart(message)
                 self._idle = idle_polls(self._idle, message)
                 time.sleep(_POLL_S)
             query.stop()
@@ -231,9 +235,9 @@ class NativeQuery:
             self._partitions, self._pending, self._restarted = partitions, None, id_
         return self._start()
 
-    def _end_restart(self, *, idle: bool) -> None:
+    def _end_restart(self, message: str) -> None:
         """Ends a restart that found no record to run an epoch for: the query is idle without one."""
-        if idle and self._restarted is not None:
+        if self._restarted is not None and found_nothing(message, self._committed() - self._resumed):
             with self._lock:
                 id_, self._restarted = self._restarted, None
             if id_ is not None:
@@ -317,8 +321,24 @@ def idle_polls(before: int, message: str) -> int:
     return before + 1 if idle else 0
 
 
+def found_nothing(message: str, committed: int) -> bool:
+    """Returns whether a restarted query waits without having run an epoch.
+
+    The progress of one that was run ends the restart; Spark tells of it later than it says that it waits again.
+
+    Args:
+        message: the query's status.
+        committed: epochs committed since the restart.
+
+    >>> found_nothing("Waiting for data to arrive", 0), found_nothing("Waiting for data to arrive", 1)
+    (True, False)
+    """
+    return message == _WAITING and committed == 0
+
+
 def _newest(folder: Path) -> int:
-    return max((int(file.name) for file in folder.iterdir() if file.name.isdigit()), default=-1)
+    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def _raise_if_ended(query: StreamingQuery) -> None:

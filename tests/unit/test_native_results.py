@@ -10,7 +10,7 @@ from harness.oracle.columns import Moves, Ranges, Records
 from harness.oracle.keycount import check
 from impls import catalog
 from impls.errors import UsageError
-from impls.native_spark.query import idle_polls
+from impls.native_spark.query import found_nothing, idle_polls
 
 PRELOADED = histories.KEYS // 2
 
@@ -121,3 +121,10 @@ def test_a_row_of_idle_polls_begins_with_waiting_and_ends_with_an_epoch():
         rows.append(row)
     assert rows == [0, 0, 1, 2, 3, 4, 0, 0, 1]
     assert idle_polls(9, "Processing new data") == idle_polls(9, "Stopped") == 0
+
+
+def test_a_restart_that_has_run_an_epoch_waits_for_its_progress():
+    waiting = "Waiting for data to arrive"
+    assert found_nothing(waiting, committed=0)
+    assert not found_nothing(waiting, committed=1)  # else its bins and duration would be missing from the result
+    assert not found_nothing("Processing new data", committed=0)
