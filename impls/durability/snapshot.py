@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
+from impls.runtime.ranges import iter_range
 from impls.runtime.records import from_bytes, to_bytes
-from impls.runtime.state import iter_range, read_size, verify_items, write_size
+from impls.runtime.state import read_size, verify_items, write_size
 from impls.runtime.store import QUEUE, STATE_TABLES, bin_range, open_record
 
 __all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]

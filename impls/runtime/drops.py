@@ -1,4 +1,4 @@
-"""Which bins old owners delete in an epoch: those that were pulled away, and not more of them than a budget."""
+"""Which pulled-away bins old owners delete in an epoch: not more than a budget, and none where bins are pulled."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,15 +27,17 @@ class Drop:
 def due(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Drop]:
     """Returns the drops of an epoch: of each worker those that `budget` entries suffice for, in order, at least one.
 
-    A bin that a worker may pull back in this epoch is dropped whatever the budget: later it would take the new state
-    with it.
+    An epoch with pulls drops nothing else: its records would wait for both. But a bin that a worker may pull back in it
+    is dropped whatever the budget: later it would take the new state with it.
     """
     back = {(pull.bin, pull.target) for pull in pulls}
+    if back:
+        return [drop for drop in pending if drop.place in back]
     left: dict[int, int] = {}
     chosen = []
-    for drop in sorted(pending, key=lambda drop: drop.place not in back):
+    for drop in pending:
         room = left.get(drop.worker)
-        if room is None or drop.entries <= room or drop.place in back:
+        if room is None or drop.entries <= room:
             chosen.append(drop)
             left[drop.worker] = max(0, (budget if room is None else room) - drop.entries)
     return chosen

@@ -159,7 +159,7 @@ def _from_replicas(
 
 
 def _copy(order: StepOrder, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
-    with Store.open(store_path(order.state_dir, source), create=False) as store, store.reading() as view:
+    with Store.open(store_path(order.state_dir, source), create=False) as store, store.reading(buffers=False) as view:
         _check_source(order, source, view)
         for bin_ in bins:
             copy_bin(view, txn, bin_)

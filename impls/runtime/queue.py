@@ -6,8 +6,8 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
+from impls.runtime.ranges import drop_range, iter_range
 from impls.runtime.records import from_bytes, to_bytes
-from impls.runtime.state import drop_range, iter_range
 from impls.runtime.store import QUEUE, bin_key, bin_range, get_checked, open_record, put_checked
 from impls.runtime.turns import Turn, with_turn
 

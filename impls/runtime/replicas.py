@@ -194,7 +194,10 @@ def copy_replicas(
         by_worker.setdefault(worker, []).append(bin_)
     for worker, bins in by_worker.items():
         try:
-            with Store.open(replica_path(order.state_dir, worker), create=False) as store, store.reading() as view:
+            with (
+                Store.open(replica_path(order.state_dir, worker), create=False) as store,
+                store.reading(buffers=False) as view,
+            ):
                 meta = read_meta(view)
                 for bin_ in bins if meta is not None and meta.query == order.query else []:
                     if oldest <= (at := _epoch_of(view, bin_)) < order.written.epoch:

@@ -2,9 +2,9 @@
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, takewhile
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
+from operator import lt
 
 import lmdb
 import numpy as np
@@ -23,6 +23,7 @@ from impls.runtime.entries import (
     verify_entries,
     wrong_rows,
 )
+from impls.runtime.ranges import chunks, drop_range, iter_range
 from impls.runtime.store import (
     DENSE,
     DUE,
@@ -42,15 +43,12 @@ __all__ = [
     "Changes",
     "copy_bin",
     "drop_bin",
-    "drop_range",
-    "iter_range",
     "read_size",
     "verify_items",
     "write_size",
 ]
 
 _SIZE = struct.Struct("<QQ")  # entries, bytes
-_CHUNKS = (16, 512)  # the first one and the longest: mostly there is nothing, or little
 _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 
@@ -70,31 +68,6 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
         np.array(numbers, np.int64),
         f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
     )
-
-
-def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[Any, Any]]:
-    """Yields (key, value) of the half-open key range, in key order; buffers live as long as the transaction."""
-    cursor = txn.cursor()
-    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
-        return
-    items, size = cursor.iternext(), _CHUNKS[0]
-    while chunk := list(islice(items, size)):  # asking each key whether it is the last would double the time
-        if bytes(chunk[-1][0]) < high:
-            yield from chunk
-            size = min(size * 2, _CHUNKS[1])
-            continue
-        yield from takewhile(lambda item: bytes(item[0]) < high, chunk)
-        return
-
-
-def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
-    """Deletes the half-open key range and returns the number of entries."""
-    cursor, dropped = txn.cursor(), 0
-    alive = cursor.set_range(low)
-    while alive and low <= bytes(cursor.key()) < high:  # behind the last item of all the key is empty
-        alive = cursor.delete()
-        dropped += 1
-    return dropped
 
 
 def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
@@ -133,7 +106,11 @@ def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> i
     drop_bin(target, bin_)
     found = 0
     for table in STATE_TABLES:
-        found += target.cursor().putmulti(_in_order(iter_range(source, *bin_range(table, bin_))))[0]
+        cursor, last = target.cursor(), b""
+        for chunk in chunks(source, *bin_range(table, bin_)):
+            names = [last, *(bytes(name) for name, _ in chunk)]
+            _check_order(names)
+            found, last = found + cursor.putmulti(chunk)[0], names[-1]
     entries, size = read_size(source, bin_)
     if found != entries:
         raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
@@ -141,14 +118,12 @@ def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> i
     return size
 
 
-def _in_order(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[bytes, Any]]:
-    """Yields items whose names rise; raises CorruptStateError at one that does not."""
-    last = b""
-    for buffer, value in items:
-        if (name := bytes(buffer)) <= last:
-            raise CorruptStateError(f"Items of bin {_bin_of(last)} are out of order: the state is damaged.")
-        last = name
-        yield name, value
+def _check_order(names: list[bytes]) -> None:
+    """Raises CorruptStateError at a name that is not above the one before."""
+    if all(map(lt, names, islice(names, 1, None))):
+        return
+    wrong = next(after for before, after in pairwise(names) if before >= after)
+    raise CorruptStateError(f"Items of bin {_bin_of(wrong)} are out of order: the state is damaged.")
 
 
 def _check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:

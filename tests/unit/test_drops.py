@@ -30,6 +30,12 @@ def test_what_is_pulled_back_is_dropped_before_it_comes(pending, back):
     assert not {(drop.bin, drop.worker) for drop in waiting} & back
 
 
+@given(DROPS, st.sets(st.tuples(st.integers(0, 20), st.integers(0, 3)), min_size=1), st.integers(0, 100))
+def test_an_epoch_with_pulls_drops_nothing_else(pending, back, budget):
+    chosen = due(pending, [Pull(bin_, 9, worker) for bin_, worker in back], budget)
+    assert {(drop.bin, drop.worker) for drop in chosen} <= back
+
+
 def test_what_fits_goes_before_what_does_not():
     pending = [Drop(0, 1, 60), Drop(1, 1, 60), Drop(2, 1, 40)]
     assert due(pending, (), 100) == [pending[0], pending[2]]

@@ -10,7 +10,8 @@ import pytest
 from impls.errors import CorruptStateError, StateError
 from impls.runtime.blocks import BLOCK_BYTES
 from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
-from impls.runtime.state import SLOTS, BinState, copy_bin, drop_range, read_size
+from impls.runtime.ranges import drop_range
+from impls.runtime.state import SLOTS, BinState, copy_bin, read_size
 from impls.runtime.store import (
     DENSE,
     META,

@@ -22,10 +22,11 @@ from impls.errors import CorruptStateError, StateError
 from impls.runtime.blocks import BLOCK_BYTES, SLOTS
 from impls.runtime.controller import Controller
 from impls.runtime.plan import WrittenPlan
+from impls.runtime.ranges import iter_range
 from impls.runtime.records import from_bytes
 from impls.runtime.replicas import replica_path
 from impls.runtime.results import Deduplicator
-from impls.runtime.state import iter_range, verify_items
+from impls.runtime.state import verify_items
 from impls.runtime.store import DENSE, OUTBOX, QUEUE, SIZE, STATE, Store, open_record, read_meta, store_path
 
 _DISK_BYTES = 64 << 20

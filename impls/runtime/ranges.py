@@ -1,0 +1,42 @@
+"""Half-open ranges of keys in a store, read and deleted in key order."""
+
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import Any
+
+import lmdb
+
+__all__ = ["chunks", "drop_range", "iter_range"]
+
+_CHUNKS = (16, 512)  # the first one and the longest: mostly there is nothing, or little
+
+
+def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[Any, Any]]:
+    """Yields (key, value) of the half-open key range, in key order; buffers live as long as the transaction."""
+    for chunk in chunks(txn, low, high):
+        yield from chunk
+
+
+def chunks(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[list[tuple[Any, Any]]]:
+    """Yields what `iter_range` does, in lists."""
+    cursor = txn.cursor()
+    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
+        return
+    items, size = cursor.iternext(), _CHUNKS[0]
+    while chunk := list(islice(items, size)):  # asking each key whether it is the last would double the time
+        if bytes(chunk[-1][0]) < high:
+            yield chunk
+            size = min(size * 2, _CHUNKS[1])
+            continue
+        yield list(takewhile(lambda item: bytes(item[0]) < high, chunk))
+        return
+
+
+def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
+    """Deletes the half-open key range and returns the number of entries."""
+    cursor, dropped = txn.cursor(), 0
+    alive = cursor.set_range(low)
+    while alive and low <= bytes(cursor.key()) < high:  # behind the last item of all the key is empty
+        alive = cursor.delete()
+        dropped += 1
+    return dropped
