@@ -227,7 +227,7 @@ class Driver:
         plan = order.written.plan
         worker = self._worker_column(plan)
         if plan.shadows:  # their records go to two workers
-            both = frame.withColumn("worker", F.explode(workers_column(F.col("bin"), plan.routing, plan.shadows)))
+            both = frame.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
             routed = both.repartitionById(order.written.workers, F.col("worker")).drop("worker")
         else:
             routed = frame.repartitionById(order.written.workers, worker)
@@ -237,7 +237,7 @@ class Driver:
         """Returns the expression of a bin's worker, that of the last epoch where the routing is the same."""
         name = plan.routing.tobytes()
         if self._routed is None or self._routed[0] != name:
-            self._routed = (name, worker_column(F.col("bin"), plan.routing))
+            self._routed = (name, worker_column("bin", plan.routing))
         return self._routed[1]
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
