@@ -20,6 +20,7 @@ __all__ = ["Load", "preload", "schedule"]
 _RATES = "rates.csv"
 _PRELOAD_DEADLINE_S = 600.0
 _HEAD_START_US = 1_500_000  # the generator's own start-up
+_HEAD_START_BEHIND_PRELOAD_US = 4_000_000  # it needs 1.8 to 2 s to find and pass over what is there
 
 
 def schedule(
@@ -40,8 +41,9 @@ def schedule(
     folder.mkdir(parents=True, exist_ok=True)
     planned = experiment.schedule()
     seconds = range(1, int(experiment.lead_in_s + experiment.duration_s) + 1)
+    head_start_us = _HEAD_START_US if preloaded is None else _HEAD_START_BEHIND_PRELOAD_US
     data = {
-        "start_us": now_us() + _HEAD_START_US,
+        "start_us": now_us() + head_start_us,
         "rate": experiment.rate,
         "rate_shape": _own_shape(folder, experiment.rate_shape),
         "due_by_second": [planned.records_until(second * 1_000_000 - 1) for second in seconds],
