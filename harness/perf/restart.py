@@ -14,9 +14,8 @@ _NATIVE = "native-repartition"
 _LIVE = "megaphone-batched"  # a bound for the best live mechanism holds if it holds for one
 _SIDES = (_NATIVE, _LIVE)
 _BINS_PER_PAIR = 1  # at 4 M keys a bin has 15,625 entries, and an epoch's records wait for the copies of its bins
-_RESTART_S = {"1M": 36.0, "4M": 56.0, "10M": 100.0}  # load that Spark's restart needs to end under it
-_LIVE_S = 36.0
-_ROUNDS = {"1M": 1, "4M": 3, "10M": 1}  # most where the bound is
+# Rounds, most where the bound is, and seconds of load that Spark's restart needs to end under it.
+_LOADS = {"1M": (1, 36.0), "4M": (3, 56.0), "10M": (1, 100.0)}
 _BOUND_KEYS, _BOUND = "4M", 100.0
 
 
@@ -35,8 +34,8 @@ def measure(folder: Path, scale: Scale) -> Findings:
     rows: list[list[str]] = []
     checks: list[Check] = []
     curves: dict[str, list[list[float]]] = {name: [] for name in _SIDES}
-    for keys, rounds in scale.pick(_ROUNDS, {"20k": 1}).items():
-        seconds = {_NATIVE: scale.pick(_RESTART_S.get(keys, 0), 12.0), _LIVE: scale.pick(_LIVE_S, 12.0)}
+    for keys, (rounds, restart_s) in scale.pick(_LOADS, {"20k": (1, 12.0)}).items():
+        seconds = {_NATIVE: restart_s, _LIVE: scale.pick(36.0, 12.0)}
         variants = {name: _experiment(name, keys, seconds[name], scale) for name in _SIDES}
         entries = interleave(variants, rounds, folder / keys)
         excess = {name: Spread(tuple(excess_ms(entry) for entry in found)) for name, found in entries.items()}

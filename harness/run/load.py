@@ -20,7 +20,7 @@ __all__ = ["Load", "preload", "schedule"]
 _RATES = "rates.csv"
 _PRELOAD_DEADLINE_S = 600.0
 _HEAD_START_US = 1_500_000  # the generator's own start-up
-_HEAD_START_BEHIND_PRELOAD_US = 4_000_000  # it needs 1.8 to 2 s to find and pass over what is there
+_HEAD_START_BEHIND_PRELOAD_US = 4_000_000  # with the check of what is there, 1.8 to 2 s on a busy machine
 
 
 def schedule(

@@ -184,6 +184,10 @@ class NativeQuery:
     def _committed(self) -> int:
         return _newest(self._checkpoint / "commits")
 
+    def _committed_since(self) -> bool:
+        """Returns whether the last start has committed an epoch; asked at every poll, so no folder is listed."""
+        return (self._checkpoint / "commits" / str(self._resumed + 1)).exists()
+
     def _started(self) -> StreamingQuery:
         self._resumed = self._committed()
         self._on_event("query_start", {"partitions": self._partitions})
@@ -237,7 +241,7 @@ class NativeQuery:
 
     def _end_restart(self, message: str) -> None:
         """Ends a restart that found no record to run an epoch for: the query is idle without one."""
-        if self._restarted is not None and found_nothing(message, self._committed() - self._resumed):
+        if self._restarted is not None and found_nothing(message, committed=self._committed_since()):
             with self._lock:
                 id_, self._restarted = self._restarted, None
             if id_ is not None:
@@ -321,19 +325,19 @@ def idle_polls(before: int, message: str) -> int:
     return before + 1 if idle else 0
 
 
-def found_nothing(message: str, committed: int) -> bool:
+def found_nothing(message: str, *, committed: bool) -> bool:
     """Returns whether a restarted query waits without having run an epoch.
 
     The progress of one that was run ends the restart; Spark tells of it later than it says that it waits again.
 
     Args:
         message: the query's status.
-        committed: epochs committed since the restart.
+        committed: whether an epoch was committed since the restart.
 
-    >>> found_nothing("Waiting for data to arrive", 0), found_nothing("Waiting for data to arrive", 1)
-    (True, False)
+    >>> [found_nothing("Waiting for data to arrive", committed=committed) for committed in (False, True)]
+    [True, False]
     """
-    return message == _WAITING and committed == 0
+    return message == _WAITING and not committed
 
 
 def _newest(folder: Path) -> int:
