@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.oracle.bins import BinOf
 from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 from harness.oracle.keycount import Findings, check
 from harness.oracle.verdict import Facts, judge
@@ -15,8 +16,7 @@ EPOCHS, PER_EPOCH, MOVED_AT = 12, 40, 5
 FAULTS = ("lost bin", "doubled record", "stale read", "late drop")
 
 
-def bin_of(keys: Any) -> Any:
-    return keys // (KEYS // BINS)
+bin_of = BinOf(BINS, lambda keys: keys // (KEYS // BINS) % BINS)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Pipeline:
         if self.retries and self.rng.random() < 0.3:
             rows = rows[: self.rng.randint(0, len(rows))] + rows
         for row in rows:
-            self.topic[bin_of(row[0]) % OUTPUTS].append(row)
+            self.topic[bin_of(row[0]) * OUTPUTS // BINS].append(row)
 
     def results(self) -> Results:
         rows = [(p, at, *row) for p, part in enumerate(self.topic) for at, row in enumerate(part)]

@@ -14,7 +14,7 @@ class MemoryOutput:
     def __init__(self, name: str):
         self.name = name
 
-    def send(self, results: Results, *, worker: int, generation: int, epoch: int) -> None:
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
         rows = zip(results.bins.tolist(), results.keys, results.payloads, strict=True)
         RESULTS[self.name] += [(worker, epoch, i, key, value) for i, (_, key, value) in enumerate(rows)]
 

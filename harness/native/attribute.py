@@ -77,13 +77,13 @@ def as_results(
     rows = np.flatnonzero(count > 0)
     rows, repeats = _without_repeats(found, rows)
     key, count, partition = found.key[rows], count[rows], found.partition[rows]
-    bins = bin_of(key) % partitions
+    belongs = bin_of(key) * partitions // bin_of.bins
     home = _first_partition(key, partition)
     epoch = _epoch_of_count(arrivals, key, count)
     index = np.arange(len(rows), dtype=np.int64)
     results = Results(
-        np.where(partition == home, bins, (bins + 1) % partitions).astype(np.int32), found.offset[rows], key, count,
-        partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index,
+        np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), found.offset[rows],
+        key, count, partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index,
     )  # fmt: skip
     order = np.lexsort((results.offset, results.partition))
     return results.take(order), repeats

@@ -1,6 +1,7 @@
 """Key to bin, computed again from the definition and not by the pipeline's code."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import xxhash
@@ -8,15 +9,25 @@ from numpy.typing import NDArray
 
 __all__ = ["BinOf", "dense_bins", "hash_bins"]
 
-BinOf = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-
 _SEED = 42
+
+
+@dataclass(frozen=True)
+class BinOf:
+    """The bins of keys, int64 arrays of shape (n,) in and out; `bins` is their number."""
+
+    bins: int
+    function: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+    def __call__(self, key: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the bin of each key."""
+        return self.function(key)
 
 
 def dense_bins(keys: int, bins: int) -> BinOf:
     """Returns the bin function of dense key-count: `bins` contiguous ranges of the keys 0..keys-1."""
     per_bin = -(-keys // bins)
-    return lambda key: key // per_bin
+    return BinOf(bins, lambda key: key // per_bin)
 
 
 def hash_bins(bins: int) -> BinOf:
@@ -31,4 +42,4 @@ def hash_bins(bins: int) -> BinOf:
         names = key.astype("<i8").view("V8").tolist()
         return np.fromiter((digest(name, _SEED) >> shift for name in names), np.int64, len(key))
 
-    return bin_of
+    return BinOf(bins, bin_of)

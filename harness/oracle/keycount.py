@@ -84,7 +84,7 @@ SELECT CASE WHEN key IN (SELECT key FROM records) THEN 'doubled' ELSE 'wrong' EN
 FROM matched WHERE truth IS NULL
 UNION ALL
 SELECT 'wrong', 'partition of another bin', n.epoch, n.key, n."partition", n."offset", n.worker, NULL, n.count
-FROM numbered n JOIN bins b ON n.key = b.key WHERE n."partition" <> b.bin % $partitions
+FROM numbered n JOIN bins b ON n.key = b.key WHERE n."partition" <> b.bin * $partitions // $bins
 UNION ALL
 SELECT CASE WHEN a.number IS NULL THEN 'out_of_order' ELSE 'wrong' END,
        CASE WHEN a.number IS NULL THEN 'behind a later number' ELSE 'differs from what it repeats' END,
@@ -180,7 +180,8 @@ def check(
         results: the whole results topic, repeats included.
         ranges: offsets of each committed epoch.
         bin_of: bins of keys, array to array.
-        partitions: partitions of the results topic; a bin's results belong into partition bin % partitions.
+        partitions: partitions of the results topic; a bin's results belong into partition
+            bin * partitions // bins.
         moves: bins that changed their owner, to count the records that crossed a migration.
         waits: bins with queued records; those of bins without a move are not accepted.
     """
@@ -192,7 +193,7 @@ def check(
         db.register("waits", (waits or Waits.of([])).table())
         for statement in (_ARRIVED, _PLACED, _EXPECTED, NUMBERED, _MATCHED):
             db.execute(statement)
-        db.execute(_FINDINGS, {"partitions": partitions})
+        db.execute(_FINDINGS, {"partitions": partitions, "bins": bin_of.bins})
         db.execute(_FINAL)
         found = dict(db.execute("SELECT class, count(*) FROM finding GROUP BY class").fetchall())
         accepted = one(db, "SELECT count(*) FROM matched")

@@ -15,7 +15,7 @@ from impls.runtime.journal import ADVICE, Journal, read_journal, replace_bytes, 
 
 __all__ = ["BASE_BYTES", "BASE_EPOCHS", "Checkpoint", "replace_text"]
 
-FORMAT = 2
+FORMAT = 3  # 3: results go to partitions by ranges of bins
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _JOURNALS = ("plan", "observed", "commands")

@@ -10,6 +10,7 @@ travel in the reports, are merged by the operator, and come to the bin of their 
 the timers of every bin have run up to the partial's time. A bin on the move holds that back and is never missed.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,13 +55,13 @@ class Partial:
     value: Any
 
     def to_json(self) -> list[Any]:
-        """Returns a JSON-ready list."""
-        return [self.time, self.key.hex(), self.bin, self.value]
+        """Returns a JSON-ready list; the value is JSON text in it, as numbers of any size may be in there."""
+        return [self.time, self.key.hex(), self.bin, json.dumps(self.value)]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> "Partial":
         """Reads what `to_json` wrote."""
-        return cls(data[0], bytes.fromhex(data[1]), data[2], data[3])
+        return cls(data[0], bytes.fromhex(data[1]), data[2], json.loads(data[3]))
 
 
 def merge_partials(partials: Iterable[Partial], merge: Merge) -> list[Partial]:

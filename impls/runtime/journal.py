@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from impls.errors import StateError, UsageError
+from impls.runtime.jsontext import from_text, to_text
 
 __all__ = ["ADVICE", "Journal", "read_journal", "replace_bytes", "sync_folder"]
 
@@ -96,12 +96,12 @@ def read_journal(path: Path) -> list[Entry]:
 
 
 def _line(entry: Entry) -> bytes:
-    text = json.dumps(entry, separators=(",", ":")).encode()
+    text = to_text(entry)
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def _entry(line: bytes) -> Entry:
-    entry: Entry = json.loads(line[9:-1])
+    entry: Entry = from_text(line[9:-1])
     return entry
 
 

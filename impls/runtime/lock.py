@@ -4,50 +4,73 @@ import fcntl
 import os
 import time
 from pathlib import Path
-from typing import IO
 
 from impls.errors import StateError
 
-__all__ = ["holds", "take_lock"]
+__all__ = ["WriterLock", "holds", "take_lock"]
 
 _LOCK_DEADLINE_S = 10.0
 _LOCK_POLL_S = 0.02
 _FILE = "writer"
 
 
-def take_lock(path: Path) -> IO[bytes] | None:
+class WriterLock:
+    """A lock file that is open; closing it lets go of the lock.
+
+    A file descriptor and not a file: every worker takes one in every epoch, and a file asks for size and position too.
+    """
+
+    __slots__ = ("fd",)
+
+    def __init__(self, path: Path):
+        """Opens the file, made if it is missing; raises OSError when it cannot be written."""
+        self.fd = -1
+        self.fd = _opened(path)
+
+    def close(self) -> None:
+        """Lets go of the lock; a second call does nothing."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def take_lock(path: Path) -> WriterLock | None:
     """Takes the writer's lock of an environment; None when another process has kept it for 10 seconds."""
     try:
-        file = _opened(path / _FILE)
+        lock = WriterLock(path)
     except OSError as error:
         raise StateError(f"The state folder {path} cannot be written: {error.strerror}.") from error
     end = time.monotonic() + _LOCK_DEADLINE_S
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end:
-                file.close()
+                lock.close()
                 return None
             time.sleep(_LOCK_POLL_S)
             continue
-        if holds(file, path):
-            return file
-        file.close()  # the folder was set aside while this attempt waited for it
+        if holds(lock, path):
+            return lock
+        lock.close()  # the folder was set aside while this attempt waited for it
         return take_lock(path)
 
 
-def _opened(file: Path) -> IO[bytes]:
+def _opened(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     try:
-        return file.open("ab")
+        return os.open(f"{path}/{_FILE}", flags, 0o666)
     except FileNotFoundError:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        return file.open("ab")
+        path.mkdir(parents=True, exist_ok=True)
+        return os.open(f"{path}/{_FILE}", flags, 0o666)
 
 
-def holds(file: IO[bytes], path: Path) -> bool:
+def holds(lock: WriterLock, path: Path) -> bool:
     """Returns whether a lock taken is that of the environment which is at a path now."""
     try:
-        return os.path.samestat(os.fstat(file.fileno()), (path / _FILE).stat())
+        return os.path.samestat(os.fstat(lock.fd), os.stat(f"{path}/{_FILE}"))  # noqa: PTH116 - a Path costs 10 µs more
     except FileNotFoundError:
         return False

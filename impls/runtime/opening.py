@@ -5,7 +5,6 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import lmdb
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from impls.durability.frame import decode, frame_name
 from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
-from impls.runtime.lock import holds, take_lock
+from impls.runtime.lock import WriterLock, holds, take_lock
 from impls.runtime.order import Report, StepOrder
 from impls.runtime.replicas import copy_replicas
 from impls.runtime.shared import WorkerStore
@@ -45,7 +44,7 @@ class Opened:
     """
 
     store: WorkerStore
-    lock: IO[bytes] | None
+    lock: WriterLock | None
     meta: Meta
 
     def close(self) -> None:
@@ -97,7 +96,7 @@ class _UnusableError(Exception):
     """The environment is not of the epoch before nor of this one."""
 
 
-def _trusted(order: StepOrder, worker: int, path: Path, lock: IO[bytes], map_bytes: int) -> Opened:
+def _trusted(order: StepOrder, worker: int, path: Path, lock: WriterLock, map_bytes: int) -> Opened:
     store = Store.open(path, map_bytes=map_bytes, sync=order.fsync, covered=order.files is not None)
     try:
         with store.reading() as txn:
@@ -189,7 +188,7 @@ def _rebuilt(
 
 
 def _new(
-    order: StepOrder, worker: int, path: Path, lock: IO[bytes], *, map_bytes: int, why: str, report: Report
+    order: StepOrder, worker: int, path: Path, lock: WriterLock, *, map_bytes: int, why: str, report: Report
 ) -> Opened:
     """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
     epoch = order.written.epoch - 1

@@ -1,6 +1,5 @@
 """What one epoch asks of every worker, and what a worker answers."""
 
-import json
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from impls.durability.files import Files
 from impls.durability.restore import Source
 from impls.operators.base import Operator
+from impls.runtime.jsontext import from_text, to_text
 from impls.runtime.outbox import Output
 from impls.runtime.plan import WrittenPlan
 from impls.runtime.shared import Shared
@@ -147,19 +147,17 @@ class Report:
     pid: int = 0
     ms: dict[str, float] = field(default_factory=dict)
 
-    def to_json(self) -> str:
+    def to_json(self) -> bytes:
         """Returns the report as one line of JSON, without what is 0 or empty."""
-        return _encode({"worker": self.worker, **{name: value for name in _REPORTED if (value := getattr(self, name))}})
+        return to_text({"worker": self.worker, **{name: value for name in _REPORTED if (value := getattr(self, name))}})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
         """Reads what `to_json` wrote."""
-        data: dict[str, Any] = json.loads(text)
-        return cls(**data)
+        return cls(**from_text(text))
 
 
 _REPORTED = tuple(field.name for field in fields(Report))
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:

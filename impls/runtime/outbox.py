@@ -25,7 +25,8 @@ class Output:
 
     Attributes:
         bootstrap: broker addresses.
-        topic: the results topic; a bin's results go to partition bin % partitions.
+        topic: the results topic; a bin's results go to partition bin * partitions // bins, so that a
+            worker with a range of bins sends to few of them.
         partitions: its number of partitions.
         options: further librdkafka producer settings.
     """
@@ -40,8 +41,11 @@ class Output:
         with contextlib.suppress(KafkaException):
             _producer(self).list_topics(self.topic, _CONNECT_DEADLINE_S)
 
-    def send(self, results: Results, *, worker: int, generation: int, epoch: int) -> None:
-        """Sends results and returns when the broker has acknowledged all; raises StateError if it has not in 60 s."""
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+        """Sends results of a query with `bins` bins and returns when the broker has acknowledged all.
+
+        Raises StateError if it has not in 60 s.
+        """
         if not results.keys:
             return
         producer, failed = _producer(self), []
@@ -50,7 +54,7 @@ class Output:
             if error is not None:
                 failed.append(error)
 
-        partitions = (results.bins % self.partitions).tolist()
+        partitions = (results.bins.astype(np.int64) * self.partitions // bins).tolist()
         numbers = numbers_of(worker, generation, epoch, len(partitions))
         for partition, key, value, number in zip(partitions, results.keys, results.payloads, numbers, strict=True):
             while True:

@@ -62,6 +62,8 @@ class Puller:
         return self._missing
 
     def _pull(self, chosen: list[Pull]) -> None:
+        if not chosen:
+            return
         done = pull_bins(self._order, chosen, self._txn, from_checkpoint=self._from_checkpoint)
         sizes = done.sizes
         self.done = chosen

@@ -11,7 +11,9 @@ from impls.runtime.records import from_bytes, to_bytes
 from impls.runtime.store import QUEUE, bin_key, bin_range, get_checked, open_record, put_checked
 from impls.runtime.turns import Turn, with_turn
 
-__all__ = ["add_to_queues", "add_turns", "put_queued", "queue_lengths", "take_queues"]
+__all__ = ["Lengths", "add_to_queues", "add_turns", "put_queued", "queue_lengths", "take_queues"]
+
+Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
 
 
 def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tuple[int, bytes | None]]:
@@ -48,15 +50,15 @@ def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
     put_checked(txn, bin_key(QUEUE, bin_) + stored[:6], stored[6:])
 
 
-def queue_lengths(txn: lmdb.Transaction) -> tuple[dict[int, tuple[int, int]], int]:
-    """Returns ({bin: (records, bytes)} of the non-empty queues, bytes of all queues)."""
-    lengths: dict[int, tuple[int, int]] = {}
+def queue_lengths(txn: lmdb.Transaction) -> Lengths:
+    """Returns {bin: (records, bytes)} of the non-empty queues."""
+    lengths: Lengths = {}
     for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
         bin_ = int.from_bytes(key[1:3], "big")
         records, size = lengths.get(bin_, (0, 0))
         stored = open_record(bytes(key), bytes(value))
         lengths[bin_] = (records + int.from_bytes(stored[:4], "little"), size + len(value))
-    return lengths, sum(size for _, size in lengths.values())
+    return lengths
 
 
 def take_queues(txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:

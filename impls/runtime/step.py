@@ -27,7 +27,7 @@ def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     report, cells = run_epoch(order, context.partitionId(), context.attemptNumber(), tables)
     spare_the_collector()
     yield pa.RecordBatch.from_pydict(
-        {"report": pa.array([report.to_json()]), "cells": pa.array([cells.tobytes()], pa.binary())}
+        {"report": pa.array([report.to_json()], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
     )
 
 

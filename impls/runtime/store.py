@@ -3,21 +3,21 @@
 Keys begin with one byte that names the table; bins are two big-endian bytes, so a bin is one key range.
 """
 
-import json
 import os
 import shutil
 import sys
 import threading
 import uuid
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import lmdb
 
 from impls.errors import CorruptStateError, StateError
+from impls.runtime.jsontext import from_text, to_text
 
 __all__ = [
     "DAMAGE",
@@ -85,6 +85,7 @@ def store_path(state_dir: str | Path, worker: int) -> Path:
     return Path(state_dir) / f"worker-{worker:04d}"
 
 
+@cache  # 7 tables of at most 16,384 bins
 def bin_key(table: bytes, bin_: int) -> bytes:
     """Returns the prefix of a bin's keys in a table."""
     return table + bin_.to_bytes(2, "big")
@@ -151,16 +152,13 @@ class Store:
         """Takes over the map size that another process has set."""
         self.env.set_mapsize(0)
 
-    @contextmanager
-    def reading(self, *, buffers: bool = True) -> Iterator[lmdb.Transaction]:
+    def reading(self, *, buffers: bool = True) -> AbstractContextManager[lmdb.Transaction]:
         """Opens a read transaction on the last commit; without `buffers` it returns bytes objects."""
         try:
-            txn = self._begin_reading(buffers=buffers)
+            return self._begin_reading(buffers=buffers)
         except lmdb.MapResizedError:
             self.adopt_size()
-            txn = self._begin_reading(buffers=buffers)
-        with txn:
-            yield txn
+            return self._begin_reading(buffers=buffers)
 
     def _begin_reading(self, *, buffers: bool) -> lmdb.Transaction:
         return self.env.begin(buffers=True) if buffers else self.env.begin(buffers=False)
@@ -183,8 +181,7 @@ class Store:
 
     def used_bytes(self) -> int:
         """Returns the bytes of all pages ever used; pages freed since are counted until they are used again."""
-        info, stat = self.env.info(), self.env.stat()
-        return int(info["last_pgno"] + 1) * int(stat["psize"])
+        return _needed_bytes(self.env)
 
 
 def _allocate_lock(path: Path) -> None:
@@ -277,7 +274,7 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
     raw = get_checked(txn, META)
     if raw is None:
         return None
-    data = json.loads(raw)
+    data = from_text(raw)
     if data.get("format") != FORMAT:
         raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
     return Meta(**data)
@@ -285,7 +282,7 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
 
 def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
     """Writes the meta record."""
-    put_checked(txn, META, json.dumps(asdict(meta)).encode())
+    put_checked(txn, META, to_text(meta))
 
 
 def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:

@@ -51,7 +51,7 @@ def apply_timed(
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
     merged = [partial for partial in written.merged if mine[partial.bin]]
-    ready = [bin_ for bin_ in queue_lengths(txn)[0] if bin_ not in blocked]
+    ready = [bin_ for bin_ in queue_lengths(txn) if bin_ not in blocked]
     turns = queued_turns(take_queues(txn, ready), bins)
     later, now = (
         Turn(

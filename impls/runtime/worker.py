@@ -21,7 +21,7 @@ from impls.runtime.opening import Opened, open_worker
 from impls.runtime.order import Report, StepOrder, counts
 from impls.runtime.phase import Phase
 from impls.runtime.pull import Puller
-from impls.runtime.queue import add_to_queues, queue_lengths, take_queues
+from impls.runtime.queue import Lengths, add_to_queues, queue_lengths, take_queues
 from impls.runtime.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.runtime.replicas import keep_replicas
 from impls.runtime.shared import WorkerStore
@@ -57,6 +57,7 @@ class WorkerCore:
         self._txn: lmdb.Transaction | None = None
         self._changes = Changes()
         self._queue: list[tuple[int, bytes | None]] = []
+        self._lengths: Lengths | None = None
         self._results, self._times, self._frame = Results.none(), times_of(None), b""
 
     def begin(self) -> None:
@@ -127,6 +128,11 @@ class WorkerCore:
         assert self._opened is not None, "begin() comes first"
         return self._opened.store
 
+    @property
+    def _unlocked(self) -> bool:
+        assert self._opened is not None, "begin() comes first"
+        return self._opened.lock is None
+
     def _phase(self, name: str) -> Phase:
         return Phase(self.report.ms, name)
 
@@ -149,11 +155,22 @@ class WorkerCore:
         A damaged key may hide a part of a queue, or may have kept a part of an earlier one from being deleted.
         """
         expected = {bin_: n for bin_, n in self.order.queued if self.plan.plan.routing[bin_] == self.worker}
-        found = {bin_: n for bin_, (n, _) in queue_lengths(self._transaction)[0].items()}
+        found = {bin_: n for bin_, (n, _) in self._queued().items()}
         if found != expected:
             bin_ = min(bin_ for bin_, _ in expected.items() ^ found.items())
             number = expected.get(bin_, 0)
             raise CorruptStateError(f"The queue of bin {bin_} holds {found.get(bin_, 0)} records, not {number}.")
+
+    def _queued(self) -> Lengths:
+        """Returns (records, bytes) of each bin's queue, counted once as long as none is changed."""
+        if self._lengths is None:
+            self._lengths = queue_lengths(self._transaction)
+        return self._lengths
+
+    def _requeue(self, changes: list[tuple[int, bytes | None]]) -> None:
+        if changes:
+            self._queue += changes
+            self._lengths = None
 
     def _apply(self) -> None:
         table = self._own_records()
@@ -161,11 +178,11 @@ class WorkerCore:
             self.report.rates = counts(table.column("bin").to_numpy())
         if self.plan.plan.on_demand:
             with self._phase("pull"):
-                self._pulls.pull_needed(self.report.rates, queue_lengths(self._transaction)[0])
+                self._pulls.pull_needed(self.report.rates, self._queued())
         blocked = self._pulls.missing() | set(self.plan.plan.hold)
         if self.order.operator.event_time is not None:
             done = apply_timed(self.order, self.worker, self._transaction, table, blocked, report=self.report)
-            self._queue += done.queue
+            self._requeue(done.queue)
             self._take_changes(done.state)
             self._keep(done.results, done.records)
             return
@@ -192,12 +209,12 @@ class WorkerCore:
         return concat(tables) if tables else None
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
-        ready = [bin_ for bin_ in queue_lengths(self._transaction)[0] if bin_ not in blocked]
+        ready = [bin_ for bin_ in self._queued() if bin_ not in blocked]
         parts = take_queues(self._transaction, ready)
-        self._queue += [(bin_, None) for bin_ in ready]
+        self._requeue([(bin_, None) for bin_ in ready])
         if table is not None and blocked:
             waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
-            self._queue += add_to_queues(self._transaction, self.plan.epoch, table.filter(pa.array(waits)))
+            self._requeue(add_to_queues(self._transaction, self.plan.epoch, table.filter(pa.array(waits))))
             table = table.filter(pa.array(~waits))
         if table is not None:
             parts.append(table)
@@ -214,14 +231,14 @@ class WorkerCore:
 
     def _commit(self) -> None:
         txn = self._transaction
-        lengths = queue_lengths(txn)
-        self.report.queued = (list(lengths[0]), [n for n, _ in lengths[0].values()])
-        self.report.queue_bytes = lengths[1]
+        lengths = self._queued()
+        self.report.queued = (list(lengths), [n for n, _ in lengths.values()])
+        self.report.queue_bytes = sum(size for _, size in lengths.values())
         if self.order.files is not None:
             self._keep_frame()
         assert self._opened is not None
         write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
-        self._put(b"report", self.report.to_json().encode())
+        self._put(b"report", self.report.to_json())
         txn.commit()
         self._txn = None
         if self.order.files is not None:
@@ -247,18 +264,20 @@ class WorkerCore:
 
     def _after(self) -> tuple[Report, NDArray[np.void]]:
         """Does what follows the commit; a repeated attempt does it again from what the commit stored."""
-        with self._store.reading() as txn:
-            self._still_ours(txn)
-            if self.report.repeated:
-                self._recall(txn)
+        if self.report.repeated or self._unlocked:  # who has the lock has just committed this epoch
+            with self._store.reading() as txn:
+                self._still_ours(txn)
+                if self.report.repeated:
+                    self._recall(txn)
         if self.order.files is not None:
             with self._phase("log"):
                 self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), self._frame)
         self._fault("before-results")
         with self._phase("send"):
             self.order.output.send(
-                self._results, worker=self.worker, generation=self.plan.generation, epoch=self.plan.epoch
-            )
+                self._results, bins=self.order.bins, worker=self.worker, generation=self.plan.generation,
+                epoch=self.plan.epoch,
+            )  # fmt: skip
         self.report.done_us = time.time_ns() // 1000
         with self._phase("snapshot"):
             self._snapshot()
@@ -321,7 +340,8 @@ class WorkerCore:
         scheduled = self._times.column("time")
         if scheduled.null_count:
             return make_cells(np.empty(0, np.int64), self.report.done_us, np.empty(0, bool))[0]
-        bins = self._times.column("bin").to_numpy()
-        moved = np.isin(bins, np.array(self.order.moving, np.int32)) if self.order.moving else np.zeros(len(bins), bool)
+        moved = np.zeros(len(scheduled), bool)
+        if self.order.moving:
+            moved = np.isin(self._times.column("bin").to_numpy(), np.array(self.order.moving, np.int32))
         cells, self.report.negative = make_cells(scheduled.to_numpy(), self.report.done_us, moved)
         return cells

@@ -37,10 +37,10 @@ class Topic:
     rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
     ends: list[int] = field(default_factory=lambda: [0] * RESULT_PARTITIONS)
 
-    def send(self, results, *, worker: int, generation: int, epoch: int) -> None:
+    def send(self, results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
         rows = zip(results.bins.tolist(), results.keys, results.payloads, strict=True)
         for index, (bin_, key, count) in enumerate(rows):
-            partition = bin_ % RESULT_PARTITIONS
+            partition = bin_ * RESULT_PARTITIONS // bins
             numbers = int.from_bytes(key, "big"), int.from_bytes(count, "little")
             self.rows.append((partition, self.ends[partition], *numbers, worker, generation, epoch, index))
             self.ends[partition] += 1

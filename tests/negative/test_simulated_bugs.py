@@ -21,6 +21,7 @@ from impls.durability.frame import FOLDER
 from impls.errors import StateError
 from impls.runtime import controller, opening, replicas, state, worker
 from impls.runtime.controller import Controller
+from impls.runtime.lock import WriterLock
 from impls.runtime.plan import EpochPlan, Pull
 from impls.runtime.state import copy_bin
 from impls.runtime.store import Store, get_checked, store_path
@@ -186,8 +187,7 @@ def queue_of_an_earlier_owner_restored(patch):
 
 
 def _no_lock(path):
-    path.mkdir(parents=True, exist_ok=True)
-    return (path / "writer").open("ab")
+    return WriterLock(path)
 
 
 def lock_ignored(patch):

@@ -145,12 +145,12 @@ def test_queues_keep_order_and_are_taken_once(store):
     with store.begin() as txn:
         add_to_queues(txn, 5, table)
         add_to_queues(txn, 6, table)
-        lengths, size = queue_lengths(txn)
+        lengths = queue_lengths(txn)
         assert {b: n for b, (n, _) in lengths.items()} == {2: 4, 9: 2}
-        assert size == sum(s for _, s in lengths.values()) > 0
+        assert all(size > 0 for _, size in lengths.values())
         taken = pa.concat_tables(take_queues(txn, [2]))
         assert taken.column("offset").to_pylist() == [0, 2, 0, 2]
-        assert list(queue_lengths(txn)[0]) == [9]
+        assert list(queue_lengths(txn)) == [9]
 
 
 def test_a_full_map_is_an_error_and_a_larger_one_takes_what_it_did_not(tmp_path):

@@ -1,6 +1,5 @@
 """The twin's step: hash routing that never changes, no bins, no plan; open, apply, commit, send."""
 
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.runtime import outbox
 from impls.runtime.cells import make_cells
+from impls.runtime.jsontext import to_text
 from impls.runtime.outbox import Output
 from impls.runtime.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.runtime.state import BinState
@@ -104,9 +104,11 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     worker = context.partitionId()
     results, times = twin_epoch(order, worker, tables)
-    order.output.send(results, worker=worker, generation=1, epoch=order.epoch)
+    order.output.send(results, bins=order.workers, worker=worker, generation=1, epoch=order.epoch)
     done_us = time.time_ns() // 1000
     spare_the_collector()
     cells, _ = make_cells(times.column("time").to_numpy(), done_us, np.zeros(len(times), bool))
-    report = json.dumps({"worker": worker, "records": len(times), "done_us": done_us, "pid": os.getpid()})
-    yield pa.RecordBatch.from_pydict({"report": pa.array([report]), "cells": pa.array([cells.tobytes()], pa.binary())})
+    report = to_text({"worker": worker, "records": len(times), "done_us": done_us, "pid": os.getpid()})
+    yield pa.RecordBatch.from_pydict(
+        {"report": pa.array([report], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
+    )
