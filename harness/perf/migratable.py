@@ -26,15 +26,16 @@ _BOUNDS = {256: 1.05, 4096: 1.15}
 def measure(folder: Path, scale: Scale) -> Findings:
     """Measures live and twin in turns of 2.5 s, 10 pairs per number of bins; hash-count, 1 M keys, 10,000 records/s.
 
-    CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 9 epochs.
+    CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 3 epochs.
     """
     found = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(_BINS, (16, 256))}
     intervals = {bins: _intervals(blocks) for bins, blocks in found.items()}
     rows = [[f"{bins:,}", *(str(row[name]) for name in _MEASURES)] for bins, row in intervals.items()]
     table = Table(
         "This runtime over its twin", ("bins", *_MEASURES), rows,
-        "Medians of the pairs' ratios with 95 % intervals. The twin: the same operator, store, outbox, producer; "
-        "hash routing that never changes, no bins, plans, journals or reports per bin; durability none on both sides. "
+        "Medians of the pairs' ratios with 95 % intervals. The twin: the same operator, store with one writer, "
+        "outbox, producer and phases; hash routing that never changes, no bins, queues, plans, journals or reports per "
+        "bin; durability none on both sides. "
         "Latency and epoch: of a load as it arrives. CPU: per epoch of equally many records on both sides.",
     )  # fmt: skip
     return Findings([table, _absolute(found)], _checks(intervals), {"migratable": _curves(intervals)})

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
+from impls.runtime.hashing import MAX_BINS
 from impls.runtime.store import STATE, bin_key
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 CHECK_BYTES = 4
 _RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
+_PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
 
 
@@ -51,10 +53,9 @@ def stored_name(prefix: bytes, key: bytes) -> bytes:
 
 def stored_names(bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes]:
     """Returns the names of keys' entries."""
-    prefixes = {bin_: bin_key(STATE, bin_) for bin_ in set(bins)}
     if max(map(len, keys), default=0) > _KEY_MAX:
-        return [stored_name(prefixes[bin_], key) for bin_, key in zip(bins, keys, strict=True)]
-    return [prefixes[bin_] + key for bin_, key in zip(bins, keys, strict=True)]
+        return [stored_name(_PREFIXES[bin_], key) for bin_, key in zip(bins, keys, strict=True)]
+    return [_PREFIXES[bin_] + key for bin_, key in zip(bins, keys, strict=True)]
 
 
 def stored_values(names: Sequence[bytes], values: Sequence[bytes]) -> list[bytes]:

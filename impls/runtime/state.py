@@ -193,6 +193,7 @@ class BinState:
     def __init__(self, txn: lmdb.Transaction, bins: int):
         self._txn, self.bins, self.changes = txn, bins, Changes()
         self._delta: dict[int, list[int]] = {}
+        self._asked: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])  # bins, keys and names of the last read
 
     def get(self, bin_: int, key: bytes) -> bytes | None:
         """Returns one entry's value, None when the key has none."""
@@ -201,6 +202,7 @@ class BinState:
     def get_many(self, bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
         """Returns the values of distinct entries, in the order asked."""
         names = stored_names(bins, keys)
+        self._asked = list(bins), list(keys), names
         found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(names))]
         there = [name for name, _ in found]
         values = open_values(there, [value for _, value in found])
@@ -214,7 +216,7 @@ class BinState:
         self, bins: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes], old: Sequence[bytes | None]
     ) -> None:
         """Writes distinct entries; `old` are the values that `get_many` returned for them."""
-        names = stored_names(bins, keys)
+        names = self._asked[2] if self._asked[:2] == (bins, keys) else stored_names(bins, keys)
         items = sorted(zip(names, stored_values(names, values), strict=True))
         self._txn.cursor().putmulti(items)
         self.changes.names += [name for name, _ in items]

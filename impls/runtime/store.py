@@ -11,7 +11,6 @@ import uuid
 import zlib
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import lmdb
@@ -85,7 +84,6 @@ def store_path(state_dir: str | Path, worker: int) -> Path:
     return Path(state_dir) / f"worker-{worker:04d}"
 
 
-@cache  # 7 tables of at most 16,384 bins
 def bin_key(table: bytes, bin_: int) -> bytes:
     """Returns the prefix of a bin's keys in a table."""
     return table + bin_.to_bytes(2, "big")

@@ -10,7 +10,7 @@ from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.runtime.attempts import run_epoch
 from impls.runtime.hashing import bin_of_hash, hash_int64
-from impls.runtime.order import StepOrder
+from impls.runtime.order import Report, StepOrder
 from impls.runtime.outbox import unpack
 from impls.runtime.plan import EpochPlan, WrittenPlan
 from impls.runtime.store import OUTBOX, Store, get_of_epoch, store_path
@@ -45,7 +45,7 @@ def run_twin(folder, operator, epoch):
     order = TwinOrder("q", epoch, WORKERS, operator, MemoryOutput(str(folder)), str(folder))
     table = batch(operator, epoch, WORKERS)
     at = table.column("bin").to_numpy()
-    return [twin_epoch(order, worker, [table.filter(pa.array(at == worker))]) for worker in range(WORKERS)]
+    return [twin_epoch(order, Report(worker), [table.filter(pa.array(at == worker))]) for worker in range(WORKERS)]
 
 
 def pairs(found):

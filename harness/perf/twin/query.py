@@ -1,11 +1,9 @@
 """One Structured Streaming query whose epochs go to the real driver and to the twin in turns, block by block."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +20,7 @@ from impls.runtime.cells import CELL
 from impls.runtime.checkpoint import Checkpoint
 from impls.runtime.controller import Controller
 from impls.runtime.driver import Driver, EpochRecord
+from impls.runtime.order import Report
 from impls.runtime.outbox import Output
 from impls.runtime.step import REPORT_SCHEMA
 
@@ -122,5 +121,5 @@ class Alternating:
         order = TwinOrder("twin", epoch, self._workers, self._operator, self._output, where)
         routed = self._frame(frame, self._workers).repartitionById(self._workers, F.col("bin"))
         rows = routed.mapInArrow(partial(run_twin, order), REPORT_SCHEMA).collect()
-        reports: list[dict[str, Any]] = [json.loads(row["report"]) for row in rows]
-        return sum(r["records"] for r in reports), np.concatenate([np.frombuffer(r["cells"], CELL) for r in rows])
+        reports = [Report.from_json(row["report"]) for row in rows]
+        return sum(r.records for r in reports), np.concatenate([np.frombuffer(r["cells"], CELL) for r in rows])

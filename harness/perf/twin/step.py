@@ -1,8 +1,13 @@
-"""The twin's step: hash routing that never changes, no bins, no plan; open, apply, commit, send."""
+"""The twin's step: hash routing that never changes, no bins, no plan; open, apply, commit, send.
+
+What a worker of this runtime does whether or not its state can move, the twin does too: one writer by a lock, exactly
+once by what is stored with the state, a report with phases and sizes.
+"""
 
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import lmdb
@@ -14,8 +19,10 @@ from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.runtime import outbox
 from impls.runtime.cells import make_cells
-from impls.runtime.jsontext import to_text
+from impls.runtime.lock import take_lock
+from impls.runtime.order import Report
 from impls.runtime.outbox import Output
+from impls.runtime.phase import Phase
 from impls.runtime.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.runtime.state import BinState
 from impls.runtime.step import spare_the_collector
@@ -49,30 +56,39 @@ class TwinOrder:
     state_dir: str
 
 
-def twin_epoch(order: TwinOrder, worker: int, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
+def twin_epoch(order: TwinOrder, report: Report, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
     """Commits an epoch, or finds it committed, and returns its results and the column `time` of its records.
 
-    Raises StateError when the state is not that of the epoch before.
+    Raises StateError when the state is not that of the epoch before, or when another process does not end its epoch.
     """
-    with Store.open(store_path(order.state_dir, worker)) as store:
+    path = store_path(order.state_dir, report.worker)
+    lock = take_lock(path)
+    if lock is None:
+        raise StateError(f"The state in {path} is held by another process that does not end.")
+    with closing(lock), Store.open(path) as store:
         txn = store.begin()
         try:
-            done = _advance(order, worker, txn, tables)
-            txn.commit()
+            with Phase(report.ms, "apply"):
+                done = _advance(order, report, txn, tables)
+            with Phase(report.ms, "commit"):
+                txn.commit()
         except BaseException:
             txn.abort()
             raise
+        report.lmdb_bytes = store.used_bytes()
     return done
 
 
-def _advance(order: TwinOrder, worker: int, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
-    meta = read_meta(txn) or _created(order, worker, txn)
+def _advance(
+    order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list[pa.Table]
+) -> tuple[Results, pa.Table]:
+    meta = read_meta(txn) or _created(order, report.worker, txn)
     if meta.epoch == order.epoch:  # by an earlier attempt
         results, times = (get_of_epoch(txn, OUTBOX + name, order.epoch) or b"" for name in _NAMES)
         return outbox.unpack(results), from_bytes(times)
     if meta.epoch != order.epoch - 1:
-        raise StateError(f"Worker {worker} is at epoch {meta.epoch}, not before {order.epoch}.")
-    done = _apply(order, txn, tables)
+        raise StateError(f"Worker {report.worker} is at epoch {meta.epoch}, not before {order.epoch}.")
+    done = _apply(order, report, txn, tables)
     write_meta(txn, at_epoch(meta, order.epoch, 1))
     return done
 
@@ -84,7 +100,7 @@ def _created(order: TwinOrder, worker: int, txn: lmdb.Transaction) -> Meta:
     return new_meta(order.query, worker, order.epoch - 1, 1)
 
 
-def _apply(order: TwinOrder, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
+def _apply(order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
     table = concat(tables) if tables else None
     results, times = Results.none(), times_of(None)
     if table is not None and len(table):
@@ -94,6 +110,7 @@ def _apply(order: TwinOrder, txn: lmdb.Transaction, tables: list[pa.Table]) -> t
         times = times_of(table)
     for name, value in zip(_NAMES, (outbox.pack(results), to_bytes(times)), strict=True):
         put_of_epoch(txn, OUTBOX + name, order.epoch, value)
+        report.outbox_bytes += len(value)
     return results, times
 
 
@@ -102,13 +119,14 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     context = TaskContext.get()
     assert context is not None, "run_twin runs inside a Spark task"
     tables = [pa.Table.from_batches([batch]) for batch in batches]
-    worker = context.partitionId()
-    results, times = twin_epoch(order, worker, tables)
-    order.output.send(results, bins=order.workers, worker=worker, generation=1, epoch=order.epoch)
-    done_us = time.time_ns() // 1000
+    report = Report(context.partitionId(), context.attemptNumber(), pid=os.getpid())
+    results, times = twin_epoch(order, report, tables)
+    report.records, report.results = len(times), len(results.keys)
+    with Phase(report.ms, "send"):
+        order.output.send(results, bins=order.workers, worker=report.worker, generation=1, epoch=order.epoch)
+    report.done_us = time.time_ns() // 1000
     spare_the_collector()
-    cells, _ = make_cells(times.column("time").to_numpy(), done_us, np.zeros(len(times), bool))
-    report = to_text({"worker": worker, "records": len(times), "done_us": done_us, "pid": os.getpid()})
+    cells, report.negative = make_cells(times.column("time").to_numpy(), report.done_us, np.zeros(len(times), bool))
     yield pa.RecordBatch.from_pydict(
-        {"report": pa.array([report], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
+        {"report": pa.array([report.to_json()], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
     )
