@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 
 import lmdb
 import pyarrow as pa
 
 from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
-from impls.runtime.ranges import iter_range
+from impls.runtime.ranges import chunks
 from impls.runtime.records import from_bytes, to_bytes
 from impls.runtime.state import read_size, verify_items, write_size
 from impls.runtime.store import QUEUE, STATE_TABLES, bin_range, open_record
@@ -43,8 +45,9 @@ class BinImage:
 
 
 def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, queue: bool) -> tuple[int, bytes]:
-    items = [item for low, high in ranges for item in iter_range(txn, low, high)]
-    names, values = [bytes(name) for name, _ in items], [bytes(value) for _, value in items]
+    found = chain.from_iterable(chunks(txn, low, high) for low, high in ranges)
+    items: list[tuple[bytes, bytes]] = list(chain.from_iterable(found))
+    names, values = list(map(itemgetter(0), items)), list(map(itemgetter(1), items))
     if queue:
         for name, value in zip(names, values, strict=True):
             open_record(name, value)
@@ -55,7 +58,10 @@ def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, queu
 
 
 def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> BinImage:
-    """Returns a bin's image; raises CorruptStateError when its state is damaged, which must never become a snapshot."""
+    """Returns a bin's image, read without buffers.
+
+    Raises CorruptStateError when its state is damaged, which must never become a snapshot.
+    """
     entries, size = read_size(txn, bin_)
     content = queued = None
     if state:
