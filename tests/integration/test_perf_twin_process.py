@@ -30,6 +30,6 @@ def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
         assert len(ratios(own, "cpu_ms")) >= 1
         assert all(block.epochs >= 2 and block.records > 0 and block.cpu_ms > 0 for block in own)
         assert sum(block.records for block in own) < 400 * (3 + 8)
-    assert len(own) == settings.backlog_blocks == 6
-    assert {block.records for block in own} == {8 * settings.epoch_records} == {8 * 80}
+    assert len(own) == settings.backlog_blocks == 18
+    assert {block.records for block in own} == {2 * settings.epoch_records} == {2 * 80}
     assert not (tmp_path / "live").exists()
