@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from impls.errors import CorruptStateError
 from impls.runtime.entries import open_value, open_values, stored_name, stored_names, stored_value, stored_values
+from impls.runtime.hashing import MAX_BINS
 from impls.runtime.store import STATE, bin_key
 
-entries = st.lists(st.tuples(st.integers(0, 65534), st.binary(max_size=40), st.binary(max_size=40)), max_size=40)
+entries = st.lists(st.tuples(st.integers(0, MAX_BINS - 1), st.binary(max_size=40), st.binary(max_size=40)), max_size=40)
 LONG = bytes(range(200)) * 3
 
 
