@@ -4,7 +4,6 @@ A file is 4 bytes of magic, format (uint16), CRC-32 of the rest (uint32), the le
 and the parts whose lengths the head gives: keyed entries, dense slots, queued records.
 """
 
-import json
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
+from impls.runtime.jsontext import from_text, to_text
 from impls.runtime.records import from_bytes, to_bytes
 
 __all__ = ["FOLDER", "FORMAT", "Frame", "decode", "encode", "frame_name", "seal", "unseal"]
@@ -64,7 +64,7 @@ class Frame:
 
 def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:
     """Returns a checksummed file of a JSON head and parts."""
-    text = json.dumps({**head, "parts": [len(part) for part in parts]}, separators=(",", ":")).encode()
+    text = to_text({**head, "parts": [len(part) for part in parts]})
     body = b"".join([len(text).to_bytes(4, "little"), text, *parts])
     return _FRONT.pack(magic, version, zlib.crc32(body), len(body)) + body
 
@@ -81,7 +81,7 @@ def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str,
     if len(body) != length or zlib.crc32(body) != check:
         raise CorruptStateError(f"The file {path} is torn or damaged (its checksum does not match): {advice}.")
     at = 4 + int.from_bytes(body[:4], "little")
-    head, parts = json.loads(bytes(body[4:at])), []
+    head, parts = from_text(bytes(body[4:at])), []
     for size in head["parts"]:
         parts.append(body[at : at + size])
         at += size

@@ -45,8 +45,7 @@ class BinImage:
 
 
 def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, queue: bool) -> tuple[int, bytes]:
-    found = chain.from_iterable(chunks(txn, low, high) for low, high in ranges)
-    items: list[tuple[bytes, bytes]] = list(chain.from_iterable(found))
+    items = list(chain.from_iterable(chunk for low, high in ranges for chunk in chunks(txn, low, high)))
     names, values = list(map(itemgetter(0), items)), list(map(itemgetter(1), items))
     if queue:
         for name, value in zip(names, values, strict=True):

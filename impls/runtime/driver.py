@@ -254,9 +254,10 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
     """Merges the workers' reports of an epoch into what the controller needs to know."""
 
     def merged(name: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        pairs = [pair for report in reports if (pair := getattr(report, name))[0]] or [([], [])]
-        ids, values = ([np.asarray(pair[i], kind) for pair in pairs] for i, kind in enumerate((np.int32, np.int64)))
-        return np.concatenate(ids), np.concatenate(values)
+        pairs = [getattr(report, name) for report in reports]
+        ids = np.concatenate([np.asarray(pair[0], np.int32) for pair in pairs]) if pairs else np.empty(0, np.int32)
+        values = np.concatenate([np.asarray(pair[1], np.int64) for pair in pairs]) if pairs else np.empty(0, np.int64)
+        return ids, values
 
     return Observation(
         epoch=epoch,

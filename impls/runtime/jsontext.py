@@ -1,4 +1,4 @@
-"""JSON of what every epoch writes and reads: reports, plans, observations, meta records.
+"""JSON of what every epoch writes and reads: reports, plans, observations, meta records, heads of frames.
 
 The standard library takes 30 µs to write a report with 64 bins and 25 µs to read it, orjson 2 µs each. Values of an
 operator do not go through here: orjson knows no integers beyond 64 bits and writes NaN as null.

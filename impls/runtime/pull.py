@@ -71,8 +71,7 @@ class Puller:
         self._report.pulled = list(sizes)
         self._report.pulled_entries = list(done.entries)
         self._report.pulled_bytes, self._report.restored = done.shipped, done.restored
-        if sizes:
-            self._report.sizes = (list(sizes), list(sizes.values()))
+        self._report.sizes = (list(sizes), list(sizes.values()))
 
 
 def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int, int], plan: EpochPlan) -> list[Pull]:

@@ -4,14 +4,16 @@ import gc
 from collections.abc import Iterator
 from functools import cache
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from impls.runtime.attempts import run_epoch
-from impls.runtime.order import StepOrder
+from impls.runtime.order import Report, StepOrder
 
-__all__ = ["REPORT_SCHEMA", "run_step", "spare_the_collector"]
+__all__ = ["REPORT_SCHEMA", "answer_of", "run_step", "spare_the_collector"]
 
 REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 
@@ -26,7 +28,12 @@ def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     tables = [pa.Table.from_batches([batch]) for batch in batches]
     report, cells = run_epoch(order, context.partitionId(), context.attemptNumber(), tables)
     spare_the_collector()
-    yield pa.RecordBatch.from_pydict(
+    yield answer_of(report, cells)
+
+
+def answer_of(report: Report, cells: NDArray[np.void]) -> pa.RecordBatch:
+    """Returns a worker's answer to the driver, one row of `REPORT_SCHEMA`."""
+    return pa.RecordBatch.from_pydict(
         {"report": pa.array([report.to_json()], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
     )
 

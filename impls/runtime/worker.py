@@ -124,14 +124,13 @@ class WorkerCore:
         return self._txn
 
     @property
-    def _store(self) -> WorkerStore:
+    def _environment(self) -> Opened:
         assert self._opened is not None, "begin() comes first"
-        return self._opened.store
+        return self._opened
 
     @property
-    def _unlocked(self) -> bool:
-        assert self._opened is not None, "begin() comes first"
-        return self._opened.lock is None
+    def _store(self) -> WorkerStore:
+        return self._environment.store
 
     def _phase(self, name: str) -> Phase:
         return Phase(self.report.ms, name)
@@ -236,8 +235,7 @@ class WorkerCore:
         self.report.queue_bytes = sum(size for _, size in lengths.values())
         if self.order.files is not None:
             self._keep_frame()
-        assert self._opened is not None
-        write_meta(txn, at_epoch(self._opened.meta, self.plan.epoch, self.order.generation))
+        write_meta(txn, at_epoch(self._environment.meta, self.plan.epoch, self.order.generation))
         self._put(b"report", self.report.to_json())
         txn.commit()
         self._txn = None
@@ -264,7 +262,7 @@ class WorkerCore:
 
     def _after(self) -> tuple[Report, NDArray[np.void]]:
         """Does what follows the commit; a repeated attempt does it again from what the commit stored."""
-        if self.report.repeated or self._unlocked:  # who has the lock has just committed this epoch
+        if self.report.repeated or self._environment.lock is None:  # who has the lock has just committed this epoch
             with self._store.reading() as txn:
                 self._still_ours(txn)
                 if self.report.repeated:

@@ -25,7 +25,7 @@ from impls.runtime.outbox import Output
 from impls.runtime.phase import Phase
 from impls.runtime.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.runtime.state import BinState
-from impls.runtime.step import spare_the_collector
+from impls.runtime.step import answer_of, spare_the_collector
 from impls.runtime.store import (
     OUTBOX,
     Meta,
@@ -127,6 +127,4 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     report.done_us = time.time_ns() // 1000
     spare_the_collector()
     cells, report.negative = make_cells(times.column("time").to_numpy(), report.done_us, np.zeros(len(times), bool))
-    yield pa.RecordBatch.from_pydict(
-        {"report": pa.array([report.to_json()], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
-    )
+    yield answer_of(report, cells)
