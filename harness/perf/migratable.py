@@ -12,7 +12,7 @@ from harness.perf.twin.process import BLOCKS_FILE, Settings
 
 __all__ = ["PART", "measure"]
 
-_BINS = (16, 256, 4096, 16384)
+_BINS = {16: 30, 256: 120, 4096: 46, 16384: 30}  # and pairs of blocks off the backlog: most where the bound is close
 _MEASURES = {  # whether it is of the backlog's blocks, and the block's field
     "latency": (False, "latency_p50_ms"),
     "epoch": (False, "epoch_ms"),
@@ -28,7 +28,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
 
     CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 3 epochs.
     """
-    found = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(_BINS, (16, 256))}
+    found = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(tuple(_BINS), (16, 256))}
     intervals = {bins: _intervals(blocks) for bins, blocks in found.items()}
     rows = [[f"{bins:,}", *(str(row[name]) for name in _MEASURES)] for bins, row in intervals.items()]
     table = Table(
@@ -53,8 +53,9 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         settings = Settings(
-            bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000)
-        )
+            bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000),
+            backlog_pairs=scale.pick(_BINS[bins], 6),
+        )  # fmt: skip
         write_json(folder / "twin.json", asdict(settings))
         carry_out("harness.perf.twin.process", folder)
     return [Block(**block) for block in json.loads(path.read_text())]

@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,8 +49,7 @@ class Opened:
     def close(self) -> None:
         """Closes the environment and lets go of the lock."""
         self.store.close()
-        if self.lock is not None:
-            self.lock.close()
+        _let_go(self.lock)
 
 
 def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str, report: Report) -> Opened:
@@ -73,23 +71,28 @@ def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str,
     if order.shared is not None:
         return order.shared.open(order, worker, report)
     path = store_path(order.state_dir, worker)
-    with ExitStack() as stack:  # keeps others out until the old environment is set aside
-        lock = take_lock(path)
-        why = distrust if lock is not None else "held by another process that does not end"
-        if lock is not None:
-            stack.callback(lock.close)
+    lock = take_lock(path)
+    why = distrust if lock is not None else "held by another process that does not end"
+    try:
         try:
             if lock is not None and not why:
-                opened = _trusted(order, worker, path, lock, map_bytes)
-                stack.pop_all()
-                return opened
+                return _trusted(order, worker, path, lock, map_bytes)
             _refuse_ahead(order, path)
         except _UnusableError as error:
             why = str(error)
         except DAMAGE as error:
             why = why or f"damaged ({error})"
-        aside = _set_aside(order, worker, path, why)
+        aside = _set_aside(order, worker, path, why)  # while the lock keeps others out
+    except BaseException:
+        _let_go(lock)
+        raise
+    _let_go(lock)
     return _rebuilt(order, worker, path, aside, map_bytes=map_bytes, why=why, report=report)
+
+
+def _let_go(lock: WriterLock | None) -> None:
+    if lock is not None:
+        lock.close()
 
 
 class _UnusableError(Exception):
@@ -168,8 +171,7 @@ def _rebuilt(
     """Makes an environment in place of the one set aside, which is deleted only when that has succeeded."""
     lock = take_lock(path)
     if lock is None or (path / "data.mdb").exists():  # another attempt was quicker: judge its environment anew
-        if lock is not None:
-            lock.close()
+        _let_go(lock)
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
         return open_worker(order, worker, map_bytes=map_bytes, distrust="", report=report)

@@ -23,7 +23,7 @@ class Pull:
     target: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, as StepOrder
 class EpochPlan:
     """One epoch's decisions of a mechanism.
 
@@ -54,7 +54,7 @@ class EpochPlan:
     background_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WrittenPlan:
     """A validated plan with what the runtime derives, as it stands in the plan log: what an epoch's re-run obeys.
 

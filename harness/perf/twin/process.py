@@ -10,7 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +40,7 @@ from impls.runtime.session import spark_session
 __all__ = ["BLOCKS_FILE", "Settings", "blocks_of", "main", "measure_blocks"]
 
 BLOCKS_FILE = "blocks.json"
-_HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again", "broker")
+_HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
 _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0
 _BACKLOG_DEADLINE_S = 300.0
@@ -53,7 +55,8 @@ class Settings:
     """One measurement: `pairs` pairs of blocks of `block_s` seconds at `rate` records per second on `keys` keys.
 
     The same records are then read again as a backlog, in blocks of 3 epochs of a fifth of a second's records each:
-    an epoch's CPU goes with its records, and the side with the longer epochs has more of them at a given rate.
+    an epoch's CPU goes with its records, and the side with the longer epochs has more of them at a given rate. It is
+    read as often as `backlog_pairs` pairs of blocks take.
     """
 
     bins: int
@@ -63,6 +66,7 @@ class Settings:
     rate: int
     workers: int = 4
     lead_in_s: float = 6.0
+    backlog_pairs: int = 30
 
     @property
     def epoch_records(self) -> int:
@@ -70,10 +74,11 @@ class Settings:
         return self.rate // _EPOCHS_PER_S
 
     @property
-    def backlog_blocks(self) -> int:
-        """Blocks that the backlog suffices for, in whole pairs."""
+    def pairs_per_pass(self) -> list[int]:
+        """Pairs of blocks of each reading of the backlog; one suffices for as many as there are records."""
         records = self.rate * (self.lead_in_s + self.pairs * 2 * self.block_s)
-        return int(records // (2 * _BLOCK_EPOCHS * self.epoch_records)) * 2
+        most = max(1, int(records // (2 * _BLOCK_EPOCHS * self.epoch_records)))
+        return [min(most, self.backlog_pairs - at) for at in range(0, self.backlog_pairs, most)]
 
 
 @dataclass(frozen=True)
@@ -178,12 +183,18 @@ def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
                 _await(query, generator.finished, "the load", within)
             _await(query, lambda: _records(marks) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         blocks = blocks_of(marks, backlog=False)[: settings.pairs * 2]
-        marks.clear()
         sides.begin_counted(_BLOCK_EPOCHS)
-        with _query(spark, broker.bootstrap, sides, folder / "spark-again", settings.epoch_records) as query:
-            epochs = settings.backlog_blocks * _BLOCK_EPOCHS
-            _await(query, lambda: len(marks) >= epochs, "the backlog", _BACKLOG_DEADLINE_S)
-    return blocks + blocks_of(marks[:epochs], backlog=True)
+        before = 0
+        for number, pairs in enumerate(settings.pairs_per_pass):
+            marks.clear()
+            epochs = pairs * 2 * _BLOCK_EPOCHS
+            place = folder / f"spark-again-{number}"
+            with _query(spark, broker.bootstrap, sides, place, settings.epoch_records) as query:
+                _await(query, partial(_reached, marks, epochs), "the backlog", _BACKLOG_DEADLINE_S)
+            found = blocks_of(marks[:epochs], backlog=True)
+            blocks += [replace(block, pair=block.pair + before) for block in found]
+            before += pairs
+    return blocks
 
 
 @contextmanager
@@ -205,6 +216,10 @@ def _await(query: StreamingQuery, done: Callable[[], bool], what: str, within_s:
         raise StateError(f"The query failed: {query.exception()}")
 
 
+def _reached(marks: list[Mark], epochs: int) -> bool:
+    return len(marks) >= epochs
+
+
 def _records(marks: list[Mark]) -> int:
     return sum(mark.done.records for mark in list(marks))
 
@@ -213,8 +228,8 @@ def main(arguments: list[str]) -> int:
     """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
     code = measure_here(folder, "twin.json", lambda given: measure_blocks(folder, Settings(**given)), BLOCKS_FILE)
-    for heavy in _HEAVY if code == 0 else ():
-        shutil.rmtree(folder / heavy, ignore_errors=True)
+    for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
+        shutil.rmtree(doomed, ignore_errors=True)
     return code
 
 

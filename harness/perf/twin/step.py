@@ -44,7 +44,7 @@ __all__ = ["TwinOrder", "run_twin", "twin_epoch"]
 _NAMES = (b"results", b"times")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TwinOrder:
     """What an epoch asks of every worker; the operator sees one bin per worker, which is what routing goes by."""
 
