@@ -50,7 +50,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         ("keys", "mechanism", "steady p99, ms", "peak, ms", "duration, s", "excess latency, ms", "Spark's over it"),
         rows,
         "Excess latency: the peak less the steady p99, at least the spread of steady 250 ms intervals. "
-        f"Batched with {_BINS_PER_PAIR} bins per pair; the restart's load is as much longer as the restart takes.",
+        f"Batched with bins per pair: {_BINS_PER_PAIR}; the restart's load is as much longer as the restart takes.",
     )
     return Findings([table], checks, {"restart": curves})
 
