@@ -40,7 +40,8 @@ __all__ = [
 ]
 
 # Figures are drawn in the light colours. A dark one, or one with CSS variables, is the same SVG with each colour
-# replaced by its name's other value; so every value of LIGHT occurs once. Hues: Okabe and Ito, then Paul Tol's muted.
+# replaced by its name's other value; so every value of LIGHT occurs once. Hues: Okabe and Ito, then Paul Tol's muted,
+# and a brown.
 LIGHT = {
     "paper": "#fffffe",
     "ink": "#1d2430",
@@ -58,6 +59,7 @@ LIGHT = {
     "olive": "#999933",
     "indigo": "#332288",
     "forest": "#117733",
+    "brown": "#8c564b",
 }
 DARK = {
     "paper": "#14181f",
@@ -76,13 +78,15 @@ DARK = {
     "olive": "#bcbc5c",
     "indigo": "#8d7fe0",
     "forest": "#4fae6e",
+    "brown": "#c99484",
 }
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h", "<", ">")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h", "<", ">", "d")
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6)
 _HUES = tuple(name for name in LIGHT if name not in {"paper", "ink", "muted", "grid", "shade", "grey"})
 # Where a name has a fixed hue: the first whose words occur in the mechanism's name. Any other takes one by checksum.
 _BY_WORD = (
     ("none", "grey"),
+    ("native", "brown"),
     ("restart", "vermilion"),
     ("all-at-once", "pink"),
     ("fluid", "green"),

@@ -96,5 +96,5 @@ def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) 
         bins=sum(line["moved_bins"] for line in moving),
         size=sum(line["moved_bytes"] for line in moving),
         duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
-        longest_pull_ms=max((float(line["longest_pull_ms"]) for line in moving), default=None),
+        longest_pull_ms=max((float(line["longest_pull_ms"]) for line in moving), default=0.0) or None,
     )

@@ -69,10 +69,11 @@ def _control(runs: list[Run]) -> str:
 
 
 def _moved(runs: list[Run]) -> str:
+    pull = _over(runs, "longest_pull_ms")
     return (
         f"While migrating, every record was done within {_over(runs, 'latency_migrating_max_ms')}: "
         f"{_over(runs, 'peak_ratio')} the peak of a steady window; the longest migration took "
-        f"{_over(runs, 'migration_s')}, the longest pull {_over(runs, 'longest_pull_ms')}."
+        f"{_over(runs, 'migration_s')}{'' if pull == metrics.DASH else f', the longest pull {pull}'}."
     )
 
 

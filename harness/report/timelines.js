@@ -106,10 +106,12 @@
   // The replay: a square per bin, a row of squares per worker.
   const chooser = document.getElementById("replay-run"), canvas = document.getElementById("replay-bins"), slider = document.getElementById("replay-at");
   const told = document.getElementById("replay-told"), play = document.getElementById("replay-play");
-  const replayed = runs.filter(run => run.replay);
+  const replayed = runs.filter(run => run.replay && run.migrations.length);
   let timer = null;
   for (const run of replayed) chooser.append(new Option(run.name, run.name));
   document.getElementById("replay").hidden = !replayed.length;
+  const longest = [...replayed].sort((a, b) => b.replay.changes.length - a.replay.changes.length)[0];  // there is most to see
+  if (longest) chooser.value = longest.name;
   slider.max = end; slider.step = 0.05;
   const chosen = () => replayed.find(run => run.name === chooser.value) || replayed[0];
   const colour = (worker, workers) => `hsl(${Math.round(360 * worker / workers)} 55% 52%)`;
@@ -143,7 +145,7 @@
       down += heights[worker] * size + 6;
     });
     const moved = run.moved_bytes[e] ? `, ${(run.moved_bytes[e] / 1048576).toFixed(1)} MiB pulled` : "";
-    told.textContent = `${(+t).toFixed(2)} s: ${fresh.size} bins routed anew in this epoch${moved}, ${run.queued[e].toLocaleString("en")} records queued, p99 ${ms(run.p99[index(run.at_s, t)])}`;
+    told.textContent = `${(+t).toFixed(2)} s: ${fresh.size} bin${fresh.size === 1 ? "" : "s"} routed anew in this epoch${moved}, ${run.queued[e].toLocaleString("en")} records queued, p99 ${ms(run.p99[index(run.at_s, t)])}`;
   }
   slider.oninput = () => point(+slider.value);
   chooser.onchange = () => point(+slider.value);
@@ -159,5 +161,5 @@
     }, 50);
   };
   draw();
-  if (replayed.length) replay(Math.max(0, (chosen().migrations[0] || [0])[0] - 0.5));
+  if (replayed.length) replay((chosen().migrations[0][0] + chosen().migrations[0][1]) / 2);
 })();
