@@ -12,7 +12,7 @@ from harness.perf.part import Check, Findings, Part, Scale, Table
 from harness.perf.search import Search
 from harness.results.entry import RunFiles
 
-__all__ = ["PART", "Probe", "judge", "measure"]
+__all__ = ["PART", "Probe", "judge", "measure", "rate_ratio"]
 
 _SIDES = {"Spark": "native-restart", "live": "none"}
 _FIRST = {"Spark": 20_000, "live": 40_000}  # where either search begins
@@ -65,15 +65,25 @@ def measure(folder: Path, scale: Scale) -> Findings:
         for side in _SIDES
         for p in sorted(probes[side], key=lambda p: p.rate)
     ]
-    found = {side: search.low or 0 for side, search in searches.items()}
+    found = {side: search.low for side, search in searches.items()}
     table = Table(
         "Rates tried", ("side", "records/s", "p99, ms", "growth of latency, s per s", "held"), rows,
         f"Held: p99 below {_LIMIT_MS:.0f} ms and latency growing by less than {_SLOPE} s per s; hash-count, both sides "
         "writing results to Kafka.",
     )  # fmt: skip
-    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in found.items()])
-    ratio = found["live"] / found["Spark"] if found["Spark"] else float("inf")
+    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate or 0:,}"] for side, rate in found.items()])
+    ratio = rate_ratio(searches["live"], searches["Spark"])
     return Findings([best, table], [Check("highest rate, this runtime over Spark", ratio, _BOUND, at_most=False)])
+
+
+def rate_ratio(over: Search, under: Search) -> float:
+    """Returns the highest rate that one search found over the other's.
+
+    Where the other found none, its lowest rate tried takes the place: the ratio is at least that.
+    """
+    below = under.low or under.high
+    assert below is not None, "a search that is over has tried a rate"
+    return (over.low or 0) / below
 
 
 def _probe(folder: Path, side: str, rate: int, scale: Scale) -> Probe:

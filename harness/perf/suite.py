@@ -90,7 +90,10 @@ def _collected(suite: Suite, folder: Path) -> dict[str, Any]:
 
 
 def run_perf(options: Mapping[str, Any]) -> int:
-    """Measures the parts asked for; returns the exit code: 0 all bounds kept, 1 not all, 2 bad input, 130 cut off."""
+    """Measures the parts asked for; returns the exit code: 0 all bounds kept, 1 not all, 2 bad input, 130 cut off.
+
+    The quick form shows that the suite works: bounds that it does not keep are printed, and no failure.
+    """
     try:
         suite = suite_from(options)
         reference = _reference(suite) if options.get("reference") else None
@@ -104,11 +107,11 @@ def run_perf(options: Mapping[str, Any]) -> int:
         return CUT_OFF
     if reference is not None:
         write_reference(folder, reference)
-    return _told(folder, list(read_json(folder / RESULT_FILE)["parts"].values()))
+    return _told(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)
 
 
-def _told(folder: Path, parts: Sequence[Mapping[str, Any]]) -> int:
+def _told(folder: Path, parts: Sequence[Mapping[str, Any]], *, quick: bool) -> int:
     checks = [check for part in parts for check in part["checks"]]
     sys.stdout.write((folder / "perf.md").read_text() + "\n")
     sys.stdout.write(f"{folder}\n")
-    return int(not all(check["holds"] for check in checks))
+    return 0 if quick else int(not all(check["holds"] for check in checks))

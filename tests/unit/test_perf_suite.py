@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from harness.perf.part import Check, Findings, Spread, Table
 from harness.perf.phases.account import LINES, Epoch, account, shares
-from harness.perf.rate import Probe
+from harness.perf.rate import Probe, rate_ratio
 from harness.perf.report import markdown, write_tables
 from harness.perf.restart import excess_ms
 from harness.perf.search import Search
@@ -43,6 +43,18 @@ def test_a_search_gives_up_at_the_highest_and_at_the_lowest_rate_it_may_try():
         assert (search.low, search.high) == end
         with pytest.raises(ValueError, match="over"):
             search.tell(holds=True)
+
+
+def test_a_side_that_held_no_rate_still_gives_a_ratio():
+    def found(limit):
+        search = Search(4_000, least=2_000, most=8_000)
+        while search.rate is not None:
+            search.tell(holds=search.rate <= limit)
+        return search
+
+    assert rate_ratio(found(9_000), found(4_000)) >= 8_000 / 5_000
+    assert rate_ratio(found(9_000), found(0)) == 8_000 / 2_000
+    assert rate_ratio(found(0), found(9_000)) == rate_ratio(found(0), found(0)) == 0
 
 
 def test_a_rate_holds_only_below_the_limit_and_without_a_growing_backlog():
