@@ -27,11 +27,12 @@ class Ratio(Spread):
 
 
 def interleave(
-    variants: Mapping[str, Experiment], rounds: int, folder: Path, *, seed: int = 1
+    variants: Mapping[str, Experiment], rounds: int, folder: Path, *, seed: int = 1, warm: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
     """Carries out every variant once a round, in an order drawn from the seed, and returns their result entries.
 
-    What was finished before in the same folder is not run again. Raises StateError when a run is not valid.
+    What was finished before in the same folder is not run again. Raises StateError when a run is not valid, or with
+    `warm` when it never warmed up: that one is run anew the next time.
     """
     draw = np.random.default_rng(seed)
     names = list(variants)
@@ -42,11 +43,11 @@ def interleave(
             name = names[i]
             (mechanism,) = variants[name].mechanisms
             run = NamedRun(variants[name], mechanism, number, 0, place=f"{number:02d}-{name}")
-            found[name].append(_carry_out(run, folder / "runs", view))
+            found[name].append(_carry_out(run, folder / "runs", view, warm=warm))
     return found
 
 
-def _carry_out(run: NamedRun, folder: Path, view: Watcher) -> dict[str, Any]:
+def _carry_out(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:
     place = folder / run.folder
     if not (place / "done").exists():
         shutil.rmtree(place, ignore_errors=True)
@@ -58,6 +59,11 @@ def _carry_out(run: NamedRun, folder: Path, view: Watcher) -> dict[str, Any]:
     data = read_json(place / ENTRY_FILE)
     if data["verdict"] != "valid":
         raise StateError(f"The run in {place} is {data['verdict']}: {'; '.join(data['reasons'])}")
+    if warm and data["warmup_s"] is None:
+        (place / "done").unlink()
+        raise StateError(
+            f"The run in {place} never warmed up, as on a busy machine: the same command again runs it anew."
+        )
     return data
 
 

@@ -37,7 +37,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
     for keys, (rounds, restart_s) in scale.pick(_LOADS, {"20k": (1, 12.0)}).items():
         seconds = {_NATIVE: restart_s, _LIVE: scale.pick(36.0, 12.0)}
         variants = {name: _experiment(name, keys, seconds[name], scale) for name in _SIDES}
-        entries = interleave(variants, rounds, folder / keys)
+        entries = interleave(variants, rounds, folder / keys, warm=True)
         excess = {name: Spread(tuple(excess_ms(entry) for entry in found)) for name, found in entries.items()}
         for name, found in entries.items():
             curves[name].append([parse_number(keys, "keys"), excess[name].median])

@@ -27,7 +27,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         )
         for side, mechanism in _SIDES.items()
     }  # fmt: skip
-    entries = interleave(variants, scale.pick(3, 1), folder)
+    entries = interleave(variants, scale.pick(3, 1), folder, warm=True)
     rows = []
     for name, path in _MEASURES.items():
         found = ratio(entries["live"], entries["Spark"], *path)

@@ -20,6 +20,7 @@ def carried_out(monkeypatch):
                 continue
             order.append(run.folder)
             entry = {"verdict": "valid", "reasons": [], "epoch_ms": {"p50": run.experiment.keys / 1000}}
+            entry["warmup_s"] = None if order.count(run.folder) == 1 and run.folder == "00-b" else 2.5
             write_json(place / "run-result.json", entry)
             (place / "done").touch()
 
@@ -46,6 +47,14 @@ def test_what_was_finished_is_not_run_again(tmp_path, carried_out):
     carried_out.clear()
     interleave.interleave(variants(), 2, tmp_path)
     assert sorted(carried_out) == ["01-a", "01-b"]
+
+
+def test_a_run_that_never_warmed_up_is_run_anew_where_that_matters(tmp_path, carried_out):
+    with pytest.raises(StateError, match="00-b never warmed up"):
+        interleave.interleave(variants(), 1, tmp_path, warm=True)
+    found = interleave.interleave(variants(), 1, tmp_path, warm=True)
+    assert (carried_out.count("00-a"), carried_out.count("00-b")) == (1, 2)
+    assert [entry["warmup_s"] for entry in (*found["a"], *found["b"])] == [2.5, 2.5]
 
 
 def test_a_run_that_is_not_valid_or_failed_stops_it(tmp_path, carried_out):
