@@ -65,13 +65,13 @@ def measure(folder: Path, scale: Scale) -> Findings:
         for side in _SIDES
         for p in sorted(probes[side], key=lambda p: p.rate)
     ]
-    found = {side: search.low for side, search in searches.items()}
+    found = {side: search.low or 0 for side, search in searches.items()}
     table = Table(
         "Rates tried", ("side", "records/s", "p99, ms", "growth of latency, s per s", "held"), rows,
         f"Held: p99 below {_LIMIT_MS:.0f} ms and latency growing by less than {_SLOPE} s per s; hash-count, both sides "
         "writing results to Kafka.",
     )  # fmt: skip
-    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate or 0:,}"] for side, rate in found.items()])
+    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in found.items()])
     ratio = rate_ratio(searches["live"], searches["Spark"])
     return Findings([best, table], [Check("highest rate, this runtime over Spark", ratio, _BOUND, at_most=False)])
 

@@ -151,8 +151,8 @@
   chooser.onchange = () => point(+slider.value);
   play.onclick = () => {
     if (timer) { clearInterval(timer); timer = null; play.textContent = "Play"; return; }
-    const starts = chosen().migrations[0], from = +slider.value;
-    let t = from > 0 && from < end - 0.1 ? from : Math.max(0, (starts ? starts[0] : 0) - 1);
+    const from = +slider.value;
+    let t = from > 0 && from < end - 0.1 ? from : Math.max(0, chosen().migrations[0][0] - 1);
     play.textContent = "Stop";
     timer = setInterval(() => {
       t += 0.05;
