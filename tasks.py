@@ -5,9 +5,9 @@ import sys
 
 from invoke import Collection, Context, task
 
-from harness.tasks import docker
-from harness.tasks.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
-from harness.tasks.look import (  # noqa: F401
+from harness.cli import docker
+from harness.cli.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
+from harness.cli.look import (  # noqa: F401
     compare,
     doctor,
     export,
@@ -19,7 +19,7 @@ from harness.tasks.look import (  # noqa: F401
     status,
     validate,
 )
-from harness.tasks.running import given, run_module
+from harness.cli.running import given, run_module
 
 
 @task(
@@ -99,7 +99,7 @@ def bench(
 ):
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report."""
     options = given(locals())
-    from harness.cli import run_bench
+    from harness.cli.commands import run_bench
 
     sys.exit(run_bench(options))
 
@@ -153,7 +153,7 @@ def sweep(
 ):
     """Measure a grid of mechanism x keys x bins x rate x skew x policy; what is done is skipped on repeat."""
     options = given(locals())
-    from harness.sweep.run import run_sweep
+    from harness.suites.sweep.run import run_sweep
 
     sys.exit(run_sweep(options))
 
@@ -170,7 +170,7 @@ def sweep(
 def perf(c: Context, part="", quick=False, output="", force=False, reference=False):
     """Measure against Spark's own state: steady state, highest rate, restart, cost of bins, bytes moved, growth."""
     options = given(locals())
-    from harness.perf.suite import run_perf
+    from harness.suites.perf.suite import run_perf
 
     sys.exit(run_perf(options))
 
@@ -206,7 +206,7 @@ def nexmark(
 ):
     """Run NEXMark's queries across a rescale, each checked against its oracle, and print their table."""
     options = given(locals())
-    from harness.nexmark.suite import run_nexmark
+    from harness.suites.nexmark.suite import run_nexmark
 
     sys.exit(run_nexmark(options))
 
@@ -240,7 +240,7 @@ def regress(
 ):
     """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""
     options = given(locals())
-    from harness.regress.run import run_regress
+    from harness.suites.regress.run import run_regress
 
     sys.exit(run_regress(options))
 
@@ -255,8 +255,8 @@ def regress(
     }
 )
 def verify_claims(c: Context, only="", results="", quick=False, force=False, list=False):  # noqa: A002
-    """Check every claim of harness/claims/claims.toml: runs what is missing, prints PASS, FAIL or UNKNOWN."""
-    from harness.claims.verify import run_claims
+    """Check every claim of harness/suites/claims/claims.toml: runs what is missing, prints PASS, FAIL or UNKNOWN."""
+    from harness.suites.claims.verify import run_claims
 
     sys.exit(run_claims(only=only, results=results, quick=quick, force=force, listing=list))
 
@@ -273,7 +273,7 @@ def verify_claims(c: Context, only="", results="", quick=False, force=False, lis
 )
 def fault_test(c: Context, seed=1, mechanism="", only="", quick=False, durability="process", output=None):
     """Kill processes, damage files and fill disks while a query migrates; nothing may be lost or doubled."""
-    from harness.faults.run import run_fault_test
+    from harness.suites.faults.run import run_fault_test
 
     options = {"mechanism": mechanism, "only": only, "quick": quick, "durability": durability, "output": output}
     sys.exit(run_fault_test(seed=seed, **options))
@@ -291,7 +291,7 @@ def fault_test(c: Context, seed=1, mechanism="", only="", quick=False, durabilit
 )
 def conformance(c: Context, mechanism="", operator="", scenario="", quick=False, output="", force=False):
     """Carry out every mechanism x operator x scenario x keys on Spark; each case must be valid within its bound."""
-    from harness.conformance.run import run_conformance
+    from harness.suites.conformance.run import run_conformance
 
     options = {"mechanism": mechanism, "operator": operator, "scenario": scenario, "output": output}
     sys.exit(run_conformance(**options, quick=quick, force=force))
@@ -300,7 +300,9 @@ def conformance(c: Context, mechanism="", operator="", scenario="", quick=False,
 @task(help={"workload": "dense or hash", "keys": "numbers of keys, separated by commas", "rounds": "repetitions"})
 def recovery_curve(c: Context, workload: str = "dense", keys: str = "100k,1M,4M,10M", rounds: int = 3) -> None:
     """Measure how long a worker of a given size takes to be rebuilt from the checkpoint."""
-    run_module(c, f"harness.perf.recovery --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}")
+    run_module(
+        c, f"harness.suites.perf.recovery --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}"
+    )
 
 
 @task(help={"workload": "dense or hash", "keys": "number of keys", "rounds": "repetitions", "output": "folder"})
@@ -308,7 +310,8 @@ def durability_cost(c: Context, workload: str = "dense", keys: str = "4M", round
     """Measure what the changelog costs: the same load with durability none, process and host, interleaved."""
     more = f" --output {shlex.quote(output)}" if output else ""
     run_module(
-        c, f"harness.perf.durability --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}{more}"
+        c,
+        f"harness.suites.perf.durability --workload {workload} --keys {shlex.quote(keys)} --rounds {int(rounds)}{more}",
     )
 
 
@@ -370,7 +373,7 @@ def simulate_scale(
 ):
     """Predict every mechanism's peak and duration with 1,000 workers, 2^16 bins and 1 TB of state."""
     options = given(locals())
-    from harness.scale.command import run_simulate_scale
+    from harness.suites.scale.command import run_simulate_scale
 
     sys.exit(run_simulate_scale(options))
 

@@ -1,4 +1,4 @@
-"""Files of a result: JSON written whole or not at all, and lines of JSON that survive a cut-off."""
+"""The project's folder; files of a result: JSON written whole or not at all, JSON lines that survive a cut-off."""
 
 import json
 import os
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["JsonLines", "read_json", "read_lines", "write_json", "write_text"]
+__all__ = ["ROOT", "JsonLines", "read_json", "read_lines", "write_json", "write_text"]
 
+ROOT = Path(__file__).resolve().parents[1]
 _TAIL_BYTES = 1 << 16
 
 

@@ -9,21 +9,21 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegralType
 
 from impls import catalog
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.driver import Driver, EpochRecord
+from impls.driver.handle import StreamHandle
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
-from impls.mechanism import Mechanism
 from impls.operators.base import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
-from impls.runtime.checkpoint import Checkpoint
-from impls.runtime.controller import Controller
-from impls.runtime.driver import Driver, EpochRecord
-from impls.runtime.handle import StreamHandle
-from impls.runtime.hashing import check_bins, key_bytes
-from impls.runtime.outbox import Output
-from impls.runtime.session import check_session
-from impls.runtime.warm import warm_workers
+from impls.protocol.controller import Controller
+from impls.protocol.mechanism import Mechanism
+from impls.spark.session import check_session
+from impls.spark.warm import warm_workers
+from impls.store.hashing import check_bins, key_bytes
+from impls.worker.output import Output
 
 __all__ = ["stream"]
 
@@ -55,7 +55,7 @@ def stream(
         df: a streaming DataFrame with Kafka's `partition` and `offset` columns, which give each key's record order.
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
-        results: the topic that takes the results; read it with `impls.runtime.results.Deduplicator`.
+        results: the topic that takes the results; read it with `impls.worker.results.Deduplicator`.
         state_dir: folder for the workers' state on every host that runs tasks.
         checkpoint: folder for offsets, plans and commands; the same folder again continues the query.
         workers: number of workers at the query's first start; later starts continue with what the last one had.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from impls.errors import UsageError
-from impls.mechanism import Mechanism
-from impls.native_spark.native import NATIVES, Native
+from impls.mechanisms.native_spark.native import NATIVES, Native
+from impls.protocol.mechanism import Mechanism
 
 __all__ = ["check", "every", "make", "names", "native", "natives", "options"]
 
@@ -17,8 +17,8 @@ __all__ = ["check", "every", "make", "names", "native", "natives", "options"]
 @cache
 def _mechanisms() -> dict[str, Callable[..., Mechanism]]:
     found: dict[str, Callable[..., Mechanism]] = {}
-    for path in sorted(Path(__file__).parent.glob("*/mechanism.py")):
-        found.update(import_module(f"impls.{path.parent.name}.mechanism").MECHANISMS)
+    for path in sorted(Path(__file__).parent.glob("mechanisms/*/mechanism.py")):
+        found.update(import_module(f"impls.mechanisms.{path.parent.name}.mechanism").MECHANISMS)
     return found
 
 

@@ -32,10 +32,10 @@ def nothing_left_running():
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
     """Bootstrap address of the shared broker."""
-    from harness.broker import EmbeddedBroker
+    from harness.lab.broker import EmbeddedBroker
     from harness.setup.jars import ensure_jars
     from harness.setup.java import find_java
-    from impls.runtime.outbox import close_producers
+    from impls.worker.output import close_producers
 
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), ensure_jars().broker, find_java()) as broker:
         yield broker.bootstrap
@@ -45,7 +45,7 @@ def kafka(tmp_path_factory):
 @pytest.fixture(scope="session")
 def topic_factory(kafka):
     """Makes topics: topic_factory(partitions) returns the name of a new one."""
-    from harness.broker import create_topics
+    from harness.lab.broker import create_topics
 
     numbers = itertools.count()
 
@@ -61,7 +61,7 @@ def topic_factory(kafka):
 def spark(kafka):
     """The shared Spark session: four tasks at once, with the Kafka connector; it ends before the broker does."""
     from harness.setup.jars import ensure_jars
-    from impls.runtime.session import spark_session
+    from impls.spark.session import spark_session
 
     keep = {"spark.sql.streaming.minBatchesToRetain": "100000"}  # the oracle reads all of Spark's offset log
     session = spark_session(ensure_jars().spark, threads=4, name="tests", settings=keep)
@@ -81,13 +81,13 @@ class TopicReader:
         self._consumer.assign([TopicPartition(topic, p, 0) for p in range(count)])
         self._values: list[bytes] = []
 
-        from impls.runtime.results import Deduplicator
+        from impls.worker.results import Deduplicator
 
         self._seen = Deduplicator()
 
     def wait_for(self, number: int, what: str, deadline_s: float = 60.0) -> list[bytes]:
         """Returns all values read when there are `number`, in partition order; fails when the deadline passes."""
-        from impls.runtime.results import number_of
+        from impls.worker.results import number_of
 
         end = time.monotonic() + deadline_s
         while len(self._values) < number:

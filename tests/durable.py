@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from memory import MemoryOutput
 
+from impls.driver.keeper import Keeper
 from impls.durability.files import Files
-from impls.durability.keeper import Keeper
 from impls.operators import HashCount, Operator
-from impls.runtime.attempts import run_epoch
-from impls.runtime.hashing import bin_of_hash, hash_int64
-from impls.runtime.order import Report, StepOrder
-from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
-from impls.runtime.store import store_path
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.store.environment import store_path
+from impls.store.hashing import bin_of_hash, hash_int64
+from impls.worker.attempts import run_epoch
+from impls.worker.order import Report, StepOrder
 
 BINS = 16
 

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 
-from impls.runtime.records import Results
-from impls.runtime.results import Deduplicator
+from impls.store.records import Results
+from impls.worker.results import Deduplicator
 
 RESULTS: dict[str, list[tuple[int, int, int, bytes, bytes]]] = defaultdict(list)
 

@@ -18,9 +18,9 @@ from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.run import check_run
 from harness.run.pipeline import read_records, spark_checkpoint
 from harness.run.recorder import Recorder
+from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
-from impls.runtime.handle import StreamHandle
-from impls.runtime.outbox import Output
+from impls.worker.output import Output
 
 DEADLINE_S = 90.0
 

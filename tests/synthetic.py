@@ -11,9 +11,9 @@ from harness.files import JsonLines, write_json
 from harness.measure.cells import encode_cells
 from harness.results.entry import summarise_run
 from harness.results.summary import write_result
-from harness.sweep.grid import Grid
-from harness.sweep.run import prepare
-from impls.runtime.cells import make_cells
+from harness.suites.sweep.grid import Grid
+from harness.suites.sweep.run import prepare
+from impls.worker.cells import make_cells
 
 MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 BEGIN_US = 1_767_225_600_123_456

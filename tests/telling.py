@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from harness.experiment import Run, make_experiment
-from impls.runtime.cells import make_cells
-from impls.runtime.driver import EpochRecord
-from impls.runtime.order import Report
-from impls.runtime.plan import EpochPlan, WrittenPlan
+from harness.experiment.description import Run, make_experiment
+from impls.driver.driver import EpochRecord
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.worker.cells import make_cells
+from impls.worker.order import Report
 
 RUN = Run(make_experiment(mechanism="megaphone-batched", bins="8", workers="2"), "megaphone-batched", 0, 3)
 BEGIN_US = 1_767_225_600_000_000

@@ -96,7 +96,7 @@ def test_every_module_says_what_it_is(path):
 
 
 def test_mechanism_folders_are_complete():
-    folders = sorted(path.parent for path in (ROOT / "impls").glob("*/mechanism.py"))
+    folders = sorted(path.parent for path in (ROOT / "impls" / "mechanisms").glob("*/mechanism.py"))
     assert folders
     for folder in folders:
         assert (folder / "README.md").exists(), f"{name(folder)} has no README.md"

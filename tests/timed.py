@@ -12,18 +12,18 @@ import pyarrow as pa
 from memory import RESULTS, MemoryOutput
 
 from impls import catalog
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.driver import Driver, EpochRecord, StopNeeded
 from impls.durability.files import Files
 from impls.operators import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
-from impls.runtime.attempts import run_epoch
-from impls.runtime.checkpoint import Checkpoint
-from impls.runtime.controller import Controller
-from impls.runtime.driver import Driver, EpochRecord, StopNeeded
-from impls.runtime.hashing import bin_of_hash, hash_int64
-from impls.runtime.order import StepOrder
-from impls.runtime.results import Deduplicator
-from impls.runtime.store import store_path, wipe
+from impls.protocol.controller import Controller
+from impls.store.environment import store_path, wipe
+from impls.store.hashing import bin_of_hash, hash_int64
+from impls.worker.attempts import run_epoch
+from impls.worker.order import StepOrder
+from impls.worker.results import Deduplicator
 
 BINS = 16
 _open: dict[int, Checkpoint] = {}

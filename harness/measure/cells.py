@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harness.files import read_lines
 from harness.measure.hdr import highest_equivalent
-from impls.runtime.cells import CELL, INTERVAL_US
+from impls.worker.cells import CELL, INTERVAL_US
 
 __all__ = ["Cells", "encode_cells", "read_cells", "read_epochs"]
 

@@ -1,6 +1,6 @@
 """HdrHistograms of latencies: 1 us to 1 h, 3 digits; the one place where these numbers stand.
 
-Latencies come quantised (see `impls.runtime.cells`), so distinct values with their counts are a histogram already;
+Latencies come quantised (see `impls.worker.cells`), so distinct values with their counts are a histogram already;
 percentiles are taken from those and equal what the merged HdrHistogram answers.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from impls.runtime.cells import quantise
+from impls.worker.cells import quantise
 
 __all__ = [
     "DIGITS",

@@ -16,7 +16,7 @@ from harness.files import write_text
 from harness.measure.cells import Cells
 from harness.measure.hdr import histogram
 from harness.measure.windows import TAGS
-from impls.runtime.cells import INTERVAL_US
+from impls.worker.cells import INTERVAL_US
 
 __all__ = ["Entry", "epoch_entries", "interval_entries", "write_hlog"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from harness.measure.cells import Cells
 from harness.measure.hdr import highest_equivalent, percentiles
 from harness.measure.migrations import Migration
-from impls.runtime.cells import INTERVAL_US
+from impls.worker.cells import INTERVAL_US
 
 __all__ = [
     "TAGS",

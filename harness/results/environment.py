@@ -12,13 +12,13 @@ from typing import Any
 
 import psutil
 
+from harness.files import ROOT
 from harness.setup.jars import read_sums
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
 __all__ = ["environment"]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _LIBRARIES = (
     "confluent-kafka",
     "duckdb",
@@ -46,7 +46,7 @@ def environment(seed: int) -> dict[str, Any]:
 def _output(*command: str | Path) -> str | None:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_DEADLINE_S, check=True, cwd=_ROOT, errors="replace"
+            command, capture_output=True, text=True, timeout=_DEADLINE_S, check=True, cwd=ROOT, errors="replace"
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -58,7 +58,7 @@ def _code() -> dict[str, Any]:
         return {"commit": packed, "dirty": packed == "unknown"}
     top = _output("git", "rev-parse", "--show-toplevel", "HEAD")
     status = _output("git", "status", "--porcelain")
-    if top is None or status is None or Path(top.split("\n")[0]).resolve() != _ROOT:
+    if top is None or status is None or Path(top.split("\n")[0]).resolve() != ROOT:
         return {"commit": "unknown", "dirty": True}
     return {"commit": top.split("\n")[1], "dirty": bool(status.strip())}
 

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from impls.driver.handle import StreamHandle
 from impls.errors import StateError
-from impls.native_spark.query import NativeQuery
-from impls.runtime.handle import StreamHandle
+from impls.mechanisms.native_spark.query import NativeQuery
 
 __all__ = ["Application", "Query", "end_session", "stop_session"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.experiment import Run
+from harness.experiment.description import Run
 from harness.files import write_json
 from harness.run.child import RunProcess
 from harness.run.disturb import disturbed
@@ -28,7 +28,7 @@ class NamedRun(Run):
 
 
 class Watcher(Protocol):
-    """Is told what happens; `harness.live.LiveView` is one."""
+    """Is told what happens; `harness.live.view.LiveView` is one."""
 
     def begin(self, run: Run) -> None:
         """A run begins."""

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from harness.experiment import Run
-from harness.migrations import plan_for
-from harness.native.check import check_native
-from harness.native.nexmark import check_native_nexmark
+from harness.experiment.description import Run
+from harness.experiment.schedules import plan_for
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
+from harness.oracle.native.check import check_native
+from harness.oracle.native.nexmark import check_native_nexmark
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import check_run
 from harness.run.pipeline import disorder_ms, spark_checkpoint

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from harness.files import ROOT
+
 __all__ = ["RunProcess"]
 
-_ROOT = Path(__file__).resolve().parents[2]
 _END_DEADLINE_S = 60.0
 
 
@@ -26,7 +27,7 @@ class RunProcess:
         self._log = (folder / "run.log").open("ab")
         self._process = subprocess.Popen(
             [sys.executable, "-m", "harness.run.process", str(folder)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=_ROOT, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=ROOT, start_new_session=True,
         )  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.broker import Broker, EmbeddedBroker
-from harness.experiment import Run
-from harness.faults.arming import VARIABLE, Arming
-from harness.faults.processes import jvm_of, python_workers
-from harness.faults.schedule import ANY_PHASE, DRIVER_POINTS, parse_fault
+from harness.experiment.description import Run
+from harness.lab.arming import VARIABLE, Arming
+from harness.lab.broker import Broker, EmbeddedBroker
+from harness.lab.processes import jvm_of, python_workers
 from harness.run.application import Application
+from harness.suites.faults.schedule import ANY_PHASE, DRIVER_POINTS, parse_fault
 from impls import catalog
-from impls.runtime.view import View
+from impls.protocol.view import View
 
 __all__ = ["Disturbance", "disturbed"]
 

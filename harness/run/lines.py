@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any, TextIO
 
-from harness.experiment import Run
+from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 from plots.metrics import DASH, by_name, show

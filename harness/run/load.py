@@ -11,8 +11,8 @@ from typing import Any
 
 from generators.clock import now_us
 from generators.shapes import csv_path
-from harness.experiment import Experiment
-from harness.files import read_json, write_json
+from harness.experiment.description import Experiment
+from harness.files import ROOT, read_json, write_json
 from impls.errors import StateError, UsageError
 
 __all__ = ["Load", "preload", "schedule"]
@@ -107,7 +107,7 @@ def preload(folder: Path, bootstrap: str, experiment: Experiment, topic: str) ->
     command = [*_command(folder, bootstrap, load), "--preload-only", "--out", out]
     done = subprocess.run(
         [str(part) for part in command], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        cwd=Path(__file__).parents[2], timeout=_PRELOAD_DEADLINE_S,
+        cwd=ROOT, timeout=_PRELOAD_DEADLINE_S,
     )  # fmt: skip
     if done.returncode:
         raise UsageError(f"The events from before the start cannot be sent: {done.stderr.strip() or done.returncode}")
@@ -126,7 +126,7 @@ class Load:
         ]  # fmt: skip
         self._process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
-            cwd=Path(__file__).parents[2], start_new_session=True,
+            cwd=ROOT, start_new_session=True,
         )  # fmt: skip
 
     @property

@@ -9,14 +9,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from generators.keycount import NUMBER_BYTES
 from generators.nexmark.profile import make_profile
-from harness.experiment import Experiment, Run
+from harness.experiment.description import Experiment, Run
 from impls.api import stream
+from impls.driver.driver import EpochRecord
+from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make as make_query
-from impls.operators.nexmark.events import project
-from impls.runtime.driver import EpochRecord
-from impls.runtime.handle import StreamHandle
-from impls.runtime.outbox import Output
+from impls.spark.nexmark import project
+from impls.worker.output import Output
 
 __all__ = [
     "disorder_ms",

@@ -23,20 +23,20 @@ from pyspark.sql import SparkSession
 
 from generators.clock import now_us
 from generators.errors import GeneratorError
-from harness import migrations
-from harness.broker import Broker, create_topics, open_broker
-from harness.experiment import Run
+from harness.experiment import schedules as migrations
+from harness.experiment.description import Run
+from harness.lab.broker import Broker, create_topics, open_broker
+from harness.lab.redis_server import RedisServer
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
-from harness.native.start import start_native
 from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
-from harness.redis_server import RedisServer
 from harness.results.summary import summarise_run
 from harness.run.application import Application, Query, stop_session
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
+from harness.run.native import start_native
 from harness.run.pipeline import spark_checkpoint, start_query, state_dir
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
@@ -44,8 +44,8 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls import catalog
 from impls.errors import StateError, UsageError
-from impls.native_spark.query import NATIVE_SETTINGS
-from impls.runtime.session import spark_session
+from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
+from impls.spark.session import spark_session
 
 __all__ = ["execute", "main"]
 

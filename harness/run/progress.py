@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.lab.waiting import wait_for
 from harness.run.recorder import Recorder
-from harness.waiting import wait_for
 
 __all__ = ["Cancelled", "Progress", "line_of"]
 

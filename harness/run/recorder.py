@@ -11,9 +11,9 @@ import numpy as np
 from generators.clock import now_us
 from harness.files import JsonLines
 from harness.measure.cells import encode_cells
-from impls.runtime.controller import MigrationBegun
-from impls.runtime.driver import EpochRecord
-from impls.runtime.order import PARTS, PHASES
+from impls.driver.driver import EpochRecord
+from impls.protocol.controller import MigrationBegun
+from impls.worker.order import PARTS, PHASES
 
 __all__ = ["Recorder", "epoch_line"]
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.runtime.jsontext import from_text, to_text
-from impls.runtime.records import from_bytes, to_bytes
+from impls.protocol.jsontext import from_text, to_text
+from impls.store.records import from_bytes, to_bytes
 
 __all__ = ["FOLDER", "FORMAT", "Frame", "decode", "encode", "frame_name", "seal", "unseal"]
 
@@ -39,7 +39,7 @@ class Frame:
         fresh: the worker held nothing before this epoch; what it left behind in an earlier life counts no more.
         pulls: (bin, source) of the bins that came here in this epoch, as their source had them an epoch earlier.
         names, values: stored names and values of keyed entries written; a value of None deletes.
-        codes, counts: int64, shape (n,): dense slots written, see `impls.runtime.blocks`.
+        codes, counts: int64, shape (n,): dense slots written, see `impls.store.blocks`.
         queue: in order of execution, (bin, None) for a queue taken whole, (bin, records) for records added to it.
     """
 

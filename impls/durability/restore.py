@@ -17,10 +17,10 @@ from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
 from impls.durability.manifest import Manifest, SnapshotName, read_manifest
 from impls.errors import CorruptStateError, StateError, UsageError
+from impls.faults import fault
 from impls.operators.base import Operator
-from impls.runtime.faults import fault
-from impls.runtime.queue import put_queued, take_queues
-from impls.runtime.state import BinState, read_size
+from impls.store.queue import put_queued, take_queues
+from impls.store.state import BinState, read_size
 
 __all__ = ["Restored", "Source", "Wanted", "restore", "usable_from"]
 

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
-from impls.runtime.ranges import chunks
-from impls.runtime.records import from_bytes, to_bytes
-from impls.runtime.state import read_size, verify_items, write_size
-from impls.runtime.store import QUEUE, STATE_TABLES, bin_range, open_record
+from impls.store.environment import QUEUE, STATE_TABLES, bin_range, open_record
+from impls.store.ranges import chunks
+from impls.store.records import from_bytes, to_bytes
+from impls.store.state import read_size, verify_items, write_size
 
 __all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
 

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pyspark.sql import Column
 
-from impls.runtime.eventtime import EventTime
-from impls.runtime.hashing import bin_column
-from impls.runtime.records import Results
-from impls.runtime.state import BinState
+from impls.protocol.eventtime import EventTime
+from impls.store.hashing import bin_column
+from impls.store.records import Results
+from impls.store.state import BinState
 
 __all__ = ["Operator"]
 

@@ -18,9 +18,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from impls.operators.base import Operator
 from impls.operators.cost import check_cost, padding, pay
-from impls.runtime.hashing import bin_of_hash, hash_int64
-from impls.runtime.records import Results
-from impls.runtime.state import BinState
+from impls.store.hashing import bin_of_hash, hash_int64
+from impls.store.records import Results
+from impls.store.state import BinState
 
 __all__ = ["DenseCount", "HashCount"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Operator
-from impls.runtime.records import Results
-from impls.runtime.state import BinState
+from impls.store.records import Results
+from impls.store.state import BinState
 
 __all__ = ["StatefulMap"]
 

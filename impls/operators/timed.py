@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.runtime.eventtime import EventClock, EventTime, Partial
-from impls.runtime.keyed import Keyed
-from impls.runtime.records import Results
-from impls.runtime.state import BinState
+from impls.protocol.eventtime import EventClock, EventTime, Partial
+from impls.store.keyed import Keyed
+from impls.store.records import Results
+from impls.store.state import BinState
 
 __all__ = ["KeyedProcess", "One", "TimedOperator", "clock_of"]
 
@@ -57,7 +57,7 @@ class TimedOperator(Operator):
 
 
 def clock_of(operator: Operator, bins: int) -> EventClock | None:
-    """Returns the driver's clock for an operator with event time, None for another; see `impls.runtime.eventtime`."""
+    """Returns the driver's clock for an operator with event time, None for another; see `impls.protocol.eventtime`."""
     if operator.event_time is None:
         return None
     if not isinstance(operator, TimedOperator) or operator.event_time.column not in operator.columns:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.placement.base import Placing
-from impls.runtime.hashing import hash_int64
+from impls.store.hashing import hash_int64
 
 __all__ = ["place"]
 

@@ -9,21 +9,21 @@ import numpy as np
 import pyarrow as pa
 
 from generators.keys import make_keys
-from harness.conformance.bounds import completes
-from harness.conformance.cases import BINS, Tour, options_for
-from harness.conformance.judge import NUMBER_OF_KEYS, Row, bins_of, rows_of
-from harness.conformance.watch import Watch
 from harness.oracle.columns import Ranges, Records, Results
+from harness.suites.conformance.bounds import completes
+from harness.suites.conformance.cases import BINS, Tour, options_for
+from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, bins_of, rows_of
+from harness.suites.conformance.watch import Watch
 from impls import catalog
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.driver import Driver, StopNeeded
 from impls.durability.files import Files
 from impls.operators import DenseCount, HashCount
 from impls.placement import goal as place
 from impls.placement import initial
-from impls.runtime.attempts import run_epoch
-from impls.runtime.checkpoint import Checkpoint
-from impls.runtime.controller import Controller
-from impls.runtime.driver import Driver, StopNeeded
-from impls.runtime.order import StepOrder
+from impls.protocol.controller import Controller
+from impls.worker.attempts import run_epoch
+from impls.worker.order import StepOrder
 
 INPUT_PARTITIONS, RESULT_PARTITIONS = 2, 4
 RECORDS_PER_EPOCH = 15

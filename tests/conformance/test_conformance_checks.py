@@ -8,16 +8,16 @@ import pytest
 import simulated_query
 from simulated_query import SimulatedQuery, Topic
 
-from harness.conformance import bounds
-from harness.conformance.bounds import bound
-from harness.conformance.carry_out import carry_out
-from harness.conformance.cases import SCENARIOS, Tour, all_cases, pairs, tours
-from harness.conformance.run import selected
+from harness.suites.conformance import bounds
+from harness.suites.conformance.bounds import bound
+from harness.suites.conformance.carry_out import carry_out
+from harness.suites.conformance.cases import SCENARIOS, Tour, all_cases, pairs, tours
+from harness.suites.conformance.run import selected
 from impls import catalog
 from impls.errors import UsageError
-from impls.mechanism import Mechanism
-from impls.runtime.moves import movable, pull_plan
-from impls.runtime.view import View
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.moves import movable, pull_plan
+from impls.protocol.view import View
 
 AXES = ("mechanism", "operator", "scenario", "keys")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.conformance import run
-from harness.conformance.judge import Row
+from harness.suites.conformance import run
+from harness.suites.conformance.judge import Row
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import pytest
 from simulated_query import SimulatedQuery
 
-from harness.conformance.carry_out import carry_out
-from harness.conformance.cases import Tour, all_cases, tours
-from harness.redis_server import RedisServer
+from harness.lab.redis_server import RedisServer
+from harness.suites.conformance.carry_out import carry_out
+from harness.suites.conformance.cases import Tour, all_cases, tours
 
 
 @pytest.fixture(scope="module")

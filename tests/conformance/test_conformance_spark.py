@@ -2,9 +2,9 @@
 
 import pytest
 
-from harness.conformance.cases import Tour, all_cases, pairs, tours
-from harness.conformance.query import run_tour
-from harness.redis_server import RedisServer
+from harness.lab.redis_server import RedisServer
+from harness.suites.conformance.cases import Tour, all_cases, pairs, tours
+from harness.suites.conformance.query import run_tour
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _SCRIPT = """
 from harness.run.application import end_session, stop_session
 from harness.setup.java import use_java
-from impls.runtime.session import spark_session
+from impls.spark.session import spark_session
 
 use_java()
 first = spark_session((), threads=1)

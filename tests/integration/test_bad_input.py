@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import run_bench
+from harness.cli.commands import run_bench
 from harness.results.validate import validate
 from impls.errors import UsageError
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from harness import broker as module
-from harness.broker import EmbeddedBroker, ExternalBroker, create_topics, open_broker
+from harness.lab import broker as module
+from harness.lab.broker import EmbeddedBroker, ExternalBroker, create_topics, open_broker
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
 from impls.errors import UsageError
@@ -22,7 +22,7 @@ DEADLINE_S = 20.0
 PARENT = """
 import sys, time
 from pathlib import Path
-from harness.broker import EmbeddedBroker
+from harness.lab.broker import EmbeddedBroker
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
 broker = EmbeddedBroker(Path(sys.argv[1]), ensure_jars().broker, find_java())

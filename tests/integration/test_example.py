@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spark
 def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
     from impls.operators import StatefulMap
-    from impls.runtime.outbox import Output
+    from impls.worker.output import Output
 
     class RunningAverage(StatefulMap):
         columns = ("amount",)

@@ -12,14 +12,14 @@ import redis
 from durable import BINS, Workers
 from pipeline import Pipeline
 
-from harness.redis_server import RedisServer
+from harness.lab.redis_server import RedisServer
 from impls.errors import StateError
-from impls.external import cache
-from impls.external.shared import SharedRedis
+from impls.mechanisms.external import cache
+from impls.mechanisms.external.shared import SharedRedis
 from impls.operators import DenseCount, HashCount
-from impls.runtime.attempts import run_epoch
-from impls.runtime.plan import EpochPlan, Pull
-from impls.runtime.records import Results
+from impls.protocol.plan import EpochPlan, Pull
+from impls.store.records import Results
+from impls.worker.attempts import run_epoch
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -157,7 +157,7 @@ def test_a_zombie_that_commits_after_a_move_is_refused_by_the_bins_token(workers
 
 
 def test_of_two_attempts_that_run_at_once_only_one_commits(workers):
-    from impls.runtime.worker import WorkerCore
+    from impls.worker.core import WorkerCore
 
     workers.epoch()
     keys, owner = workers.batch(range(200))
@@ -233,7 +233,7 @@ def test_a_held_bin_queues_its_records_in_the_store(workers):
 
 
 def _die_while_committing(order, worker, tables, when):
-    from impls.external.store import RedisStore
+    from impls.mechanisms.external.store import RedisStore
 
     commit = RedisStore.commit
 
@@ -272,7 +272,7 @@ def test_a_worker_killed_around_its_commit_is_replaced_and_nothing_is_lost(worke
 
 def test_a_commit_whose_answer_was_lost_is_not_refused(workers, monkeypatch):
     """The client sends it again, and the script sees that it is there already."""
-    from impls.external import store
+    from impls.mechanisms.external import store
 
     def twice(url, text):
         run = once(url, text)

@@ -12,9 +12,9 @@ from pipeline import await_true
 from processes import spawn
 from rich.console import Console
 
-from harness.faults.arming import VARIABLE
-from harness.faults.run import fault_test
-from harness.faults.schedule import draw_schedule
+from harness.lab.arming import VARIABLE
+from harness.suites.faults.run import fault_test
+from harness.suites.faults.schedule import draw_schedule
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]

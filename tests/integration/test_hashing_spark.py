@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from impls.runtime.hashing import bin_column, bin_of_hash, hash_bytes, hash_int64, key_bytes, worker_column
+from impls.store.hashing import bin_column, bin_of_hash, hash_bytes, hash_int64, key_bytes, worker_column
 
 pytestmark = pytest.mark.spark
 MASK = 2**64 - 1

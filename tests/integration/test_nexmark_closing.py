@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from auctions import FROM_SCRATCH, auction, bid, ends, random_events
 
-from impls.native_spark.nexmark import answers
-from impls.native_spark.query import NATIVE_SETTINGS
+from impls.mechanisms.native_spark.nexmark import answers
+from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
 
 pytestmark = pytest.mark.timeout(500)
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from impls.errors import UsageError
 from impls.operators import HashCount
 from impls.operators.nexmark import QUERIES, make
-from impls.operators.nexmark.events import KEY, project
+from impls.spark.nexmark import KEY, project
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +45,7 @@ def test_another_operator_has_no_projection(spark):
 @pytest.mark.parametrize("name", ["q4", "q5"])
 def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, events, name):
     import impls
-    from impls.runtime.outbox import Output
+    from impls.worker.output import Output
 
     source, sink = topic_factory(2), topic_factory(4)
     producer = Producer({"bootstrap.servers": kafka})

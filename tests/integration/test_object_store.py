@@ -8,7 +8,7 @@ import time
 import pytest
 from durable import Workers
 
-from impls.runtime.plan import Pull
+from impls.protocol.plan import Pull
 
 START_DEADLINE_S = 60
 

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from harness.oracle import OracleError, check_run
 from harness.oracle.read import read_records, read_results, result_partitions
-from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
-from impls.runtime.results import NUMBER
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.worker.results import NUMBER
 
 
 def _columns(columns):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness.files import write_json
-from harness.perf.twin.pairs import Block, ratios
-from harness.perf.twin.process import BLOCKS_FILE, Settings
+from harness.suites.perf.twin.pairs import Block, ratios
+from harness.suites.perf.twin.process import BLOCKS_FILE, Settings
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parents[2]
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
     settings = Settings(bins=16, pairs=2, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0, backlog_pairs=12)
     write_json(tmp_path / "twin.json", asdict(settings))
-    command = [sys.executable, "-m", "harness.perf.twin.process", str(tmp_path)]
+    command = [sys.executable, "-m", "harness.suites.perf.twin.process", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         said = process.stdout.read()
         assert process.wait(240) == 0, said

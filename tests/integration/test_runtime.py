@@ -13,7 +13,7 @@ from pipeline import Pipeline, await_true
 
 from impls.errors import UsageError
 from impls.operators import DenseCount
-from impls.runtime.store import store_path
+from impls.store.environment import store_path
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_a_python_worker_killed_during_a_migration_is_replaced_and_nothing_is_lo
         """Kills its process with -9 once, when the file is there: in the step, or while results are read back."""
 
         def apply(self, records, state):
-            from impls.runtime import outbox
+            from impls.worker import output as outbox
 
             if deadly.exists():
                 if place == "before its commit":
@@ -145,7 +145,7 @@ def test_a_second_process_asks_and_commands(pipeline):
     run.send(100)
     query = run.start()
     run.await_applied()
-    command = [sys.executable, "-m", "impls.runtime.control", str(run.folder / "checkpoint")]
+    command = [sys.executable, "-m", "impls.driver.control", str(run.folder / "checkpoint")]
     told = subprocess.run([*command, "rescale", "4"], capture_output=True, text=True, cwd=ROOT, timeout=30, check=False)
     assert told.returncode == 0, told.stderr
     assert query.await_migration(60)

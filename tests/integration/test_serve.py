@@ -10,7 +10,7 @@ import pytest
 import redis
 from processes import spawn
 
-from harness.broker import open_broker
+from harness.lab.broker import open_broker
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,7 @@ def free_port():
 
 
 def serve(service, port, folder):
-    command = [sys.executable, "-m", "harness.serve", service, "--port", str(port), "--folder", str(folder)]
+    command = [sys.executable, "-m", "harness.lab.serve", service, "--port", str(port), "--folder", str(folder)]
     return spawn(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

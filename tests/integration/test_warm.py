@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from harness.faults.processes import python_workers
-from impls.runtime import outbox
-from impls.runtime.outbox import Output
-from impls.runtime.warm import warm_workers
+from harness.lab.processes import python_workers
+from impls.spark.warm import warm_workers
+from impls.worker import output as outbox
+from impls.worker.output import Output
 
 pytestmark = pytest.mark.spark
 

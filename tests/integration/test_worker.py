@@ -8,11 +8,11 @@ import pytest
 
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
-from impls.runtime.attempts import run_epoch
-from impls.runtime.blocks import BLOCK_BYTES, SLOTS
-from impls.runtime.order import Report, StepOrder
-from impls.runtime.outbox import Output
-from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.store.blocks import BLOCK_BYTES, SLOTS
+from impls.worker.attempts import run_epoch
+from impls.worker.order import Report, StepOrder
+from impls.worker.output import Output
 
 BINS = 4
 
@@ -148,7 +148,7 @@ def test_a_worker_that_comes_back_starts_empty(workers):
 
 
 def test_the_map_grows_when_the_state_does(workers, monkeypatch, tmp_path):
-    monkeypatch.setattr("impls.runtime.attempts.MAP_BYTES", 1 << 20)
+    monkeypatch.setattr("impls.worker.attempts.MAP_BYTES", 1 << 20)
     big = DenseCount(keys=SLOTS * 400 * BINS)
     order = replace(workers.order(0, [0, 0, 0, 0]), operator=big, state_dir=str(tmp_path / "big"))
     report = run_epoch(order, 0, 0, [])[0]

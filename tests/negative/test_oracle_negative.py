@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
 from harness.oracle.verdict import Facts, judge, merge, raised
-from impls.runtime.results import Deduplicator
+from impls.worker.results import Deduplicator
 
 
 @pytest.mark.parametrize("seed", range(5))

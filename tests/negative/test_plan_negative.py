@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from impls.errors import InvalidPlanError
-from impls.runtime.plan import EpochPlan, Pull
-from impls.runtime.validate import validate
-from impls.runtime.view import View
+from impls.protocol.plan import EpochPlan, Pull
+from impls.protocol.validate import validate
+from impls.protocol.view import View
 
 ROUTING = np.array([0, 0, 1, 1], np.int32)
 GOAL = np.array([2, 0, 1, 1], np.int32)

@@ -15,17 +15,21 @@ from chaos.parameters import draw
 from chaos.query import simulate
 from crash_simulator import OnDemand
 
-from impls.durability import keeper, restore
+from impls.driver import keeper
+from impls.durability import restore
 from impls.durability.files import Files
 from impls.durability.frame import FOLDER
 from impls.errors import StateError
-from impls.runtime import controller, opening, replicas, state, worker
-from impls.runtime.controller import Controller
-from impls.runtime.lock import WriterLock
-from impls.runtime.plan import EpochPlan, Pull
-from impls.runtime.state import copy_bin
-from impls.runtime.store import Store, get_checked, store_path
-from impls.runtime.worker import WorkerCore
+from impls.protocol import controller
+from impls.protocol.controller import Controller
+from impls.protocol.plan import EpochPlan, Pull
+from impls.store import state
+from impls.store.environment import Store, get_checked, store_path
+from impls.store.lock import WriterLock
+from impls.store.state import copy_bin
+from impls.worker import core as worker
+from impls.worker import opening, replicas
+from impls.worker.core import WorkerCore
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")

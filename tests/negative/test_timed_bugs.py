@@ -8,8 +8,9 @@ from auctions import FROM_SCRATCH, ends, random_events, rows
 from timed import BINS, TimedRun, close_all, spread
 
 from impls.operators.nexmark import make
-from impls.runtime import eventtime, pull, timed
-from impls.runtime.state import BinState, copy_bin
+from impls.protocol import eventtime
+from impls.store.state import BinState, copy_bin
+from impls.worker import pull, timed
 
 
 @pytest.fixture(autouse=True)

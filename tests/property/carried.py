@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from impls.runtime.plan import EpochPlan, Pull
-from impls.runtime.pull import on_demand, within_budget
-from impls.runtime.view import View
+from impls.protocol.plan import EpochPlan, Pull
+from impls.protocol.view import View
+from impls.worker.pull import on_demand, within_budget
 
 NEVER = 1 << 30
 

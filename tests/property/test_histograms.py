@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.measure import hdr
-from impls.runtime.cells import CELL, INTERVAL_US, make_cells
+from impls.worker.cells import CELL, INTERVAL_US, make_cells
 
 LATENCIES = st.one_of(
     st.integers(0, hdr.HIGHEST_US),

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import settings as given_settings
 from hypothesis import strategies as st
 
-from harness.conformance.bounds import bound, completes
+from harness.suites.conformance.bounds import bound, completes
 from impls import catalog
-from impls.runtime.copying import NEVER
-from impls.runtime.plan import EpochPlan, WrittenPlan
-from impls.runtime.validate import validate
-from impls.runtime.view import View
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.replication import NEVER
+from impls.protocol.validate import validate
+from impls.protocol.view import View
 
 settings = partial(given_settings, deadline=None)  # a migration is up to a hundred plans
 RESTARTS = {"runtime-restart": "query", "restart-application": "application"}

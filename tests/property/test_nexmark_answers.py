@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timed import TimedRun, close_all, spread
 
-from impls.mechanism import Mechanism
 from impls.operators.nexmark import make
-from impls.runtime.moves import movable, pull_plan
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.moves import movable, pull_plan
 
 _SETTINGS = settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

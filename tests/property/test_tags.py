@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from harness.measure.cells import Cells
 from harness.measure.migrations import Migration
 from harness.measure.windows import TAGS, overlaps, tag_records, timeline
-from impls.runtime.cells import INTERVAL_US, make_cells
+from impls.worker.cells import INTERVAL_US, make_cells
 
 START_US = 1_767_225_600_000_000
 SECOND_US = 1_000_000

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from impls.mechanism import Mechanism
-from impls.runtime.base import Base
-from impls.runtime.commands import Command
-from impls.runtime.controller import Controller
-from impls.runtime.observation import Observation
-from impls.runtime.plan import EpochPlan, Pull, WrittenPlan
-from impls.runtime.view import View
+from impls.driver.base import Base
+from impls.protocol.commands import Command
+from impls.protocol.controller import Controller
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.observation import Observation
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.view import View
 
 KEYS_PER_BIN = 3
 DROP_ENTRIES = 4

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.mechanism import Mechanism
-from impls.runtime.commands import Command
-from impls.runtime.controller import Controller
-from impls.runtime.events import Event
-from impls.runtime.observation import Observation
-from impls.runtime.plan import Pull, WrittenPlan
+from impls.protocol.commands import Command
+from impls.protocol.controller import Controller
+from impls.protocol.events import Event
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.observation import Observation
+from impls.protocol.plan import Pull, WrittenPlan
 
 KEYS_PER_BIN = 8
 DROP_ENTRIES = 2 * KEYS_PER_BIN + 1

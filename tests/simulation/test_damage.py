@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from chaos.pages import leaf_nodes
 
 from impls.errors import CorruptStateError
-from impls.runtime.state import BinState, drop_bin
-from impls.runtime.store import Store
+from impls.store.environment import Store
+from impls.store.state import BinState, drop_bin
 
 ENTRIES = 60
 

@@ -1,6 +1,6 @@
 """NEXMark queries 0 to 8 as operators of the migration runtime, each with a declared dialect.
 
-`make("q4", partitions=4)` gives an operator, `impls.operators.nexmark.events.project` its input.
+`make("q4", partitions=4)` gives an operator, `impls.spark.nexmark.project` its input.
 """
 
 from impls.errors import UsageError

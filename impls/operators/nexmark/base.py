@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.timed import TimedOperator
-from impls.runtime.eventtime import EventTime
+from impls.protocol.eventtime import EventTime
 
 __all__ = [
     "AUCTION",

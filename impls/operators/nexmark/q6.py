@@ -5,8 +5,8 @@ from typing import Any
 from impls.operators.nexmark.base import id_bytes, id_of, mean
 from impls.operators.nexmark.winning import WinningBids
 from impls.operators.timed import One
-from impls.runtime.eventtime import Partial
-from impls.runtime.keyed import Keyed
+from impls.protocol.eventtime import Partial
+from impls.store.keyed import Keyed
 
 __all__ = ["Q6"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.nexmark.base import BID, SECOND, TimedQuery, columns_of, id_bytes
-from impls.runtime.eventtime import Partial
-from impls.runtime.keyed import Keyed
+from impls.protocol.eventtime import Partial
+from impls.store.keyed import Keyed
 
 __all__ = ["Q7"]
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from impls.operators.base import Operator
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, Query, id_bytes
-from impls.runtime.records import Results
-from impls.runtime.state import BinState
+from impls.store.records import Results
+from impls.store.state import BinState
 
 __all__ = ["Q0", "Q1", "Q2"]
 

@@ -11,11 +11,11 @@ from chaos.driver import SimulatedDriver
 from chaos.oracle import require
 from chaos.parameters import Parameters
 from impls.placement import initial
-from impls.runtime.commands import Command
-from impls.runtime.controller import Controller
-from impls.runtime.events import MigrationBegun, MigrationDone
-from impls.runtime.observation import Observation
-from impls.runtime.plan import WrittenPlan
+from impls.protocol.commands import Command
+from impls.protocol.controller import Controller
+from impls.protocol.events import MigrationBegun, MigrationDone
+from impls.protocol.observation import Observation
+from impls.protocol.plan import WrittenPlan
 
 
 def check_settled(parameters: Parameters, controller: Controller, events: Iterable[Any]) -> None:

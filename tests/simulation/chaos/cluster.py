@@ -9,8 +9,8 @@ from typing import Any
 from chaos.fibers import Clock, Fiber, Killed
 from chaos.parameters import Fault, Parameters
 from chaos.workload import Batch
-from impls.runtime.attempts import run_epoch
-from impls.runtime.order import StepOrder
+from impls.worker.attempts import run_epoch
+from impls.worker.order import StepOrder
 
 ATTEMPTS = 4
 _STEPS_MAX = 20_000

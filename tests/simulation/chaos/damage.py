@@ -9,8 +9,8 @@ from chaos.pages import leaf_nodes
 from chaos.parameters import REPLICAS, Fault
 from impls.durability.files import Files
 from impls.durability.frame import FOLDER, frame_name
-from impls.runtime.replicas import replica_path
-from impls.runtime.store import Store, store_path
+from impls.store.environment import Store, store_path
+from impls.worker.replicas import replica_path
 
 _IN_KEYS = 0.4
 

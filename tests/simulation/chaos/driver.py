@@ -9,12 +9,12 @@ from memory import RESULTS, MemoryOutput
 from chaos.cluster import Cluster
 from chaos.parameters import Parameters
 from chaos.workload import Batch
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.driver import Driver, EpochRecord
 from impls.durability.files import Files
 from impls.operators.base import Operator
-from impls.runtime.checkpoint import Checkpoint
-from impls.runtime.driver import Driver, EpochRecord
-from impls.runtime.order import StepOrder
-from impls.runtime.records import Results
+from impls.store.records import Results
+from impls.worker.order import StepOrder
 
 
 class Topic(MemoryOutput):

@@ -19,15 +19,15 @@ from impls.durability import snapshot as snapshots
 from impls.durability.manifest import read_manifest
 from impls.durability.restore import Source, Wanted, restore
 from impls.errors import CorruptStateError, StateError
-from impls.runtime.blocks import BLOCK_BYTES, SLOTS
-from impls.runtime.controller import Controller
-from impls.runtime.plan import WrittenPlan
-from impls.runtime.ranges import iter_range
-from impls.runtime.records import from_bytes
-from impls.runtime.replicas import replica_path
-from impls.runtime.results import Deduplicator
-from impls.runtime.state import verify_items
-from impls.runtime.store import DENSE, OUTBOX, QUEUE, SIZE, STATE, Store, open_record, read_meta, store_path
+from impls.protocol.controller import Controller
+from impls.protocol.plan import WrittenPlan
+from impls.store.blocks import BLOCK_BYTES, SLOTS
+from impls.store.environment import DENSE, OUTBOX, QUEUE, SIZE, STATE, Store, open_record, read_meta, store_path
+from impls.store.ranges import iter_range
+from impls.store.records import from_bytes
+from impls.store.state import verify_items
+from impls.worker.replicas import replica_path
+from impls.worker.results import Deduplicator
 
 _DISK_BYTES = 64 << 20
 _TABLES = (STATE, QUEUE, SIZE, DENSE)

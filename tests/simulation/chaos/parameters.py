@@ -9,9 +9,9 @@ import numpy as np
 from crash_simulator import OnDemand
 
 from impls import catalog
-from impls.mechanism import Mechanism
 from impls.placement import goal, initial
-from impls.runtime.controller import Controller
+from impls.protocol.controller import Controller
+from impls.protocol.mechanism import Mechanism
 
 OPERATORS = ("dense", "hash", "preloaded", "chain")
 DRIVER_POINTS = (

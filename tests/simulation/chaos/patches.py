@@ -13,11 +13,16 @@ import lmdb
 
 from chaos.cluster import Cluster
 from chaos.parameters import Parameters
+from impls import faults
+from impls.driver import checkpoint, driver
+from impls.driver.journal import Journal
 from impls.durability.files import Files
-from impls.runtime import checkpoint, commands, driver, faults, lock, opening, phase, worker
-from impls.runtime import store as stores
-from impls.runtime.journal import Journal
-from impls.runtime.store import Store
+from impls.protocol import commands
+from impls.store import environment as stores
+from impls.store import lock
+from impls.store.environment import Store
+from impls.worker import core as worker
+from impls.worker import opening, phase
 
 Wrote = Callable[[str, bytes], None]
 Wiped = Callable[[Path], None]

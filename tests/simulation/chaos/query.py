@@ -21,9 +21,9 @@ from chaos.parameters import Parameters
 from chaos.patches import simulated
 from chaos.troubles import Troubles
 from chaos.workload import Batch, Workload
+from impls.driver.driver import StopNeeded
 from impls.durability.restore import Source
-from impls.runtime.driver import StopNeeded
-from impls.runtime.store import Store
+from impls.store.environment import Store
 
 _SHARED_MEMORY = Path("/dev/shm")
 _STARTS_MAX = 8

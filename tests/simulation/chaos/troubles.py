@@ -13,7 +13,7 @@ from chaos.fibers import Killed
 from chaos.oracle import Attempts, Violation
 from chaos.parameters import RESTART, Fault, Parameters
 from impls.errors import StateError
-from impls.runtime.store import Store, read_meta
+from impls.store.environment import Store, read_meta
 
 
 class Troubles:

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from chaos.parameters import Parameters
 from impls.operators import DenseCount, HashCount, Operator, StatefulMap
-from impls.runtime.hashing import bin_of_hash, hash_int64
-from impls.runtime.plan import EpochPlan
+from impls.protocol.plan import EpochPlan
+from impls.store.hashing import bin_of_hash, hash_int64
 
 PARTITIONS = 2
 Record = tuple[int, int, int, int]  # partition, offset, key, value

@@ -1,0 +1,62 @@
+"""Tasks for whoever changes the code: test, check, fmt, lock, clean."""
+
+from invoke.context import Context
+from invoke.tasks import task
+
+from harness.cli.running import ROOT, one_sentence, run_module
+
+__all__ = ["check", "clean", "fmt", "lock", "test"]
+
+
+@task(
+    help={
+        "select": "what to give pytest: paths, -k EXPRESSION, ...",
+        "all": "also what is marked slow or stress",
+        "jobs": "processes; 2 unless tests are selected, as those of Spark wait for most of their time",
+    }
+)
+def test(c: Context, select: str = "", all: bool = False, jobs: int = 0) -> None:  # noqa: A002 - the option's name
+    """Run the tests."""
+    with one_sentence():
+        from harness.setup.java import use_java
+
+        use_java()
+    every = "-m ''" if all else ""
+    number = jobs or (1 if select else 2)
+    spread = f"-n {number} --dist loadgroup" if number > 1 else ""
+    run_module(c, f"pytest {spread} {every} {select}")
+
+
+@task
+def check(c: Context) -> None:
+    """Check style and types, as CI does."""
+    run_module(c, "ruff check .")
+    run_module(c, "ruff format --check .")
+    run_module(c, "mypy")
+
+
+@task
+def fmt(c: Context) -> None:
+    """Format the code and mend what the linter can mend."""
+    run_module(c, "ruff check --fix-only --quiet .")
+    run_module(c, "ruff format .")
+
+
+@task(help={"upgrade": "take the newest versions that pyproject.toml allows"})
+def lock(c: Context, upgrade: bool = False) -> None:
+    """Write requirements.lock anew from pyproject.toml (needs the network)."""
+    from harness.setup.lock import write_lock
+
+    with one_sentence():
+        write_lock(ROOT, upgrade=upgrade)
+
+
+@task
+def clean(c: Context) -> None:
+    """Remove what tools leave behind; results, the environment and the jars stay."""
+    import shutil
+
+    for name in ("pytest_cache", "mypy_cache", "ruff_cache", "hypothesis"):
+        shutil.rmtree(ROOT / f".{name}", ignore_errors=True)
+    for left in (ROOT / "spark-warehouse", ROOT / "metastore_db", *ROOT.glob("[!.]*/**/__pycache__")):
+        shutil.rmtree(left, ignore_errors=True)

@@ -1,0 +1,118 @@
+"""The checks of an experiment's parameters: bad input is refused before anything starts."""
+
+import math
+from typing import TYPE_CHECKING
+
+from generators.keys import make_keys
+from generators.nexmark.profile import make_profile
+from generators.producer import check_peak
+from harness.experiment import schedules as migrations
+from harness.suites.faults.schedule import parse_fault
+from impls import catalog
+from impls.durability.files import check_level
+from impls.errors import UsageError
+from impls.mechanisms.native_spark.nexmark import missing_twin
+from impls.operators.cost import check_cost
+from impls.operators.nexmark import QUERIES, TimedQuery
+from impls.placement import goal, initial
+from impls.store.hashing import check_bins
+
+if TYPE_CHECKING:
+    from harness.experiment.description import Experiment
+
+__all__ = ["WORKLOADS", "check", "lacks_twin"]
+
+WORKLOADS = ("dense", "hash", "nexmark")
+_TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, TimedQuery))
+
+
+def check(experiment: "Experiment") -> None:
+    """Raises UsageError for the first parameter that cannot be used."""
+    if not experiment.mechanisms:
+        raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
+    for name in experiment.mechanisms:
+        catalog.check(name)
+    _check_options(experiment)
+    if experiment.workload not in WORKLOADS:
+        raise UsageError(f"The workload {experiment.workload!r} is unknown: use one of {', '.join(WORKLOADS)}.")
+    _check_nexmark(experiment)
+    check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
+    if experiment.keys < experiment.bins:
+        raise UsageError(
+            f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
+        )
+    _check_natives(experiment)
+    replicates = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).replicates]
+    check_level(experiment.durability, replicates=bool(replicates))
+    if not (3 <= experiment.duration_s < math.inf and 0 <= experiment.lead_in_s < math.inf):
+        raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
+    _check_load(experiment)
+    make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
+    goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
+    if experiment.fault is not None:
+        _check_fault(experiment)
+    migrations.plan_for(experiment)
+
+
+def _check_nexmark(experiment: "Experiment") -> None:
+    plain = (experiment.query, experiment.profile, experiment.out_of_order) == ("", "default", "")
+    if experiment.workload != "nexmark":
+        if not plain:
+            raise UsageError("--query, --profile and --out-of-order belong to --workload nexmark.")
+        return
+    if experiment.query not in QUERIES:
+        raise UsageError(f"There is no NEXMark query {experiment.query!r}: use one of {', '.join(QUERIES)}.")
+    if experiment.value_bytes or experiment.cost_us:
+        raise UsageError("The workload nexmark has values and costs of its own: leave out --value-bytes and --cost-us.")
+    make_profile(experiment.profile, experiment.rate, out_of_order=experiment.out_of_order)
+    shared = [name for name in experiment.mechanisms if "redis" in catalog.options(name)]
+    if shared and experiment.query in _TIMED:
+        raise UsageError(f"{shared[0]} has no timers, which {experiment.query} needs: leave it out.")
+
+
+def lacks_twin(experiment: "Experiment") -> str:
+    """Returns why a NEXMark experiment cannot be run in Spark's own API, "" if it can."""
+    profile = make_profile(experiment.profile, experiment.rate)
+    return missing_twin(experiment.query, profile.in_flight)
+
+
+def _check_natives(experiment: "Experiment") -> None:
+    found = [name for name in experiment.mechanisms if name in catalog.natives()]
+    if found and experiment.workload == "dense":
+        raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
+    if found and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
+        raise UsageError(f"{why}: leave {found[0]} out.")
+    if found and (experiment.value_bytes or experiment.cost_us):
+        raise UsageError(
+            f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
+        )
+    if found and experiment.fault is not None:
+        raise UsageError(f"{found[0]} has no fault points: leave it or --fault out.")
+
+
+def _check_load(experiment: "Experiment") -> None:
+    check_peak(experiment.schedule())
+    if not experiment.records:
+        raise UsageError("The load has no record: the rates are 0 all the time.")
+    check_cost(experiment.cost_us, experiment.cost, experiment.value_bytes)
+    if experiment.value_bytes and experiment.workload == "dense":
+        raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
+
+
+def _check_fault(experiment: "Experiment") -> None:
+    victim, point = parse_fault(str(experiment.fault))
+    if experiment.migration == "none":
+        raise UsageError("A fault needs a migration to happen in: leave out --fault or --migration none.")
+    if victim == "broker" and experiment.bootstrap is not None:
+        raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
+    if point == "during-recovery":
+        raise UsageError("The point 'during-recovery' comes with a lost environment: use ./inv fault-test.")
+
+
+def _check_options(experiment: "Experiment") -> None:
+    for option in experiment.options:
+        takers = [name for name in experiment.mechanisms if option in catalog.options(name)]
+        if not takers:
+            raise UsageError(f"None of the mechanisms chosen has the option {option!r}.")
+        for name in takers:
+            catalog.check(name, **{option: experiment.options[option]})

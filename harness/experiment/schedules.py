@@ -1,0 +1,138 @@
+"""Migration schedules as data: when which goal is commanded."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.errors import UsageError
+from impls.placement import goal as placement_goal
+from impls.placement import initial as initial_assignment
+
+if TYPE_CHECKING:
+    from harness.experiment.description import Experiment
+
+__all__ = ["Step", "megaphone_pattern", "plan_for", "read_plan_file"]
+
+Goal = Callable[[NDArray[np.int32]], NDArray[np.int32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a schedule: at `at_s` seconds of the load, lead-in included, `goal(current goal)` is asked for.
+
+    A step that names a policy asks that policy for `workers` workers instead.
+    """
+
+    at_s: float
+    label: str
+    change: Goal | None = None
+    policy: str = ""
+    workers: int = 0
+
+    def goal(
+        self,
+        current: NDArray[np.int32],
+        rates: NDArray[np.float64] | None = None,
+        sizes: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.int32]:
+        """Returns the goal from the current one and what was measured per bin."""
+        if self.change is not None:
+            return self.change(current)
+        return placement_goal(self.policy, current, self.workers, rates=rates, sizes=sizes)
+
+
+def megaphone_pattern(initial: NDArray[np.int32], workers: int) -> NDArray[np.int32]:
+    """Returns the skewed assignment of Megaphone's standard migration (section 5): a quarter of all state moves.
+
+    Every second bin of each worker in the first half goes to the corresponding worker in the other half.
+    """
+    half = workers // 2
+    goal = initial.copy()
+    for worker in range(half):
+        mine = np.flatnonzero(initial == worker)
+        goal[mine[::2]] = worker + half
+    return goal
+
+
+def plan_for(experiment: "Experiment") -> list[Step]:
+    """Returns an experiment's schedule; raises UsageError when its migration cannot be carried out."""
+    third, lead = experiment.duration_s / 3, experiment.lead_in_s
+    bins, workers = experiment.bins, experiment.workers
+    match experiment.migration:
+        case "none":
+            return []
+        case "pattern":
+            if workers < 2:
+                raise UsageError("Megaphone's pattern needs at least 2 workers.")
+            start = initial_assignment(bins, workers, experiment.policy)
+            skewed = megaphone_pattern(start, workers)
+            return [
+                Step(lead + third, "a quarter of the state to the other half", lambda _: skewed),
+                Step(lead + 2 * third, "back", lambda _: start),
+            ]
+        case "rescale":
+            target = experiment.workers_goal
+            label = f"rescale {workers} to {target} workers"
+            return [Step(lead + third, label, policy=experiment.policy, workers=target)]
+        case "rebalance":
+            return [Step(lead + third, "rebalance", policy=experiment.policy, workers=experiment.workers_goal)]
+        case path:
+            return read_plan_file(Path(path), bins, max(workers, experiment.workers_goal))
+
+
+def read_plan_file(path: Path, bins: int, workers: int) -> list[Step]:
+    """Reads a plan file: lines `SECONDS map W0 W1 …` or `SECONDS move BIN WORKER`; equal times form one command.
+
+    Raises UsageError that names the line for anything else, times that go back, and bins or workers out of range.
+    """
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The plan file {path} cannot be read: {error}.") from error
+    entries: list[tuple[float, int, list[str]]] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split("#")[0].split()
+        if words:
+            entries.append(_entry(path, number, words, bins, workers))
+            if len(entries) > 1 and entries[-1][0] < entries[-2][0]:
+                raise UsageError(f"{path}, line {number}: the time {words[0]} lies before the one above it.")
+    if not entries:
+        raise UsageError(f"The plan file {path} asks for nothing.")
+    return [
+        Step(at, f"{path.name} at {at:g} s", _combined([words for _, _, words in group]))
+        for at, group in groupby(entries, key=lambda entry: entry[0])
+    ]
+
+
+def _entry(path: Path, number: int, words: list[str], bins: int, workers: int) -> tuple[float, int, list[str]]:
+    where = f"{path}, line {number}"
+    try:
+        at, verb, numbers = float(words[0]), words[1], [int(word) for word in words[2:]]
+    except (ValueError, IndexError):
+        raise UsageError(f"{where}: expected `SECONDS map W0 W1 …` or `SECONDS move BIN WORKER`.") from None
+    if not 0 <= at < float("inf") or (verb, len(numbers)) not in {("map", bins), ("move", 2)}:
+        raise UsageError(f"{where}: expected `SECONDS map` and {bins} workers, or `SECONDS move BIN WORKER`.")
+    if verb == "move" and not 0 <= numbers[0] < bins:
+        raise UsageError(f"{where}: bin {numbers[0]} does not exist, bins are 0 to {bins - 1}.")
+    bad = [w for w in (numbers if verb == "map" else numbers[1:]) if not 0 <= w < workers]
+    if bad:
+        raise UsageError(f"{where}: worker {bad[0]} does not exist, workers are 0 to {workers - 1}.")
+    return at, number, words[1:]
+
+
+def _combined(changes: list[list[str]]) -> Goal:
+    def goal(current: NDArray[np.int32]) -> NDArray[np.int32]:
+        out = current.copy()
+        for verb, *numbers in changes:
+            if verb == "map":
+                out = np.array(numbers, np.int32)
+            else:
+                out[int(numbers[0])] = int(numbers[1])
+        return out
+
+    return goal

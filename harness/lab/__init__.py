@@ -1,0 +1,1 @@
+"""What a run needs around it: broker, Redis, child processes, faults armed in them, and waiting with a deadline."""

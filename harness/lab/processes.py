@@ -1,0 +1,165 @@
+"""The query's processes as a supervisor sees them: started again when they end, found by their role."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness.files import ROOT
+from harness.lab.arming import VARIABLE
+from impls.errors import StateError
+
+__all__ = [
+    "Ended",
+    "QueryProcess",
+    "jvm_of",
+    "kill_all",
+    "lives",
+    "processes_of",
+    "python_workers",
+    "signal_if_alive",
+]
+
+_END_DEADLINE_S = 30.0
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a query's process ended: its exit code, its sentence if it had one, and anything else it said."""
+
+    code: int
+    sentence: str | None = None
+    crash: str | None = None
+
+    def __str__(self) -> str:
+        return self.sentence or self.crash or f"exit code {self.code}"
+
+
+class QueryProcess:
+    """start() and, when ended() says so, start() again; close() ends whatever is left of it and its children.
+
+    Its processes are known by the fault file that they all have in their environment, also when their parent is dead.
+    """
+
+    def __init__(self, folder: Path, fault_file: Path):
+        self._folder, self._fault_file = folder, fault_file
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the Python driver."""
+        assert self._process is not None, "start() comes first"
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts the query's process; what it tells is in query.out, its log is query.log."""
+        self._close_input()
+        with (self._folder / "query.log").open("ab") as log, (self._folder / "query.out").open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "harness.suites.faults.query", str(self._folder)],
+                stdin=subprocess.PIPE, stdout=output, stderr=log, cwd=ROOT, start_new_session=True,
+                env={**os.environ, VARIABLE: str(self._fault_file)},
+            )  # fmt: skip
+
+    def ended(self) -> Ended | None:
+        """Returns how the process ended, None while it runs."""
+        assert self._process is not None, "start() comes first"
+        code = self._process.poll()
+        return None if code is None else self._last_words(code)
+
+    def crash(self) -> None:
+        """Kills all processes of the query and returns when they are dead."""
+        if self._process is not None:
+            self._process.kill()  # by itself too: the environment of one that is dying cannot be read
+        kill_all(processes_of(self._fault_file))
+        if self._process is not None:
+            self._process.wait(_END_DEADLINE_S)
+
+    def close(self) -> None:
+        """Ends the process, gracefully if it can in 30 s, and whatever else is left of the query."""
+        self._close_input()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_DEADLINE_S)
+        self.crash()
+
+    def _last_words(self, code: int) -> Ended:
+        for line in reversed((self._folder / "query.out").read_text(errors="replace").splitlines()):
+            with contextlib.suppress(ValueError):
+                words: Any = json.loads(line)
+                if isinstance(words, dict):
+                    return Ended(code, words.get("error"), words.get("crash"))
+        return Ended(code)
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+
+def jvm_of(driver: int) -> int | None:
+    """Returns the process id of a driver's JVM, None when there is none."""
+    return next((pid for pid in _children(driver) if _program(pid) == "java"), None)
+
+
+def python_workers(driver: int) -> list[int]:
+    """Returns the process ids of a driver's Python workers: children of Spark's daemon, which is one of the JVM."""
+    jvm = jvm_of(driver)
+    daemons = [] if jvm is None else _children(jvm)
+    return sorted(pid for daemon in daemons for pid in _children(daemon))
+
+
+def processes_of(fault_file: Path) -> list[int]:
+    """Returns the process ids of all processes that look for an armed fault in a file, without this one."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(VARIABLE) == str(fault_file):
+                found.append(process.pid)
+    return found
+
+
+def kill_all(pids: list[int]) -> None:
+    """Kills processes and returns when they are dead; raises StateError when one does not die in 30 s."""
+    for pid in pids:
+        signal_if_alive(pid, signal.SIGKILL)
+    end = time.monotonic() + _END_DEADLINE_S
+    while left := [pid for pid in pids if lives(pid)]:
+        if time.monotonic() > end:
+            raise StateError(f"The processes {left} do not die.")
+        time.sleep(_POLL_S)
+
+
+def lives(pid: int) -> bool:
+    """Returns whether a process runs or is stopped; one that waits to be reaped is dead."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def signal_if_alive(pid: int, number: signal.Signals) -> None:
+    """Sends a signal; a process that is gone gets none."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _children(pid: int) -> list[int]:
+    with contextlib.suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
+
+
+def _program(pid: int) -> str:
+    with contextlib.suppress(psutil.Error, IndexError):
+        return Path(psutil.Process(pid).cmdline()[0]).name
+    return ""

@@ -1,0 +1,144 @@
+"""What `./inv bench` shows while it runs: a table of runs and the current second; plain lines without a terminal."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from harness.experiment.description import Experiment, Run
+from harness.live.state import LiveState
+
+__all__ = ["LiveView"]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_PLAIN_EVERY_S = 5.0
+_PLAIN_WIDTH = 120  # of a log file, so that names stay whole
+_MIB = 1 << 20
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def spark_line(values: list[float]) -> str:
+    """Returns values as a line of bars, the highest full."""
+    top = max(values, default=0) or 1.0
+    return "".join(_BARS[min(7, int(value / top * 7.999))] for value in values)
+
+
+def _workload(experiment: Experiment) -> str:
+    if experiment.workload == "nexmark":
+        return f"nexmark {experiment.query}, profile {experiment.profile}"
+    return f"{experiment.workload} key-count, {experiment.keys:,} keys"
+
+
+class LiveView:
+    """Shows an experiment's runs on the console; `with LiveView(...)` leaves the final table standing.
+
+    `state` is what is known of the runs; whoever gives one can read there what is shown.
+    """
+
+    def __init__(
+        self, experiment: Experiment, folder: Path, console: Console | None = None, state: LiveState | None = None
+    ):
+        self.state = state or LiveState()
+        self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
+        self._experiment, self._folder = experiment, folder
+        self._rows: dict[str, list[str]] = {}
+        self._line, self._peaks = "", [0.0] * 0
+        self._said, self._phase = 0.0, ""
+        self._live = Live(self._render(), console=self._console, refresh_per_second=4, transient=False)
+
+    def __enter__(self) -> "LiveView":
+        e = self._experiment
+        self._console.print(
+            f"{e.name}: {_workload(e)}, {e.rate:,} records/s, {e.workers}"
+            f"{f' to {e.workers_goal}' if e.workers_goal != e.workers else ''} workers, {e.bins} bins, seed {e.seed}, "
+            f"{len(e.runs())} runs of {e.lead_in_s + e.duration_s:.0f} s"
+        )
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line = ""
+        if self._console.is_terminal:
+            self._live.update(self._render())
+            self._live.stop()
+        elif self._rows:
+            self._console.print(self._render())
+
+    def begin(self, run: Run) -> None:
+        """Shows that a run begins."""
+        self.state.begin(run)
+        self._peaks, self._phase = [], ""
+        self._rows[run.folder] = [run.folder, "running", *["-"] * 7]
+        self._show(f"{run.folder}: begins", always=True)
+
+    def skipped(self, run: Run) -> None:
+        """Shows that a run was done before."""
+        self._rows[run.folder] = [run.folder, "done before", *["-"] * 7]
+        self._show(f"{run.folder}: done before", always=True)
+
+    def note(self, text: str) -> None:
+        """Shows a sentence."""
+        self._show(text, always=True)
+
+    def progress(self, run: Run, line: dict[str, Any]) -> None:
+        """Shows the last second of a run."""
+        self.state.progress(run, line)
+        latency = line.get("latency_ms") or {}
+        if "max" in latency:
+            self._peaks = [*self._peaks[-39:], latency["max"]]
+        text = (
+            f"{run.folder}: {line.get('phase', ''):<14} {line.get('records', 0):>9,} records  "
+            f"p50 {_number(latency.get('p50'))}  p99 {_number(latency.get('p99'))}  "
+            f"max {_number(latency.get('max'))} ms  "
+            f"epoch {_number(line.get('epoch_ms'))} ms  moved {line.get('moved_bins', 0)} bins, "
+            f"{line.get('moved_bytes', 0) / _MIB:.1f} MiB  left {line.get('misplaced') or 0}"
+        )
+        changed, self._phase = line.get("phase") != self._phase, line.get("phase", "")
+        self._show(text, always=changed)
+
+    def end(self, run: Run, folder: Path) -> None:
+        """Shows a finished run's figures."""
+        entry = self.state.end(run, folder)
+        if not entry:
+            self._rows[run.folder][1] = "failed"
+        else:
+            latency = entry["latency_ms"]
+            peak = max((m["peak_ms"] or 0 for m in entry["migrations"]), default=None)
+            seconds = max((m["duration_s"] or 0 for m in entry["migrations"]), default=None)
+            self._rows[run.folder] = [
+                run.folder,
+                f"{entry['verdict']}{'' if entry['load'] == 'met' else ' (' + entry['load'] + ')'}",
+                *[_number(latency["steady"][name]) for name in ("p50", "p99", "max")],
+                _number(peak),
+                _number(seconds, 1),
+                _number(sum(m["bins"] for m in entry["migrations"])),
+                _number(sum(m["bytes"] for m in entry["migrations"]) / _MIB, 1),
+            ]
+        self._show(f"{run.folder}: {self._rows[run.folder][1]}", always=True)
+
+    def _show(self, text: str, *, always: bool = False) -> None:
+        self._line = text
+        if self._console.is_terminal:
+            self._live.update(self._render())
+        elif always or time.monotonic() - self._said >= _PLAIN_EVERY_S:
+            self._said = time.monotonic()
+            self._console.print(text, soft_wrap=True)
+
+    def _render(self) -> RenderableType:
+        table = Table(box=None, pad_edge=False)
+        for title in ("run", "verdict"):
+            table.add_column(title)
+        for title in ("steady p50", "p99", "max ms", "peak ms", "duration s", "bins", "MiB"):
+            table.add_column(title, justify="right")
+        for row in self._rows.values():
+            table.add_row(*row)
+        return Group(table, Text(self._line, no_wrap=True), Text(spark_line(self._peaks)))

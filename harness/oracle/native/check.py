@@ -1,0 +1,75 @@
+"""The oracle on a run of Spark's own count, and the run's latencies, both from its topics and its offset log."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.files import JsonLines, read_lines, write_json
+from harness.oracle.bins import BinOf
+from harness.oracle.columns import Moves, OracleError
+from harness.oracle.keycount import check
+from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
+from harness.oracle.offsets import read_offsets
+from harness.oracle.read import collect, places, read_records, read_topic, result_partitions
+from harness.oracle.run import read_facts
+from harness.oracle.verdict import judge, raised
+
+__all__ = ["check_native", "restarts"]
+
+_DEADLINE_S = 120.0
+
+
+def check_native(
+    bootstrap: str,
+    folder: Path,
+    *,
+    checkpoint: Path,
+    bin_of: BinOf,
+    bins: int,
+    preloaded: int,
+    expected_migrations: int,
+    topics: tuple[str, str],
+) -> dict[str, Any]:
+    """Writes cells.jsonl and oracle.json of a run and returns the oracle's answer; never raises for a bad run."""
+    try:
+        log = read_offsets(checkpoint, topics[0])
+        records = read_records(bootstrap, topics[0], deadline_s=_DEADLINE_S)
+        found = _read(bootstrap, topics[1])
+        ranges, partitions = log.ranges(), result_partitions(bootstrap, topics[1])
+        arrivals = arrivals_of(records, ranges)
+        results, repeats = as_results(arrivals, found, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
+        findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=restarts(folder, bins))
+        answer = judge(findings, read_facts(folder, expected=expected_migrations))
+        answer["repeats"] += repeats
+        (folder / "cells.jsonl").unlink(missing_ok=True)
+        with JsonLines(folder / "cells.jsonl") as file:
+            for line in cell_lines(arrivals, found, preloaded=preloaded):
+                file.write(line)
+    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
+        answer = raised(error)
+    write_json(folder / "oracle.json", answer)
+    return answer
+
+
+def restarts(folder: Path, bins: int) -> Moves:
+    """Returns every bin as moved by the first epoch behind each restart."""
+    ends = [line for line in read_lines(folder / "events.jsonl") if line["kind"] == "migration_end"]
+    return Moves.of([(int(line["epoch"]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])
+
+
+def _read(bootstrap: str, topic: str) -> NativeResults:
+    chunks: list[dict[str, NDArray[Any]]] = []
+    for partition, messages in read_topic(bootstrap, topic, _DEADLINE_S):
+        if any(message.timestamp_type != 1 for message in messages):
+            raise OracleError(f"Topic {topic!r} does not carry the broker's time.")
+        chunks.append(
+            {
+                **places(partition, messages),
+                "key": np.array([int(message.key) for message in messages], np.int64),
+                "count": np.array([int(message.value) for message in messages], np.int64),
+                "appended_us": np.array([message.timestamp for message in messages], np.int64) * 1000,
+            }
+        )
+    return collect(NativeResults, {"partition": "i4"}, chunks)

@@ -1,0 +1,1 @@
+"""What can be asked for by name: bench, sweep, nexmark, perf, faults, conformance, regress, claims, scale."""

@@ -1,0 +1,86 @@
+"""`./inv reproduce`: every table and figure from scratch, step by step; what is done already is not done again."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.cli.commands import redraw, run_bench
+from harness.files import ROOT
+from harness.options import CUT_OFF
+from harness.suites.claims.claims import read_claims
+from harness.suites.claims.verify import run_claims
+from harness.suites.nexmark.suite import run_nexmark
+from harness.suites.perf.suite import run_perf
+from harness.suites.sweep.grid import PRESETS
+from harness.suites.sweep.run import run_sweep
+
+__all__ = ["Step", "figures", "reproduce", "steps"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One part: what it shows, about how long it takes, and what carries it out, returning an exit code."""
+
+    title: str
+    minutes: float
+    run: Callable[[], int]
+
+
+def _task(carry_out: Callable[[Mapping[str, Any]], int], **options: Any) -> Callable[[], int]:
+    return lambda: carry_out(options)
+
+
+def steps(output: Path, *, quick: bool) -> list[Step]:
+    """Returns the steps in order, each with its results in `output`."""
+    where = str(output)
+    if quick:
+        return [
+            Step("mechanisms on key-count", 1.5, _task(run_bench, quick=True, output=where)),
+            Step("number of bins", 3, _task(run_sweep, preset="bins", quick=True, output=where)),
+            Step("NEXMark", 4, _task(run_nexmark, query="q3,q4,q8", quick=True, output=where)),
+            Step("performance", 10, _task(run_perf, quick=True, output=where)),
+            Step("placement", 0, lambda: run_claims(only="contiguous-ranges-move-most")),
+        ]
+    return [
+        Step("mechanisms on key-count", 6, _task(run_bench, output=where)),
+        *(Step(f"sweep {name}", 25, _task(run_sweep, preset=name, output=where)) for name in PRESETS),
+        Step("NEXMark", 25, _task(run_nexmark, output=where)),
+        Step(
+            "claims, with performance and NEXMark's large state", _claimed_minutes(), lambda: run_claims(output=where)
+        ),
+    ]
+
+
+def _claimed_minutes() -> float:
+    return sum({claim.source.name: claim.source.minutes for claim in read_claims()}.values())
+
+
+def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
+    """Carries all steps out and returns the worst exit code; 130 as soon as one was cut off."""
+    folder = output or ROOT / "results"
+    todo = steps(folder, quick=quick)
+    begun = time.monotonic()
+    codes = []
+    for number, step in enumerate(todo, 1):
+        left = sum(later.minutes for later in todo[number - 1 :])
+        sys.stderr.write(f"{number} of {len(todo)}: {step.title}; about {left:.0f} min for the rest\n")
+        codes.append(step.run())
+        if codes[-1] == CUT_OFF:
+            return CUT_OFF
+    sys.stdout.write(f"{len(todo)} steps in {(time.monotonic() - begun) / 60:.0f} min; results in {folder}\n")
+    for step, code in zip(todo, codes, strict=True):
+        sys.stdout.write(f"{'done' if code == 0 else f'exit code {code}'}: {step.title}\n")
+    return max(codes)
+
+
+def figures(output: Path | None = None) -> int:
+    """Draws the figures and reports of all stored results anew and returns the worst exit code."""
+    folder = output or ROOT / "results"
+    found = sorted({path.parent for path in folder.glob("**/result.json")})
+    if not found:
+        sys.stderr.write(f"There is no result in {folder}: ./inv reproduce makes them.\n")
+        return 2
+    return max(redraw(str(path)) for path in found)

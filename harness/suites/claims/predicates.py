@@ -1,0 +1,282 @@
+"""The predicates of claims: small pure functions over evidence; each says whether it holds, and with which figures.
+
+A predicate raises NotKnown where the evidence does not tell. `tolerance` is the share by which a limit may be missed.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from harness.files import read_json
+from harness.suites.claims.evidence import Evidence, NotKnown
+from harness.suites.claims.finding import Finding, Predicate, joined
+from harness.suites.claims.suites import bounds_kept, queries_valid
+from impls.placement import goal, initial
+from impls.placement.movement import moved_against_minimum
+from plots.data import Run
+from plots.metrics import at, by_name, show
+
+__all__ = ["PREDICATES"]
+
+
+def _shown(metric: str, value: float) -> str:
+    return show(value, by_name(metric).unit)
+
+
+def all_valid(evidence: Evidence, *, tolerance: float = 0.0) -> Finding:
+    """Every run of every mechanism is valid; an invalid one fails, any other leaves it unknown."""
+    del tolerance
+    runs, experiment = evidence.experiment.runs, evidence.experiment
+    missing = set(experiment.mechanisms()) - {run.mechanism for run in runs}
+    bad = [run for run in runs if run.verdict == "invalid"]
+    if bad:
+        return Finding(False, ", ".join(f"{run.label} is invalid: {_first_reason(run)}" for run in bad))
+    unknown = [f"{run.label}: {_first_reason(run)}" for run in runs if run.verdict != "valid"]
+    if missing or unknown or not runs:
+        raise NotKnown("; ".join([*(f"no run of {name}" for name in sorted(missing)), *unknown]) or "there is no run")
+    crossed = f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms"
+    return Finding(True, f"{crossed}, all valid")
+
+
+def _first_reason(run: Run) -> str:
+    return str(next(iter(run.entry.get("reasons") or []), "no reason given"))
+
+
+def below(
+    evidence: Evidence, *, metric: str, mechanisms: Sequence[str], than: Sequence[str], limit: float = 1.0,
+    some: bool = False, tolerance: float = 0.0,
+) -> Finding:  # fmt: skip
+    """Each mechanism's metric is below `limit` times that of each of `than`, in every cell; `some`: that of one is."""
+
+    def each(mechanism: str, cell: Mapping[str, Any]) -> Finding:
+        return joined(_pair(evidence, metric, (mechanism, other), cell, limit * (1 + tolerance)) for other in than)
+
+    found = [each(mechanism, cell) for mechanism in mechanisms for cell in evidence.cells()]
+    return joined(((one.holds, one.figures) for one in found), some=some)
+
+
+def _pair(
+    evidence: Evidence, metric: str, names: tuple[str, str], cell: Mapping[str, Any], limit: float
+) -> tuple[bool, str]:
+    ratio = evidence.ratio(metric, *names, cell)
+    own, its = (_shown(metric, evidence.median(metric, name, cell)) for name in names)
+    where = f" at {label}" if (label := evidence.experiment.cell_label(dict(cell))) else ""
+    return ratio < limit, f"{names[0]} {own} against {names[1]} {its}{where}: {ratio:.2f}"
+
+
+def at_most(
+    evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, some: bool = False,
+    tolerance: float = 0.0,
+) -> Finding:  # fmt: skip
+    """The median over rounds of each mechanism's metric is at most `limit`, in every cell; `some`: of one mechanism."""
+    parts = _medians(evidence, metric, mechanisms)
+    return joined(((middle <= limit * (1 + tolerance), text) for middle, text in parts), some=some)
+
+
+def at_least(
+    evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, tolerance: float = 0.0
+) -> Finding:
+    """The median over rounds of each mechanism's metric is at least `limit`, in every cell."""
+    parts = _medians(evidence, metric, mechanisms)
+    return joined((middle >= limit * (1 - tolerance), text) for middle, text in parts)
+
+
+def _medians(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list[tuple[float, str]]:
+    """Returns (median over rounds, it in words with its range) of each mechanism in each cell."""
+    parts = []
+    for mechanism in mechanisms:
+        for cell in evidence.cells():
+            values = evidence.values(metric, mechanism, cell)
+            middle, low, high = (f(values.values()) for f in (statistics.median, min, max))
+            spread = f" ({_shown(metric, low)} to {_shown(metric, high)})" if len(values) > 1 else ""
+            parts.append((middle, f"{mechanism} {_shown(metric, middle)}{spread}"))
+    return parts
+
+
+def stays_level(
+    evidence: Evidence, *, mechanism: str, columns: Sequence[str], limit: float, tolerance: float = 0.0
+) -> Finding:
+    """The median over a run's last third of a column of its epoch log is at most `limit` times that over its first.
+
+    A phase is a column too, in milliseconds; `total` is the whole epoch.
+    """
+    parts = []
+    for run in evidence.runs(mechanism, {}):
+        rows = run.settled_epochs
+        third = len(rows) // 3
+        if not third:
+            raise NotKnown(f"a run of {mechanism} has too few epochs")
+        for column in columns:
+            first, last = (
+                statistics.median(_column(row, column) for row in part) for part in (rows[:third], rows[-third:])
+            )
+            text = f"{column} {first:,.0f} in the first third of {len(rows):,} epochs, {last:,.0f} in the last"
+            parts.append((last <= first * limit * (1 + tolerance), text))
+    return joined(parts)
+
+
+def _column(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name, row["ms"].get(name))
+    if value is None:
+        raise NotKnown(f"an epoch has no {name}")
+    return float(value)
+
+
+def moves_nothing(evidence: Evidence, *, mechanism: str, tolerance: float = 0.0) -> Finding:
+    """The mechanism changes the owner of bins and pulls no byte of state."""
+    del tolerance
+    bins, size = (evidence.median(metric, mechanism, {}) for metric in ("moved_bins", "moved_bytes"))
+    return Finding(
+        bins > 0 and size == 0, f"{bins:,.0f} bins changed their worker, {_shown('moved_bytes', size)} moved"
+    )
+
+
+def rises(
+    evidence: Evidence, *, metric: str, mechanism: str, axis: str, factor: float = 1.0, tolerance: float = 0.0
+) -> Finding:
+    """The metric rises along the axis from cell to cell, to more than `factor` times its first value."""
+    values = _along(evidence, metric, mechanism, axis)
+    steps = [later >= earlier * (1 - tolerance) for (_, earlier), (_, later) in pairwise(values)]
+    holds = all(steps) and values[-1][1] > factor * values[0][1]
+    return Finding(holds, f"{mechanism}: {_series(metric, axis, values)}")
+
+
+def flat(
+    evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: float, tolerance: float = 0.0
+) -> Finding:
+    """The metric's highest value along the axis is at most `limit` times its lowest."""
+    values = _along(evidence, metric, mechanism, axis)
+    low, high = (f(value for _, value in values) for f in (min, max))
+    if not low:
+        raise NotKnown(f"{metric} of {mechanism} is 0")
+    text = f"{mechanism}: {_series(metric, axis, values)}, highest over lowest {high / low:.2f}"
+    return Finding(high / low <= limit * (1 + tolerance), text)
+
+
+def _along(evidence: Evidence, metric: str, mechanism: str, axis: str) -> list[tuple[Any, float]]:
+    cells = sorted(evidence.cells(), key=lambda cell: cell.get(axis, 0))
+    if len(cells) < 2:
+        raise NotKnown("a single cell shows no course")
+    return [(cell.get(axis), evidence.median(metric, mechanism, cell)) for cell in cells]
+
+
+def _series(metric: str, axis: str, values: Sequence[tuple[Any, float]]) -> str:
+    return ", ".join(f"{_shown(metric, value)} at {axis} {place:,}" for place, value in values)
+
+
+def gap_widens(
+    evidence: Evidence, *, metric: str, mechanism: str, than: Sequence[str], axis: str, limit: float = 1.0,
+    tolerance: float = 0.0,
+) -> Finding:  # fmt: skip
+    """The ratio of the mechanism's metric to each other's is at the axis' last value below `limit` times its first."""
+    cells = sorted(evidence.cells(), key=lambda cell: cell.get(axis, 0))
+    if len(cells) < 2:
+        raise NotKnown("a single cell shows no course")
+    parts = []
+    for other in than:
+        first, last = (evidence.ratio(metric, mechanism, other, cell) for cell in (cells[0], cells[-1]))
+        text = f"{mechanism} over {other}: {first:.2f} at {axis} {cells[0][axis]}, {last:.2f} at {cells[-1][axis]}"
+        parts.append((last < first * limit * (1 + tolerance), text))
+    return joined(parts)
+
+
+def settles_sooner(
+    evidence: Evidence, *, mechanisms: Sequence[str], than: str, factor: float, tolerance: float = 0.0
+) -> Finding:
+    """One of the mechanisms is back to steady latency at least `factor` times sooner than another.
+
+    A mechanism that was not back before its load ended has not settled; the other one then took at least that long.
+    """
+    limit, words = _least_s(evidence, than)
+    parts = []
+    for mechanism in mechanisms:
+        found = [by_name("settled_s").value(run.entry) for run in evidence.runs(mechanism, {})]
+        known = [value for value in found if value is not None]
+        if len(known) < len(found):
+            parts.append((False, f"{mechanism} was not back in time"))
+        else:
+            own = statistics.median(known)
+            parts.append((own * factor <= limit * (1 + tolerance) and limit > 0, f"{mechanism} {own:.2f} s"))
+    found_ = joined(parts, some=True)
+    return Finding(found_.holds, f"{found_.figures}; {than} {words}")
+
+
+def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
+    """Returns the median time to steady latency, with the time up to the end of the load for a run that had not."""
+    times, open_ended = [], False
+    for run in evidence.runs(mechanism, {}):
+        settled = by_name("settled_s").value(run.entry)
+        if settled is None:
+            begin = max((at(m, "begin_s") or 0.0 for m in run.entry.get("migrations") or []), default=None)
+            rows = run.entry.get("timeline") or []
+            if begin is None or not rows or at(run.entry, "latency_ms", "steady", "p50") is None:
+                raise NotKnown(f"a run of {mechanism} has no steady latency to come back to")
+            settled, open_ended = float(rows[-1]["at_s"]) - begin, True
+        times.append(settled)
+    middle = statistics.median(times)
+    return middle, f"{'more than ' if open_ended else ''}{middle:.2f} s"
+
+
+def contiguous_moves(
+    _evidence: Evidence, *, workers: int, workers_goal: int, bins: int, moved: int, factor: float,
+    tolerance: float = 0.0,
+) -> Finding:  # fmt: skip
+    """Contiguous ranges move `moved` bins for a rescale, at least `factor` times the least that would do."""
+    before = initial(bins, workers)
+    found = moved_against_minimum(before, goal("contiguous", before, workers_goal))
+    fewest = moved_against_minimum(before, goal("minimal_move", before, workers_goal)).bins
+    ratio = found.bins / found.bins_minimum
+    text = (
+        f"contiguous ranges move {found.bins} of {bins} bins for {workers} to {workers_goal} workers; the least for as "
+        f"many bins per worker is {found.bins_minimum}, {ratio:.1f}x less; minimal_move, which also chooses "
+        f"who gets the larger shares, moves {fewest}"
+    )
+    return Finding(found.bins == moved and ratio >= factor * (1 - tolerance), text)
+
+
+def cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Finding:
+    """The median over rounds of a ratio of `./inv durability-cost` is at most `limit`."""
+    if evidence.said.get("exit_code") != 0 or evidence.folder is None:
+        raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
+    values = read_json(evidence.folder / "durability.json").get("ratios", {}).get(pair, {}).get(measure)
+    if not values:
+        raise NotKnown(f"durability.json has no {measure} of {pair}")
+    middle = statistics.median(values)
+    text = f"{pair}, {measure}: {middle:.3f} ({min(values):.3f} to {max(values):.3f}, {len(values)} rounds)"
+    return Finding(middle <= limit * (1 + tolerance), text)
+
+
+def recovered_within(
+    evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0
+) -> Finding:
+    """The median recovery of a worker of `keys` keys takes less than `limit_s` seconds."""
+    points = [line for line in evidence.json_lines() if (line["workload"], line["keys"]) == (workload, keys)]
+    times = [float(point["recovery_s"]) for point in points]
+    if not times:
+        raise NotKnown(f"there is no point of {keys:,} {workload} keys")
+    middle = statistics.median(times)
+    text = f"{keys:,} {workload} keys: {middle:.2f} s ({min(times):.2f} to {max(times):.2f}, {len(times)} rounds)"
+    return Finding(middle < limit_s * (1 + tolerance), text)
+
+
+def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> Finding:
+    """The simulator went through `seeds` seeds without a violation."""
+    del tolerance
+    lines = evidence.said.get("lines") or []
+    if evidence.said.get("exit_code") != 0:
+        found = next((line for line in lines if line.startswith("Again:")), None)
+        if found is None:
+            raise NotKnown(f"the simulator ended with exit code {evidence.said.get('exit_code')}")
+        return Finding(False, found)
+    told = next((line for line in lines if " 0 violations " in line), "")
+    return Finding(told.startswith(f"{seeds} seeds,"), told or "the simulator said nothing")
+
+
+PREDICATES: dict[str, Predicate] = {
+    predicate.__name__: predicate
+    for predicate in (
+        all_valid, at_least, at_most, below, bounds_kept, contiguous_moves, cost_at_most, flat, gap_widens,
+        moves_nothing, no_violation, queries_valid, recovered_within, rises, settles_sooner, stays_level,
+    )
+}  # fmt: skip

@@ -1,0 +1,85 @@
+"""Carries a tour out on a query, whatever drives it."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.suites.conformance.bounds import completes
+from harness.suites.conformance.cases import BINS, SCENARIOS, Step, Tour
+from harness.suites.conformance.watch import Watch
+from impls.errors import UsageError
+
+__all__ = ["Query", "carry_out"]
+
+_RECORDS_FIRST, _RECORDS = 400, 200
+
+
+class Query(Protocol):
+    """A query that counts keys; waiting raises TimeoutError when nothing comes of it."""
+
+    watch: Watch
+
+    @property
+    def goal(self) -> NDArray[np.int32]:
+        """The assignment last commanded."""
+
+    def rebalance(self, goal: NDArray[np.int32], label: str) -> None:
+        """Asks for an assignment."""
+
+    def rescale(self, workers: int) -> None:
+        """Asks for a number of workers; raises UsageError for too many."""
+
+    def load(self, records: int) -> None:
+        """Sends records; returns before they are applied."""
+
+    def await_begun(self, label: str) -> None:
+        """Returns when the first epoch of a migration has ended."""
+
+    def await_done(self, label: str) -> None:
+        """Returns when a migration has ended."""
+
+    def await_applied(self) -> None:
+        """Returns when all records sent are applied."""
+
+
+def carry_out(tour: Tour, query: Query) -> None:
+    """Carries the scenarios of a tour out; what goes wrong stands in the query's watch."""
+    query.load(_RECORDS_FIRST)
+    query.await_applied()
+    for scenario in tour.scenarios:
+        start, steps = query.goal, SCENARIOS[scenario]
+        for number, step in enumerate(steps):
+            during = number + 1 < len(steps) and steps[number + 1].during
+            _carry_out(tour, query, step, start, f"{scenario} {number + 1}", wait=not during)
+    query.await_applied()
+
+
+def _carry_out(tour: Tour, query: Query, step: Step, start: NDArray[np.int32], label: str, *, wait: bool) -> None:
+    if step.goal is None:
+        query.watch.problems += [(label, sentence) for sentence in _refusal(query)]
+        query.load(_RECORDS)
+        return
+    wanted = step.goal(start, query.goal).astype(np.int32)
+    query.watch.expect(label, wanted)
+    query.rebalance(wanted, label)
+    query.load(_RECORDS)
+    query.await_begun(label)
+    if wait and completes(tour.mechanism):
+        query.await_done(label)
+    if wait:
+        query.load(_RECORDS)
+        query.await_applied()
+
+
+def _refusal(query: Query) -> list[str]:
+    """Asks for more workers than bins and returns what is wrong with the answer."""
+    before = query.goal
+    try:
+        query.rescale(BINS + 1)
+    except UsageError as error:
+        words = str(error)
+        one_sentence = words.endswith(".") and ". " not in words and "\n" not in words and str(BINS) in words
+        same = bool((query.goal == before).all())
+        return [] if one_sentence and same else [f"the answer is not one sentence of what is wrong: {words}"]
+    return [f"{BINS + 1} workers for {BINS} bins were not refused"]

@@ -1,0 +1,133 @@
+"""The verdict on a tour, from what was watched and what the oracle finds: one row per case."""
+
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from harness.oracle.bins import BinOf, dense_bins, hash_bins
+from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
+from harness.oracle.keycount import check
+from harness.oracle.verdict import Facts, judge, merge
+from harness.suites.conformance.bounds import completes
+from harness.suites.conformance.cases import BINS, Tour
+from harness.suites.conformance.watch import Delta, Watch
+
+__all__ = ["NUMBER_OF_KEYS", "Row", "bins_of", "rows_of", "scenario_of"]
+
+NUMBER_OF_KEYS = 4096
+_DELTA_BYTES = {"dense": 16, "hash": 23}  # a changed key in the changelog: slot and count; name, count and checksum
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case came to; bytes and epochs are sums over its migrations, `bound` is None when there is no end."""
+
+    mechanism: str
+    operator: str
+    scenario: str
+    keys: str
+    verdict: str
+    epochs: int
+    bound: int | None
+    moved_bytes: int
+    must_bytes: int
+    replicated_bytes: int
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether the case shows what it is to show."""
+        return self.verdict == "valid"
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the row, JSON-ready."""
+        return {**asdict(self), "reasons": list(self.reasons)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Row":
+        """Reads what `to_json` gave."""
+        return cls(**{**data, "reasons": tuple(data["reasons"])})
+
+
+def bins_of(operator: str) -> BinOf:
+    """Returns the bins of keys under an operator."""
+    return dense_bins(NUMBER_OF_KEYS, BINS) if operator == "dense" else hash_bins(BINS)
+
+
+def scenario_of(label: str) -> str:
+    """Returns the scenario that a command's label names."""
+    return label.rpartition(" ")[0]
+
+
+def rows_of(
+    tour: Tour, watch: Watch, records: Records, results: Results, ranges: Ranges, *, partitions: int, sent: int
+) -> list[Row]:
+    """Returns a row for each case of a tour that has ended.
+
+    A case is valid when the oracle finds the whole output right and nothing went wrong in the case itself.
+
+    Args:
+        tour: what was carried out.
+        watch: what was watched.
+        records: the input; `results`, `ranges`: the output, and the offsets of each epoch.
+        results: see records.
+        ranges: see records.
+        partitions: of the results topic.
+        sent: number of records that were sent.
+    """
+    watch.close()
+    found = check(
+        records, results, ranges, bin_of=bins_of(tour.operator), partitions=partitions, moves=Moves.of(watch.moves),
+        waits=Waits.of(watch.waits),
+    )  # fmt: skip
+    crossed = [one for one in watch.migrations.values() if one.must and not one.superseded]
+    must_cross = frozenset(one.id for one in crossed) if completes(tour.mechanism) else frozenset()
+    done = frozenset(one.id for one in watch.migrations.values() if one.done >= 0)
+    answer = judge(found, Facts(sent, must_cross, done))
+    changes = _changes(tour, records, ranges)
+    return [_row(tour, scenario, watch, answer, changes) for scenario in tour.scenarios]
+
+
+Changes = dict[int, list[tuple[int, int]]]
+
+
+def _changes(tour: Tour, records: Records, ranges: Ranges) -> Changes:
+    """Returns {bin: [(epoch, key)]} of all records by the epoch in which they arrived."""
+    out: Changes = defaultdict(list)
+    bins = bins_of(tour.operator)(records.key)
+    for epoch, partition, begin, end in zip(
+        ranges.epoch.tolist(), ranges.partition.tolist(), ranges.begin.tolist(), ranges.end.tolist(), strict=True
+    ):
+        mine = np.flatnonzero((records.partition == partition) & (records.offset >= begin) & (records.offset < end))
+        for bin_, key in zip(bins[mine].tolist(), records.key[mine].tolist(), strict=True):
+            out[bin_].append((epoch, key))
+    return out
+
+
+def _delta_bytes(delta: Delta, operator: str, changes: Changes) -> int:
+    keys = {key for epoch, key in changes.get(delta.bin, []) if delta.after < epoch <= delta.upto}
+    return len(keys) * _DELTA_BYTES[operator]
+
+
+def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], changes: Changes) -> Row:
+    migrations = [one for one in watch.migrations.values() if scenario_of(one.label) == scenario]
+    reasons = [f"{label}: {words}" for label, words in watch.problems if scenario_of(label) in {scenario, ""}]
+    moved = sum(one.moved_bytes for one in migrations)
+    must = sum(one.must_bytes + sum(_delta_bytes(d, tour.operator, changes) for d in one.deltas) for one in migrations)
+    if moved != must:
+        reasons.append(f"{moved} bytes were moved and {must} had to be")
+    return Row(
+        tour.mechanism,
+        tour.operator,
+        scenario,
+        tour.keys,
+        merge([answer["verdict"], "invalid" if reasons else "valid"]),
+        sum(one.epochs for one in migrations),
+        sum(one.bound for one in migrations) if completes(tour.mechanism) else None,
+        moved,
+        must,
+        sum(one.replicated_bytes for one in migrations),
+        (*answer["reasons"], *reasons),
+    )

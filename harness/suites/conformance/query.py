@@ -1,0 +1,169 @@
+"""A tour's query on Spark and Kafka."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from generators.clock import now_us
+from generators.keycount import encode_block, split_block
+from generators.keys import make_keys
+from harness.lab.broker import create_topics
+from harness.oracle.offsets import read_offsets
+from harness.oracle.read import read_records as read_input
+from harness.oracle.read import read_results
+from harness.run.pipeline import read_records, spark_checkpoint
+from harness.suites.conformance.carry_out import carry_out
+from harness.suites.conformance.cases import BINS, Tour, options_for
+from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, rows_of
+from harness.suites.conformance.watch import Watch
+from impls.api import stream
+from impls.driver.handle import StreamHandle
+from impls.errors import StateError
+from impls.operators import DenseCount, HashCount
+from impls.placement import initial
+from impls.worker.output import Output
+
+__all__ = ["SparkQuery", "run_tour"]
+
+_DEADLINE_S = 60.0
+_FLUSH_S = 30.0
+_INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
+_SEED = 7
+
+
+class SparkQuery:
+    """See `Query`; `with` stops it.
+
+    A mechanism that asks for a new session gets its query started again in the same one: what a new JVM costs is
+    the benchmark's to show, here it is whether the output is right.
+    """
+
+    def __init__(self, tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str):
+        """Makes the topics and starts the query.
+
+        Args:
+            tour: what it is for.
+            folder: for state and checkpoint.
+            spark: the session.
+            bootstrap: broker addresses.
+            name: of the topics, unique at the broker.
+            redis: a server's URL, for mechanisms that need one.
+        """
+        self._tour, self._folder, self._spark, self._bootstrap = tour, folder, spark, bootstrap
+        self._input, self._output = f"{name}-in", f"{name}-out"
+        self._options = options_for(tour.mechanism, redis)
+        self._sampler = make_keys(tour.keys, NUMBER_OF_KEYS, 1.0, _SEED)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1})
+        self.sent = 0
+        self.watch = Watch(tour.mechanism, self._options, initial(BINS, tour.workers))
+        create_topics(bootstrap, {self._input: _INPUT_PARTITIONS, self._output: _RESULT_PARTITIONS})
+        self._handle = self._start()
+
+    def _start(self) -> StreamHandle:
+        preload = NUMBER_OF_KEYS // 2  # the other keys' entries are made by their first records
+        return stream(
+            read_records(self._spark, self._bootstrap, self._input),
+            key="key",
+            time="scheduled_us",
+            operator=DenseCount(NUMBER_OF_KEYS) if self._tour.operator == "dense" else HashCount(preload),
+            results=Output(self._bootstrap, self._output, _RESULT_PARTITIONS),
+            state_dir=self._folder / "state",
+            checkpoint=self._folder / "checkpoint",
+            workers=self._tour.workers,
+            bins=BINS,
+            mechanism=self._tour.mechanism,
+            options=self._options,
+            on_epoch=self.watch.on_epoch,
+        )
+
+    @property
+    def goal(self) -> NDArray[np.int32]:
+        """The assignment last commanded."""
+        return self._handle.goal
+
+    def rebalance(self, goal: NDArray[np.int32], label: str) -> None:
+        """Asks for an assignment."""
+        self._handle.rebalance(goal, label=label)
+
+    def rescale(self, workers: int) -> None:
+        """Asks for a number of workers; raises UsageError for too many."""
+        self._handle.rescale(workers)
+
+    def load(self, records: int) -> None:
+        """Sends records, scheduled now."""
+        keys = self._sampler.block(self.sent, records)
+        for i, value in enumerate(split_block(encode_block(keys, np.full(records, now_us(), np.int64))), self.sent):
+            self._producer.produce(self._input, value, partition=i % _INPUT_PARTITIONS)
+        if self._producer.flush(_FLUSH_S):
+            raise TimeoutError(f"waited {_FLUSH_S:.0f} s for the broker to take {records} records")
+        self.sent += records
+
+    def await_begun(self, label: str) -> None:
+        """Returns when the first epoch of a migration has ended."""
+        self._await(f"{label} to begin", lambda timeout_s: self.watch.await_begun(label, timeout_s))
+
+    def await_done(self, label: str) -> None:
+        """Returns when a migration has ended."""
+        self._await(f"{label} to end", lambda timeout_s: self.watch.await_done(label, timeout_s))
+
+    def await_applied(self) -> None:
+        """Returns when all records sent are applied."""
+        self._await(f"{self.sent} records", lambda timeout_s: self.watch.await_applied(self.sent, timeout_s))
+
+    def _await(self, what: str, wait: Any) -> None:
+        for _ in range(int(_DEADLINE_S)):
+            if wait(1.0):
+                return
+            if self._handle.wants_restart:
+                self._handle.ended(_DEADLINE_S)
+                self._handle = self._start()
+            elif self._handle.await_end(0):  # raises what it failed with
+                raise StateError(f"The query ended while it was waited for {what}.")
+        raise TimeoutError(f"waited {_DEADLINE_S:.0f} s for {what}")
+
+    def rows(self) -> list[Row]:
+        """Returns what the tour's cases came to; the query must have ended."""
+        ranges = read_offsets(spark_checkpoint(self._folder), self._input).ranges()
+        return rows_of(
+            self._tour,
+            self.watch,
+            read_input(self._bootstrap, self._input),
+            read_results(self._bootstrap, self._output),
+            ranges,
+            partitions=_RESULT_PARTITIONS,
+            sent=self.sent,
+        )
+
+    def __enter__(self) -> "SparkQuery":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        del self._producer  # it would go on asking for a broker that is gone
+        self._handle.__exit__(kind)
+
+
+def run_tour(tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str) -> list[Row]:
+    """Carries a tour out on Spark and returns its rows; one that fails has rows that say why, as verdict unknown.
+
+    Args:
+        tour: what to carry out.
+        folder: for state and checkpoint; must not exist.
+        spark: the session, with the Kafka connector, that keeps all of Spark's offset log.
+        bootstrap: broker addresses.
+        name: of the topics, unique at the broker.
+        redis: a server's URL, for mechanisms that need one.
+    """
+    try:
+        with SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis) as query:
+            carry_out(tour, query)
+        return query.rows()
+    except Exception as error:  # whatever a query fails with, the other tours go on
+        why = f"{type(error).__name__}: {error}"
+        return [
+            Row(tour.mechanism, tour.operator, scenario, tour.keys, "unknown", 0, None, 0, 0, 0, (why,))
+            for scenario in tour.scenarios
+        ]

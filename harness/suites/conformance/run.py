@@ -1,0 +1,177 @@
+"""`./inv conformance`: the full product on Spark, a line per case as it ends, then the table."""
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from harness.files import ROOT, JsonLines, read_json, read_lines, write_json
+from harness.lab.broker import EmbeddedBroker
+from harness.lab.redis_server import RedisServer
+from harness.options import CUT_OFF, parse_names
+from harness.results.environment import environment
+from harness.results.place import making
+from harness.setup.jars import ensure_jars
+from harness.setup.java import find_java, use_java
+from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
+from harness.suites.conformance.judge import Row
+from harness.suites.conformance.query import run_tour
+from impls import catalog
+from impls.errors import UsageError
+from impls.spark.session import spark_session
+from impls.worker.output import close_producers
+
+__all__ = ["conformance", "run_conformance", "selected", "table_of"]
+
+_ROWS, _SUITE, _DONE = "rows.jsonl", "suite.json", "done"
+_HEAVY = ("broker", "redis", "runs")
+_KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
+_THREADS = 4
+_WIDTH = 160  # of a log file, so that names stay whole
+
+
+def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, quick: bool = False) -> list[Case]:
+    """Returns the cases that options name; raises UsageError for a name that is unknown.
+
+    Args:
+        mechanism: names separated by commas, all for none; the same for `operator` and `scenario`.
+        operator: see mechanism.
+        scenario: see mechanism.
+        quick: only a selection in which every pair of values occurs.
+    """
+    mechanisms = parse_names(mechanism, catalog.names(), "mechanism") or catalog.names()
+    operators = parse_names(operator, OPERATORS, "operator") or OPERATORS
+    scenarios = parse_names(scenario, SCENARIOS, "scenario") or tuple(SCENARIOS)
+    cases = [
+        case
+        for case in all_cases()
+        if case.mechanism in mechanisms and case.operator in operators and case.scenario in scenarios
+    ]
+    return pairs(cases) if quick else cases
+
+
+def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tuple[list[Row], bool]:
+    """Carries out the tours that are not in the folder yet and returns (all rows, whether it was cut off)."""
+    rows = [Row.from_json(line) for line in read_lines(folder / _ROWS)]
+    left = [tour for tour in planned if len(_rows_of(rows, tour)) < len(tour.scenarios)]
+    rows = [row for tour in planned if tour not in left for row in _rows_of(rows, tour)]
+    if len(left) < len(planned):
+        console.print(f"{len(planned) - len(left)} of {len(planned)} queries were done before")
+    begun = time.monotonic()
+    try:
+        with ExitStack() as stack, JsonLines(folder / _ROWS) as file:
+            servers: tuple[str, str, SparkSession] | None = None
+            for number, tour in enumerate(left, 1):
+                servers = servers or _servers(folder, stack)
+                where = folder / "runs" / str(tour).replace("/", "-")
+                shutil.rmtree(where, ignore_errors=True)
+                bootstrap, redis, spark = servers
+                name = f"{time.monotonic_ns()}-{where.name}"  # a broker that is gone on with has the topics of before
+                found = run_tour(tour, where, spark=spark, bootstrap=bootstrap, name=name, redis=redis)
+                _keep(found, file, where)
+                rows += found
+                rest = (time.monotonic() - begun) / number * (len(left) - number)
+                for row in found:
+                    console.print(_line(row), soft_wrap=True)
+                console.print(f"{number}/{len(left)} queries, about {rest / 60:.0f} min left")
+    except KeyboardInterrupt:
+        return rows, True
+    (folder / _DONE).touch()
+    if all(row.good for row in rows):
+        for heavy in _HEAVY:
+            shutil.rmtree(folder / heavy, ignore_errors=True)
+    return rows, False
+
+
+def _servers(folder: Path, stack: ExitStack) -> tuple[str, str, SparkSession]:
+    """Starts broker, Redis server and session; returns the addresses of the first two, and the session."""
+    jars = ensure_jars()
+    broker = stack.enter_context(EmbeddedBroker(folder / "broker", jars.broker, find_java()))
+    redis = stack.enter_context(RedisServer(folder / "redis", "none"))
+    spark = spark_session(jars.spark, threads=_THREADS, name="conformance", settings=_KEEP_LOGS)
+    stack.callback(close_producers)
+    stack.callback(spark.stop)
+    return broker.bootstrap, redis.url, spark
+
+
+def _keep(rows: Sequence[Row], file: JsonLines, where: Path) -> None:
+    """Writes rows down and deletes what is heavy of a tour without findings."""
+    for row in rows:
+        file.write(row.to_json())
+    if all(row.good for row in rows):
+        shutil.rmtree(where, ignore_errors=True)
+
+
+def _rows_of(rows: Sequence[Row], tour: Tour) -> list[Row]:
+    """Returns the rows of a tour, each case once, the newest."""
+    mine = {row.scenario: row for row in rows if f"{row.mechanism}/{row.operator}/{row.keys}" == str(tour)}
+    return [mine[scenario] for scenario in tour.scenarios if scenario in mine]
+
+
+def _line(row: Row) -> str:
+    what = f"{row.mechanism} {row.operator} {row.scenario}, {row.keys} keys: {row.verdict}"
+    return what if row.good else f"{what}: {'; '.join(row.reasons)}"
+
+
+def table_of(rows: Sequence[Row]) -> Table:
+    """Returns the table of cases."""
+    table = Table(box=None, pad_edge=False)
+    left = ("mechanism", "operator", "scenario", "keys", "verdict")
+    for name in (*left, "epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"):
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    for row in rows:
+        numbers = (row.epochs, row.bound, row.moved_bytes, row.must_bytes, row.replicated_bytes)
+        shown = ("-" if number is None else f"{number:,}" for number in numbers)
+        table.add_row(row.mechanism, row.operator, row.scenario, row.keys, row.verdict, *shown)
+    return table
+
+
+def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
+    """Returns the newest unfinished folder of the same suite and commit, or makes one."""
+    suite = {"tours": [[*str(tour).split("/"), *tour.scenarios] for tour in planned]}
+    here = environment(0)
+    for path in sorted(output.glob(f"*-conformance/{_SUITE}"), reverse=True):
+        data = read_json(path)
+        same = data["tours"] == suite["tours"] and data["environment"]["commit"] == here["commit"]
+        if same and not force and not (path.parent / _DONE).exists():
+            return path.parent
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]  # two may begin in one second
+    folder = output / f"{stamp}-conformance"
+    with making(folder):
+        folder.mkdir(parents=True)
+        write_json(folder / _SUITE, {**suite, "environment": here})
+    return folder
+
+
+def run_conformance(
+    *, mechanism: str = "", operator: str = "", scenario: str = "", quick: bool = False, output: str = "",
+    force: bool = False,
+) -> int:  # fmt: skip
+    """Runs what the options of `./inv conformance` name and returns the exit code; the last line is the folder.
+
+    It is 0 when every case is valid, 1 otherwise, 2 for bad input and 130 when it was cut off; the same options go on
+    with what was cut off.
+    """
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    try:
+        planned = tours(selected(mechanism, operator, scenario, quick=quick))
+        use_java()
+        ensure_jars()
+        folder = _folder(planned, Path(output or ROOT / "results"), force=force)
+        console.print(f"{sum(len(tour.scenarios) for tour in planned)} cases in {len(planned)} queries")
+        rows, cut_off = conformance(planned, folder, console)
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    console.print(table_of(rows))
+    good = sum(row.good for row in rows)
+    console.print(f"{good} of {sum(len(tour.scenarios) for tour in planned)} cases are valid")
+    sys.stdout.write(f"{folder}\n")
+    return CUT_OFF if cut_off else int(good < sum(len(tour.scenarios) for tour in planned))

@@ -1,0 +1,239 @@
+"""Watches a query epoch by epoch: is every plan valid, does each migration move what it must, and nothing else."""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.suites.conformance.bounds import bound, completes
+from impls import catalog
+from impls.driver.driver import EpochRecord
+from impls.errors import InvalidPlanError
+from impls.protocol.events import MigrationBegun, MigrationDone
+from impls.protocol.plan import Pull
+from impls.protocol.validate import validate
+from impls.protocol.view import View
+from impls.worker.order import Report
+
+__all__ = ["Delta", "Migration", "Watch"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A move that ships what changed in a bin behind epoch `after`, up to and including epoch `upto`."""
+
+    bin: int
+    after: int
+    upto: int
+
+
+@dataclass
+class Migration:
+    """What one command came to.
+
+    Attributes:
+        id, label: the command's.
+        begun, done: its first and its last epoch; `done` is -1 until it is done or superseded.
+        bound: most epochs that it may take.
+        must: how often each bin had to move when it began; `moved`: how often it has.
+        moved_bytes: what the moves shipped; `must_bytes`: what they had to ship whole; `deltas`: and in part.
+        replicated_bytes: traffic of replicas and shadows meanwhile.
+    """
+
+    id: str
+    label: str
+    begun: int
+    bound: int
+    must: Counter[int]
+    done: int = -1
+    superseded: bool = False
+    moved: Counter[int] = field(default_factory=Counter)
+    moved_bytes: int = 0
+    must_bytes: int = 0
+    deltas: list[Delta] = field(default_factory=list)
+    replicated_bytes: int = 0
+    epochs: int = 0
+
+
+class Watch:
+    """`on_epoch` takes every epoch of one query; what it finds wrong stands in `problems`, with the command's label.
+
+    Attributes:
+        migrations: by label, in the order in which they began.
+        problems: (label, sentence); the label is empty outside a migration.
+        applied: records applied so far.
+        moves: (epoch, bin, id of the migration) of every change of owner.
+        waits: (epoch, bin) with queued records at the epoch's end.
+    """
+
+    def __init__(self, mechanism: str, options: Mapping[str, Any], initial: NDArray[np.int32]):
+        self._name, self._options = mechanism, dict(options)
+        self._shared = catalog.make(mechanism, **options).shared is not None
+        self._initial = self._routing = self._location = self._goal = initial.astype(np.int32)
+        self._queued, self._size = (np.zeros(len(initial), np.int64) for _ in range(2))
+        self._replicas: dict[tuple[int, int], int] = {}
+        self._goals: dict[str, NDArray[np.int32]] = {}
+        self._current: Migration | None = None
+        self._last = -1
+        self._changed = threading.Condition()
+        self.migrations: dict[str, Migration] = {}
+        self.problems: list[tuple[str, str]] = []
+        self.applied = 0
+        self.moves: list[tuple[int, int, str]] = []
+        self.waits: list[tuple[int, int]] = []
+
+    def expect(self, label: str, goal: NDArray[np.int32]) -> None:
+        """Says what a command that is about to be given asks for."""
+        self._goals[label] = goal.astype(np.int32)
+
+    def await_begun(self, label: str, timeout_s: float) -> bool:
+        """Waits until the first epoch of a migration has ended and returns whether that came about in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: label in self.migrations, timeout_s)
+
+    def await_done(self, label: str, timeout_s: float) -> bool:
+        """Waits until a migration is done, or superseded, and returns whether that came about in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.done(label), timeout_s)
+
+    def await_applied(self, records: int, timeout_s: float) -> bool:
+        """Waits until so many records are applied and returns whether that came about in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.applied >= records, timeout_s)
+
+    def done(self, label: str) -> bool:
+        """Returns whether a migration has ended."""
+        return label in self.migrations and self.migrations[label].done >= 0
+
+    def on_epoch(self, record: EpochRecord) -> None:
+        """Takes in a finished epoch; one that is run again changes nothing."""
+        with self._changed:
+            if record.written.epoch > self._last:
+                self._take(record)
+                self._last = record.written.epoch
+            self._changed.notify_all()
+
+    def _take(self, record: EpochRecord) -> None:
+        ended = [event for event in record.events if isinstance(event, MigrationDone)]
+        for event in record.events:
+            if isinstance(event, MigrationBegun):
+                self._begin(event)
+        view, plan = self._view(record.written.epoch), record.written.plan
+        try:
+            validate(plan, view)
+        except InvalidPlanError as error:
+            self._wrong(f"the plan of epoch {view.epoch} is invalid: {error}")
+        self._check_routing(view, plan.routing)
+        pulls = {pull.bin: pull for pull in plan.pulls}
+        for report in record.reports:
+            self._pulled(report, pulls, view, from_replica=plan.from_replica)
+        self._state_after(record)
+        if self._current is not None:
+            self._current.epochs += 1
+            self._current.replicated_bytes += sum(report.replicated_bytes for report in record.reports)
+        for event in ended:
+            self._end(event)
+
+    def _view(self, epoch: int) -> View:
+        everyone = (self._routing, self._location, self._goal)
+        return View(
+            epoch=epoch,
+            started=self._current.begun if self._current else 0,
+            workers=1 + max(int(assignment.max()) for assignment in everyone),
+            routing=self._routing.copy(),
+            location=self._location.copy(),
+            goal=self._goal.copy(),
+            age=np.zeros(len(self._goal), np.int32),
+            rate=np.zeros(len(self._goal)),
+            queued=self._queued.copy(),
+            size=self._size.copy(),
+            replicas=dict(self._replicas),
+        )
+
+    def _begin(self, event: MigrationBegun) -> None:
+        if self._current is not None:
+            self._current.done, self._current.superseded = event.epoch, True
+        self._goal = self._goals[event.label]
+        view = self._view(event.epoch)
+        away, onwards = (np.flatnonzero(x) for x in (view.location != view.routing, view.routing != view.goal))
+        must = Counter(away.tolist()) + Counter(onwards.tolist())
+        most = bound(self._name, self._options, view)
+        self._current = Migration(event.id, event.label, event.epoch, most, must)
+        self.migrations[event.label] = self._current
+
+    def _check_routing(self, view: View, routing: NDArray[np.int32]) -> None:
+        changed = np.flatnonzero(routing != view.routing)
+        vain = [bin_ for bin_ in changed.tolist() if self._current is None or routing[bin_] != view.goal[bin_]]
+        if vain:
+            self._wrong(f"bin {vain[0]} is routed to worker {routing[vain[0]]} in epoch {view.epoch}, not its goal")
+        self.moves += [(view.epoch, bin_, self._current.id if self._current else "") for bin_ in changed.tolist()]
+
+    def _pulled(self, report: Report, pulls: Mapping[int, Pull], view: View, *, from_replica: bool) -> None:
+        """Takes in what a worker pulled: once, by its new owner, and as much as had to be shipped."""
+        for bin_ in report.pulled:
+            pull, now = pulls.get(bin_), self._current
+            if pull is None or pull.target != report.worker or self._location[bin_] != pull.source:
+                self._wrong(
+                    f"worker {report.worker} pulls bin {bin_} in epoch {view.epoch}, which its plan does not say"
+                )
+            elif now is not None:
+                now.moved[bin_] += 1
+                shown = view.replicas.get((bin_, report.worker))
+                if from_replica and shown is not None:
+                    now.deltas.append(Delta(bin_, shown, view.epoch - 1))
+                elif not self._shared:
+                    now.must_bytes += int(view.size[bin_])
+            if view.routing[bin_] == report.worker:  # it had been routed there before
+                self.moves.append((view.epoch, bin_, now.id if now else ""))
+        if self._current is not None:
+            self._current.moved_bytes += report.pulled_bytes
+        elif report.pulled:
+            self._wrong(f"bin {report.pulled[0]} moves in epoch {view.epoch}, but no migration is under way")
+
+    def _state_after(self, record: EpochRecord) -> None:
+        epoch = record.written.epoch
+        self._routing, self._location = record.written.plan.routing.copy(), self._location.copy()
+        self._queued = np.zeros_like(self._queued)
+        for report in record.reports:
+            self._location[report.pulled] = report.worker
+            for bin_ in report.pulled:
+                self._replicas.pop((bin_, report.worker), None)
+            self._replicas |= {(bin_, report.worker): at for bin_, at in report.replicas}
+            self._size[report.sizes[0]] = report.sizes[1]
+            self._queued[report.queued[0]] = report.queued[1]
+            self.applied += report.records
+        self.waits += [(epoch, bin_) for bin_ in np.flatnonzero(self._queued).tolist()]
+
+    def _end(self, event: MigrationDone) -> None:
+        now = next((m for m in self.migrations.values() if m.id == event.id), None)
+        if now is None or event.superseded:
+            return  # `_begin` of the one that takes its place has ended it
+        now.done = event.epoch
+        if (self._location != self._goal).any() or (self._routing != self._goal).any():
+            self._wrong("it is said to be done, but bins are not at their goal")
+        if now.moved != now.must:
+            wrong = sorted((now.moved - now.must) + (now.must - now.moved))
+            self._wrong(f"{len(wrong)} bins did not move as often as they had to, first bin {wrong[0]}")
+        self._current = None
+
+    def _wrong(self, sentence: str) -> None:
+        self.problems.append((self._current.label if self._current else "", sentence))
+
+    def close(self) -> None:
+        """Judges what can be judged only at the end: migrations that are not done, or took too long."""
+        for one in self.migrations.values():
+            if not completes(self._name):
+                if one.moved:
+                    self.problems.append((one.label, f"{len(one.moved)} bins moved without a mechanism"))
+            elif one.done < 0:
+                self.problems.append((one.label, f"it is not done after {one.epochs} epochs"))
+            elif one.superseded and one.moved - one.must:
+                self.problems.append((one.label, "bins moved that were in their place"))
+            if completes(self._name) and one.epochs > one.bound:
+                self.problems.append((one.label, f"it took {one.epochs} epochs, more than {one.bound}"))
+        for label in self._goals.keys() - self.migrations.keys():
+            self.problems.append((label, "it never began"))

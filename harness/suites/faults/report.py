@@ -1,0 +1,98 @@
+"""What a fault test comes to: a table, totals, and faults.json."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from harness.files import write_json
+from harness.results.environment import environment
+from harness.suites.faults.outcome import Outcome
+from harness.suites.faults.schedule import Fault
+
+__all__ = ["FILE", "SCHEMA", "report_of", "show", "write_report"]
+
+FILE = "faults.json"
+SCHEMA = 1
+_BROKEN = ("lost", "doubled", "wrong", "out_of_order")
+_COLUMNS = ("fault", "phase", "mechanism", "verdict", "restarts", "s to resume")
+
+
+def report_of(
+    seed: int,
+    schedule: Sequence[Fault],
+    outcomes: Sequence[Outcome],
+    answers: Mapping[str, Mapping[str, Any]],
+    *,
+    seconds: float,
+) -> dict[str, Any]:
+    """Returns the report, JSON-ready: `good` only if every fault ended as expected and every answer is valid.
+
+    Args:
+        seed: of the schedule.
+        schedule: all faults that were to be inflicted.
+        outcomes: what became of those that were.
+        answers: the oracle's answer by mechanism.
+        seconds: how long the test took.
+    """
+    mechanisms = dict.fromkeys(fault.mechanism for fault in schedule)
+    verdicts = Counter(outcome.verdict for outcome in outcomes)
+    campaigns = {
+        name: {
+            "verdict": answers.get(name, {}).get("verdict", "unknown"),
+            **{kind: answers.get(name, {}).get(kind) for kind in (*_BROKEN, "records", "results", "repeats")},
+            "reasons": list(answers.get(name, {}).get("reasons", ["The output was not checked."])),
+        }
+        for name in mechanisms
+    }
+    totals = {
+        "faults": len(outcomes),
+        "not inflicted": len(schedule) - len(outcomes),
+        **{kind: sum(int(campaign[kind] or 0) for campaign in campaigns.values()) for kind in _BROKEN},
+        "stuck": verdicts["stuck"],
+        "not as expected": sum(not outcome.good for outcome in outcomes),
+    }
+    sound = all(campaign["verdict"] == "valid" for campaign in campaigns.values())
+    return {
+        "schema": SCHEMA,
+        "seed": seed,
+        "good": sound and not any(count for name, count in totals.items() if name != "faults"),
+        "seconds": round(seconds, 1),
+        "totals": totals,
+        "campaigns": campaigns,
+        "faults": [outcome.to_json() for outcome in outcomes],
+    }
+
+
+def write_report(folder: Path, report: Mapping[str, Any]) -> None:
+    """Writes faults.json into a result folder, with the machine it was made on."""
+    write_json(folder / FILE, {**report, "environment": environment(int(report["seed"]))})
+
+
+def show(report: Mapping[str, Any], console: Console) -> None:
+    """Prints the table of faults, the oracle's answers and the totals."""
+    table = Table(box=None, pad_edge=False)
+    for name in _COLUMNS:
+        table.add_column(name, justify="right" if name in {"restarts", "s to resume"} else "left")
+    for line in report["faults"]:
+        table.add_row(*_row(line))
+    console.print(table)
+    for name, campaign in report["campaigns"].items():
+        why = "; ".join(campaign["reasons"])
+        console.print(f"{name}: {campaign['verdict']}, {campaign['records']} records{f': {why}' if why else ''}")
+    for line in report["faults"]:
+        if not line["good"]:
+            console.print(
+                f"{line['number']:03d} {line['name']} ({line['mechanism']}) {line['verdict']}: {line['said']}"
+            )
+    totals = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in report["totals"].items())
+    console.print(f"{totals}; seed {report['seed']}, {report['seconds']:.0f} s")
+
+
+def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
+    resumed = "-" if line["resume_s"] is None else f"{line['resume_s']:.1f}"
+    mark = "" if line["good"] else " !"
+    return line["name"], line["phase"], line["mechanism"], f"{line['verdict']}{mark}", str(line["restarts"]), resumed

@@ -1,0 +1,180 @@
+"""Which faults a fault test inflicts, in which order: a pure function of the seed."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import cycle, islice
+from typing import Any, Literal
+
+import numpy as np
+
+from harness.options import parse_names
+from impls import catalog
+from impls.errors import UsageError
+from impls.faults import POINTS
+
+__all__ = [
+    "ANY_PHASE",
+    "DRIVER_POINTS",
+    "EXPECTED",
+    "KILLS",
+    "MECHANISMS",
+    "QUICK",
+    "VICTIMS",
+    "Fault",
+    "draw_schedule",
+    "parse_fault",
+]
+
+VICTIMS = ("worker", "jvm", "driver", "broker")
+MECHANISMS = ("runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
+QUICK_MECHANISMS = ("runtime-restart", "megaphone-batched")
+
+Phase = Literal["migrating", "steady"]
+Expectation = Literal["survives", "refuses"]
+
+KILLS = tuple(f"{victim}@{point}" for point in POINTS for victim in VICTIMS)
+EXPECTED: dict[str, Expectation] = {
+    **dict.fromkeys(KILLS, "survives"),
+    "disk@full": "refuses",
+    "disk@read-only": "refuses",
+    "frame@torn": "survives",  # the newest one: its worker's environment still has it
+    "frame@truncated": "refuses",  # with all environments lost, in this and the next three
+    "frame@flipped": "refuses",
+    "snapshot@truncated": "refuses",
+    "snapshot@flipped": "refuses",
+    "state@lost": "survives",  # all environments
+    "environment@lost": "survives",
+    "environment@truncated": "survives",
+    "environment@flipped": "survives",
+    "worker@stopped": "survives",
+    "worker@zombie": "survives",
+    "broker@unreachable": "survives",
+}
+OTHERS = tuple(name for name in EXPECTED if name not in KILLS)
+QUICK = (
+    "worker@after-commit", "worker@during-pull", "jvm@before-results", "driver@after-plan", "broker@before-results",
+    "driver@before-epoch-commit", "worker@between-pull-and-drop", "worker@during-recovery", "environment@flipped",
+    "environment@lost", "frame@flipped", "worker@zombie",
+)  # fmt: skip
+DRIVER_POINTS = frozenset({"before-plan", "after-plan", "before-epoch-commit", "between-pull-and-drop"})
+ANY_PHASE = frozenset(
+    {"during-pull", "between-pull-and-drop", "during-recovery"}
+)  # with a migration or a loss, or behind
+_KILLS_EACH = 24
+_STEADY_EVERY = 8  # the others happen in a migration
+_IN_MIGRATIONS = {"during-pull", "between-pull-and-drop"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a schedule.
+
+    Attributes:
+        number: place in the schedule, from 0.
+        mechanism: the mechanism of the query.
+        victim, point: process role and fault point of a kill; what else is broken, and how.
+        phase: whether it happens in a migration that was commanded for it, or before.
+        draw: a number for whatever is left to chance: a worker, a file, a position in it.
+    """
+
+    number: int
+    mechanism: str
+    victim: str
+    point: str
+    phase: Phase
+    draw: int
+
+    @property
+    def name(self) -> str:
+        """victim@point."""
+        return f"{self.victim}@{self.point}"
+
+    @property
+    def id(self) -> str:
+        """A name that no other fault of the schedule has."""
+        return f"{self.number:03d}-{self.name}"
+
+    @property
+    def kills(self) -> bool:
+        """Whether it kills a process at a fault point."""
+        return self.name in KILLS
+
+    @property
+    def expected(self) -> Expectation:
+        """survives: the query goes on; refuses: it ends with a sentence and goes on once the cause is repaired."""
+        return EXPECTED[self.name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fault as a line of a report."""
+        return {**asdict(self), "name": self.name, "expected": self.expected}
+
+
+def parse_fault(text: str) -> tuple[str, str]:
+    """Reads victim@point, or victim@migrating for the middle of an epoch; raises UsageError for anything else."""
+    victim, _, point = text.partition("@")
+    if victim not in VICTIMS or point not in {*POINTS, "migrating"}:
+        points = ", ".join(("migrating", *POINTS))
+        raise UsageError(f"A fault is VICTIM@POINT, a victim of {', '.join(VICTIMS)} and a point of {points}.")
+    return victim, "after-commit" if point == "migrating" else point
+
+
+def draw_schedule(
+    seed: int, mechanisms: Sequence[str] = (), *, only: Sequence[str] = (), quick: bool = False
+) -> list[Fault]:
+    """Returns the faults of a test, grouped by mechanism; the same for the same arguments.
+
+    Every kill is in it once at least, every mechanism has 24 kills or more, and everything else is in it once.
+
+    Args:
+        seed: decides order, phases and all that is left to chance.
+        mechanisms: the mechanisms; all four that must stand the test by default.
+        only: nothing but these faults, each once with every mechanism.
+        quick: twelve faults that show the most.
+
+    Raises:
+        UsageError: a mechanism or fault is unknown.
+    """
+    for name in only:
+        parse_names(name, EXPECTED, "fault")
+    for name in mechanisms:
+        catalog.make(name)
+    rng = np.random.default_rng(seed)
+    chosen = tuple(mechanisms) or (QUICK_MECHANISMS if quick else MECHANISMS)
+    if only:
+        dealt = {mechanism: list(only) for mechanism in chosen}
+    elif quick:
+        dealt = _deal(_shuffled(rng, QUICK), chosen)
+    else:
+        dealt = _everything(rng, chosen)
+    return _faults(rng, dealt)
+
+
+def _everything(rng: np.random.Generator, mechanisms: Sequence[str]) -> dict[str, list[str]]:
+    each = max(_KILLS_EACH, -(-len(KILLS) // len(mechanisms)))
+    kills = islice(cycle(_shuffled(rng, KILLS)), each * len(mechanisms))
+    dealt = {mechanism: list(islice(kills, each)) for mechanism in mechanisms}
+    for mechanism, others in _deal(_shuffled(rng, OTHERS), mechanisms).items():
+        dealt[mechanism] = _shuffled(rng, dealt[mechanism] + others)
+    return dealt
+
+
+def _deal(names: Sequence[str], mechanisms: Sequence[str]) -> dict[str, list[str]]:
+    return {mechanism: list(names[i :: len(mechanisms)]) for i, mechanism in enumerate(mechanisms)}
+
+
+def _shuffled(rng: np.random.Generator, names: Sequence[str]) -> list[str]:
+    return [names[i] for i in rng.permutation(len(names))]
+
+
+def _faults(rng: np.random.Generator, dealt: dict[str, list[str]]) -> list[Fault]:
+    out: list[Fault] = []
+    for mechanism, names in dealt.items():
+        for place, name in enumerate(names):
+            victim, _, point = name.partition("@")
+            steady = place % _STEADY_EVERY == _STEADY_EVERY - 1 and point not in {
+                "during-pull",
+                "between-pull-and-drop",
+            }
+            phase: Phase = "steady" if steady else "migrating"
+            out.append(Fault(len(out), mechanism, victim, point, phase, int(rng.integers(1 << 30))))
+    return out

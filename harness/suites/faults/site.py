@@ -1,0 +1,210 @@
+"""Where faults happen: broker, load and query of one campaign, and all that can be asked of and told to them."""
+
+import base64
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from generators.clock import now_us
+from harness.files import read_lines, write_json
+from harness.lab.arming import Arming
+from harness.lab.broker import EmbeddedBroker, create_topics
+from harness.lab.processes import Ended, QueryProcess
+from harness.lab.waiting import wait_for
+from harness.oracle.bins import dense_bins
+from harness.oracle.run import check_run
+from harness.run.load import Load
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from harness.suites.faults.storage import Disk
+from impls.driver.control import ask
+from impls.driver.journal import read_journal
+from impls.errors import UsageError
+
+__all__ = ["BINS", "Site", "StuckError"]
+
+BINS = 16
+_KEYS = 20_000
+_RATE = 600
+_TOPICS = ("in", "out")
+_INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
+_FEW, _MANY = 2, 4  # workers between which the query goes there and back
+_ENDLESS = 1 << 40  # records: the load goes on until it is told to stop
+_START_DEADLINE_S = 90.0
+_DRAIN_DEADLINE_S = 90.0
+_RESTARTS_MAX = 3
+
+
+class StuckError(Exception):
+    """Something did not come about before its deadline; the message says what."""
+
+
+class Site:
+    """start(), then faults, each between begin_fault() and the next, then stop_and_check(); close() whatever happened.
+
+    While something is awaited, a broker that is dead is started again, and so is a query that has ended unless it is
+    to be `held`: then `ended` says how it ended.
+    """
+
+    def __init__(self, folder: Path, mechanism: str, *, seed: int, durability: str):
+        self.folder, self.mechanism = folder, mechanism
+        self.checkpoint, self.state = folder / "checkpoint", folder / "state"
+        self._seed, self._durability = seed, durability
+        self.arming = Arming(folder / "fault.json")
+        self.query = QueryProcess(folder, self.arming.file)
+        self.broker = EmbeddedBroker(folder / "broker", ensure_jars().broker, use_java())
+        self._load: Load | None = None
+        self._lines: dict[int, dict[str, Any]] = {}
+        self._read_bytes = 0
+        self.migrations = 0
+        self.held = False
+        self.restarts = 0
+        self.ended: list[Ended] = []
+        self.stopped: set[int] = set()
+        self.disk = Disk(self.state)
+
+    def start(self) -> None:
+        """Starts broker, load and query and returns when the first records are applied."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.broker.start()
+        create_topics(self.broker.bootstrap, dict(zip(_TOPICS, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
+        write_json(self.folder / "query.json", self._settings())
+        self.query.start()
+        self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
+        self.await_true(lambda: self.applied() > 0, "the first records to be applied", _START_DEADLINE_S)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "bootstrap": self.broker.bootstrap, "topics": _TOPICS, "partitions": _RESULT_PARTITIONS, "keys": _KEYS,
+            "bins": BINS, "workers": _FEW, "threads": _MANY, "mechanism": self.mechanism, "options": {},
+            "durability": self._durability,
+        }  # fmt: skip
+
+    def _schedule(self) -> dict[str, Any]:
+        load = {
+            "topic": _TOPICS[0], "partitions": _INPUT_PARTITIONS, "rate": _RATE, "records": _ENDLESS, "keys": _KEYS,
+            "distribution": "uniform", "exponent": 1.0, "seed": self._seed, "start_us": now_us() + 1_500_000,
+        }  # fmt: skip
+        write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})
+        return load
+
+    def begin_fault(self) -> None:
+        """Forgets what happened to the query before."""
+        self.restarts, self.ended, self.held = 0, [], False
+
+    def tend(self) -> None:
+        """Starts the broker or the query again when it has ended, as whoever operates them would."""
+        if not self.broker.running:
+            self.broker.restart()
+        if self.held and self.ended:
+            return
+        ended = self.query.ended()
+        if ended is None:
+            return
+        self.ended.append(ended)
+        if self.held:
+            return
+        if self.restarts >= _RESTARTS_MAX:
+            raise StuckError(f"The query ended {self.restarts + 1} times, at last with: {ended}")
+        self.restarts += 1
+        self.query.start()
+
+    def release(self) -> None:
+        """Starts a query that was held back."""
+        self.held = False
+        self.restarts += 1
+        self.query.start()
+
+    def await_true(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
+        """Waits until done(), tending what dies; raises StuckError that names `what` when the deadline passes."""
+        wait_for(done, what, deadline_s, tend=self.tend, error=StuckError)
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """Returns the lines of the epochs finished so far, ascending; of an epoch run twice the last one."""
+        path = self.folder / "epochs.jsonl"
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(self._read_bytes)
+                raw = file.read()
+            whole = raw[: raw.rfind(b"\n") + 1]
+            self._read_bytes += len(whole)
+            for line in map(json.loads, whole.splitlines()):
+                self._lines[line["epoch"]] = line
+        return [self._lines[epoch] for epoch in sorted(self._lines)]
+
+    def applied(self) -> int:
+        """Returns the records applied since the beginning."""
+        return sum(line["records"] for line in self.epochs())
+
+    def status(self) -> dict[str, Any]:
+        """Returns the query's status, nothing when it does not answer."""
+        with contextlib.suppress(UsageError):
+            return ask(self.checkpoint, {"do": "status"})
+        return {}
+
+    @property
+    def workers(self) -> int:
+        """Workers that the last command asked for."""
+        return (_FEW, _MANY)[self.migrations % 2]
+
+    def migrate(self, deadline_s: float) -> None:
+        """Commands the rescale there, or back; returns when the command is durable, whoever died meanwhile."""
+        goal = (_MANY, _FEW)[self.migrations % 2]
+        before = self._commands()
+
+        def durable() -> bool:
+            if self._commands() - before:  # whoever was to acknowledge it has died
+                return True
+            with contextlib.suppress(UsageError):
+                return bool(ask(self.checkpoint, {"do": "rescale", "workers": goal}))
+            return False
+
+        self.await_true(durable, "the command to be durable", deadline_s)
+        self.migrations += 1
+
+    def _commands(self) -> set[str]:
+        return {command["id"] for command in read_journal(self.checkpoint / "rescale" / "commands.log")}
+
+    def settled(self) -> bool:
+        """Returns whether the query runs and every command given has reached its goal."""
+        status = self.status()
+        return bool(status) and not (status["migrating"] or status["misplaced"] or status["queued"])
+
+    def stop_and_check(self) -> dict[str, Any]:
+        """Ends load and query when all records are applied, and returns the oracle's answer for the whole campaign."""
+        assert self._load is not None, "start() comes first"
+        self.begin_fault()
+        self._load.close()
+        sent = json.loads((self.folder / "generator.json").read_text())["records"]
+        self.await_true(lambda: self.applied() >= sent and self.settled(), "the last records", _DRAIN_DEADLINE_S)
+        self.held = True
+        ask(self.checkpoint, {"do": "stop"})
+        self.await_true(lambda: bool(self.ended), "the query to stop", _DRAIN_DEADLINE_S)
+        return check_run(
+            self.broker.bootstrap,
+            self.folder,
+            checkpoint=self.checkpoint / "spark",
+            bin_of=dense_bins(_KEYS, BINS),
+            expected_migrations=self.migrations,
+            input_topic=_TOPICS[0],
+            output_topic=_TOPICS[1],
+        )
+
+    def owners(self, epoch: int) -> list[int]:
+        """Returns the workers that bins were routed to in a finished epoch, ascending."""
+        plans = {plan["epoch"]: plan for plan in read_lines(self.folder / "plan.jsonl")}
+        routing = np.frombuffer(base64.b64decode(plans[epoch]["routing"]), "<u2")
+        return [int(worker) for worker in np.unique(routing)]
+
+    def close(self) -> None:
+        """Ends whatever still runs."""
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.disk.unmount)
+            stack.callback(self.broker.stop)
+            if self._load is not None:
+                stack.callback(self._load.close)
+            stack.callback(self.query.close)

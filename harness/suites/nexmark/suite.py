@@ -1,0 +1,118 @@
+"""`./inv nexmark`: every query across a rescale, checked against its oracle, beside its twin on Spark's own state."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from generators.errors import GeneratorError
+from harness.cli.commands import check_machine, typed
+from harness.experiment.checks import lacks_twin
+from harness.experiment.description import Experiment, make_experiment
+from harness.files import ROOT, read_json, write_json, write_text
+from harness.options import CUT_OFF, parse_list
+from harness.results.place import find_earlier, result_folder
+from harness.setup.jars import ensure_jars
+from harness.suites.bench import bench
+from harness.suites.nexmark.table import markdown, rows_of, table
+from impls.errors import UsageError
+from impls.operators.nexmark import QUERIES
+
+__all__ = ["Suite", "measured", "read_rows", "run_nexmark", "suite_from"]
+
+_MECHANISMS = "megaphone-batched,meces"
+_NATIVE = "native-repartition"
+_QUICK: dict[str, Any] = {"rate": "2000", "duration_s": 18.0, "lead_in_s": 3.0, "bins": "64"}
+_WIDE = 160
+_TABLE = "nexmark.json"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One experiment for each query; the same mechanisms, profile and rescale in all."""
+
+    experiments: tuple[Experiment, ...]
+
+    def digest(self) -> str:
+        """Returns a short digest of all parameters."""
+        return hashlib.sha256("".join(e.digest() for e in self.experiments).encode()).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all parameters."""
+        return {"name": "nexmark", "experiments": [experiment.to_json() for experiment in self.experiments]}
+
+
+def suite_from(options: Mapping[str, Any]) -> Suite:
+    """Returns what the options ask for; raises UsageError for bad ones."""
+    named = parse_list(str(options.get("query") or ""))
+    shared: dict[str, Any] = {"duration_s": 24.0, **(_QUICK if options.get("quick") else {})}
+    shared |= {name: options[name] for name in ("profile", "rate", "fault", "bins") if options.get(name)}
+    if options.get("duration"):
+        shared |= typed({"duration_s": options["duration"]})
+    workers = options.get("workers") or "2:4"
+    return Suite(
+        tuple(
+            _experiment(query, options.get("mechanism"), {"workers": workers, **shared}) for query in named or QUERIES
+        )
+    )
+
+
+def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:
+    """Returns a query's experiment: Spark's restart is in it where it can, unless mechanisms are named."""
+    live = make_experiment(workload="nexmark", query=query, mechanism=mechanism or _MECHANISMS, **shared)
+    if mechanism or live.fault is not None or lacks_twin(live):
+        return live
+    return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
+
+
+def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, int]:
+    """Carries out what is missing of a suite, writes its table, and returns its folder and the worst exit code.
+
+    Raises:
+        UsageError: the machine lacks something, or the folder cannot be made.
+    """
+    for experiment in suite.experiments:
+        check_machine(experiment, output)
+    ensure_jars()
+    folder = result_folder(suite, output, force=force)
+    rows: list[dict[str, Any]] = []
+    worst = 0
+    for experiment in suite.experiments:
+        begun = find_earlier(experiment, folder, finished=False) is not None
+        path, code = bench(experiment, folder, resume=begun)
+        worst = max(worst, code)
+        rows += rows_of(experiment.query, read_json(path / "result.json"))
+        if code == CUT_OFF:
+            break
+    write_json(folder / _TABLE, rows)
+    write_text(folder / "nexmark.md", markdown(rows))
+    if worst != CUT_OFF:
+        (folder / "done").touch()
+    return folder, worst
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a result's table, see `rows_of`; none where the suite was cut off before it."""
+    path = folder / _TABLE
+    return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
+def run_nexmark(options: Mapping[str, Any]) -> int:
+    """Runs the queries, prints their table and the result's path, and returns the exit code as `./inv bench` does."""
+    try:
+        suite, output = suite_from(options), Path(options.get("output") or ROOT / "results")
+        folder, code = measured(suite, output, force=bool(options.get("force")))
+    except (UsageError, GeneratorError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return CUT_OFF
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console.print(table(read_rows(folder)))
+    sys.stdout.write(f"{folder}\n")
+    return code

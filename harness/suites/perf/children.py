@@ -1,0 +1,76 @@
+"""Child processes that measure."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from generators.errors import GeneratorError
+from harness.files import ROOT, read_json, write_json
+from harness.options import CUT_OFF
+from impls.errors import StateError, UsageError
+
+__all__ = ["carry_out", "measure_here"]
+
+_DEADLINE_S = 900.0
+
+
+def _end_with_stdin() -> None:
+    """Lets this process end as soon as its standard input does, that is when the one who started it is gone."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os._exit(CUT_OFF)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], Sequence[Any]], found: str) -> int:
+    """Does in this process what the file `asked` of a folder says, and ends with its standard input.
+
+    Args:
+        folder: of the measurement; what is measured is written to its file `found`.
+        asked: name of a JSON file with settings.
+        measure: from settings to what is measured, dataclasses.
+        found: name of a JSON file.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 bad input.
+    """
+    _end_with_stdin()
+    try:
+        measured = measure(read_json(folder / asked))
+    except (UsageError, GeneratorError, StateError) as error:
+        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
+        return 1 if isinstance(error, StateError) else 2
+    write_json(folder / found, [asdict(one) for one in measured])
+    return 0
+
+
+def carry_out(module: str, folder: Path) -> None:
+    """Runs `python -m MODULE FOLDER`; its standard input stays open as long as this process lives.
+
+    Raises:
+        StateError: it fails; its log is run.log in the folder.
+    """
+    with (folder / "run.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, str(folder)],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None
+        try:
+            code = process.wait(_DEADLINE_S)
+        except BaseException:
+            process.stdin.close()  # which ends it
+            process.wait()
+            raise
+        process.stdin.close()
+    if code:
+        raise StateError(f"The measurement in {folder} failed; its log is {folder / 'run.log'}.")

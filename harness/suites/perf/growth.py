@@ -1,0 +1,100 @@
+"""Part growth: epoch, peak and memory against keys, workers and bytes per value."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harness.experiment.description import Experiment, make_experiment, parse_number
+from harness.suites.perf.interleave import interleave
+from harness.suites.perf.part import Findings, Part, Scale, Table
+from plots.metrics import at
+
+__all__ = ["PART", "measure"]
+
+_MIB = 1 << 20
+_KEYS = ("1M", "4M", "10M", "40M")
+_WORKERS = ("2", "4", "8")
+_VALUE_BYTES = (0, 100, 1000)
+
+
+def measure(folder: Path, scale: Scale) -> Findings:
+    """Migrates a quarter of the state in batches, one thing grown at a time; 10,000 records/s."""
+    axes = {"keys": _by_keys(scale), "workers": _by_workers(scale), "value bytes": _by_value(scale)}
+    tables, curves = [], {}
+    measured: dict[str, dict[str, Any]] = {}  # by digest: an experiment that lies on two axes runs once
+    for axis, variants in axes.items():
+        missing = {x: experiment for x, experiment in variants.items() if experiment.digest() not in measured}
+        found = interleave(missing, 1, folder / axis.replace(" ", "-"))
+        measured |= {missing[x].digest(): entries[0] for x, entries in found.items()}
+        entries = {x: measured[experiment.digest()] for x, experiment in variants.items()}
+        tables.append(_times(axis, variants, entries))
+        curves[axis] = {
+            name: [[_number(x), at(e, *path)] for x, e in entries.items()] for name, path in _MEASURES.items()
+        }
+        if axis == "keys":
+            tables.append(_memory(entries))
+            curves["memory"] = {
+                role: [[_number(x), entry["memory_bytes"].get(role, 0)] for x, entry in entries.items()]
+                for role in _roles(entries)
+            }
+    return Findings(tables, (), curves)
+
+
+_MEASURES = {
+    "epoch p50": ("epoch_ms", "steady", "p50"),
+    "latency p99": ("latency_ms", "steady", "p99"),
+    "peak": ("latency_ms", "migrating", "max"),
+}
+
+
+def _experiment(scale: Scale, **given: Any) -> Experiment:
+    return make_experiment(
+        mechanism="megaphone-batched", name="perf", rate=scale.pick("10000", "1000"),
+        duration_s=scale.pick(21.0, 9.0), lead_in_s=3.0, **given,
+    )  # fmt: skip
+
+
+def _by_keys(scale: Scale) -> dict[str, Experiment]:
+    return {keys: _experiment(scale, keys=keys) for keys in scale.pick(_KEYS, ("20k", "400k"))}
+
+
+def _by_workers(scale: Scale) -> dict[str, Experiment]:
+    keys = scale.pick("4M", "20k")
+    return {n: _experiment(scale, keys=keys, workers=n) for n in scale.pick(_WORKERS, ("2", "4"))}
+
+
+def _by_value(scale: Scale) -> dict[str, Experiment]:
+    keys = scale.pick("200k", "20k")
+    chosen = scale.pick(_VALUE_BYTES, (0, 100))
+    return {str(n): _experiment(scale, keys=keys, workload="hash", value_bytes=n) for n in chosen}
+
+
+def _number(text: str) -> int:
+    return 0 if text == "0" else parse_number(text, "A value of the axis")
+
+
+def _times(axis: str, variants: Mapping[str, Experiment], entries: Mapping[str, dict[str, Any]]) -> Table:
+    rows = []
+    for x, entry in entries.items():
+        state = sum(m["bytes"] for m in entry["migrations"][:1])
+        shown = [at(entry, *path) for path in _MEASURES.values()]
+        rows.append([x, *("-" if v is None else f"{v:,.0f}" for v in shown), f"{state / _MIB:,.1f}"])
+    one = next(iter(variants.values()))
+    note = f"{one.workload}, {'-'.join(one.mechanisms)}, {one.rate:,} records/s; one run each."
+    columns = (axis, *(f"{name}, ms" for name in _MEASURES), "MiB moved")
+    return Table(f"Growth with {axis}", columns, rows, note)
+
+
+def _roles(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(role for entry in entries.values() for role in entry["memory_bytes"]))
+
+
+def _memory(entries: Mapping[str, Mapping[str, Any]]) -> Table:
+    roles = _roles(entries)
+    rows = [[x, *(f"{entry['memory_bytes'].get(r, 0) / _MIB:,.0f}" for r in roles)] for x, entry in entries.items()]
+    return Table(
+        "Memory by role", ("keys", *(f"{role}, MiB" for role in roles)), rows, "Highest resident set of each role."
+    )
+
+
+PART = Part("growth", "Growth and memory", 8, measure)

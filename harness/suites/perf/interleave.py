@@ -1,0 +1,88 @@
+"""Runs of several variants of an experiment, interleaved on one machine: only ratios of one round are compared."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.experiment.description import Experiment
+from harness.files import read_json, write_json
+from harness.results.entry import ENTRY_FILE
+from harness.run.carry_out import NamedRun, Watcher, carry_out_all
+from harness.run.lines import Lines
+from harness.suites.perf.part import Spread
+from impls.errors import StateError, UsageError
+from plots.metrics import at
+
+__all__ = ["Ratio", "interleave", "ratio", "values"]
+
+
+class Ratio(Spread):
+    """A measure of one variant over that of another: one value per round."""
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f} ({min(self.values):.3f} to {max(self.values):.3f}, {len(self.values)} rounds)"
+
+
+def interleave(
+    variants: Mapping[str, Experiment], rounds: int, folder: Path, *, seed: int = 1, warm: bool = False
+) -> dict[str, list[dict[str, Any]]]:
+    """Carries out every variant once a round, in an order drawn from the seed, and returns their result entries.
+
+    What was finished before in the same folder is not run again. Raises StateError when a run is not valid, or with
+    `warm` when it never warmed up: that one is run anew the next time.
+    """
+    draw = np.random.default_rng(seed)
+    names = list(variants)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    view = Lines(rounds * len(names))
+    for number in range(rounds):
+        for i in draw.permutation(len(names)).tolist():
+            name = names[i]
+            (mechanism,) = variants[name].mechanisms
+            run = NamedRun(variants[name], mechanism, number, 0, place=f"{number:02d}-{name}")
+            found[name].append(_carry_out(run, folder / "runs", view, warm=warm))
+    return found
+
+
+def _carry_out(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:
+    place = folder / run.folder
+    if not (place / "done").exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        write_json(place / "run.json", run.to_json())
+    carry_out_all([run], folder, view)
+    if failure := read_json(place / "error.json").get("error"):
+        raise UsageError(str(failure))
+    data = read_json(place / ENTRY_FILE)
+    if data["verdict"] != "valid":
+        raise StateError(f"The run in {place} is {data['verdict']}: {'; '.join(data['reasons'])}")
+    if warm and data["warmup_s"] is None:
+        (place / "done").unlink()
+        raise StateError(
+            f"The run in {place} never warmed up, as on a busy machine: the same command again runs it anew."
+        )
+    return data
+
+
+def values(entries: list[dict[str, Any]], *path: str) -> tuple[float, ...]:
+    """Returns a value of each entry.
+
+    Raises:
+        StateError: a run has no such value, as it never warmed up.
+    """
+
+    def value(entry: dict[str, Any]) -> float:
+        found = at(entry, *path)
+        if not found:
+            raise StateError(f"A run has no {' '.join(path)}, as it never warmed up: make the load longer.")
+        return float(found)
+
+    return tuple(value(entry) for entry in entries)
+
+
+def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Ratio:
+    """Returns, round by round, a value of one variant's entry over that of the other's; raises as `values` does."""
+    return Ratio(tuple(a / b for a, b in zip(values(over, *path), values(under, *path), strict=True)))

@@ -1,0 +1,99 @@
+"""Part rate: the highest rate that each side holds with a p99 below one second and no growing backlog."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.experiment.description import Experiment, make_experiment
+from harness.measure.hdr import percentiles
+from harness.results.entry import RunFiles
+from harness.suites.perf.interleave import interleave
+from harness.suites.perf.part import Check, Findings, Part, Scale, Table
+from harness.suites.perf.search import Search
+
+__all__ = ["PART", "Probe", "judge", "measure", "rate_ratio"]
+
+_SIDES = {"Spark": "native-restart", "live": "none"}
+_FIRST = {"Spark": 20_000, "live": 40_000}  # where either search begins
+_PRECISION = 1.2
+_LIMIT_MS = 1_000.0
+_SLOPE = 0.02  # s of latency per s of load: two records of a hundred too many
+_SKIP = 1 / 3  # of the load behind the lead-in: batches that were late while the JVM warmed up are caught up by then
+_BOUND = 1.5
+
+
+@dataclass(frozen=True)
+class Probe:
+    """How one rate went: p99 in ms, and seconds by which the median latency grew per second of load."""
+
+    rate: int
+    p99_ms: float
+    slope: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the rate can be held."""
+        return self.p99_ms < _LIMIT_MS and self.slope < _SLOPE
+
+
+def judge(files: RunFiles, experiment: Experiment) -> Probe:
+    """Returns how a run's rate went, from the last two thirds of its load."""
+    begin = files.start_us + round((experiment.lead_in_s + experiment.duration_s * _SKIP) * 1e6)
+    cells = files.cells.take(files.cells.scheduled_us >= begin)
+    (p99,) = percentiles(cells.latency_us, cells.count, (99.0,)).tolist()
+    line = files.timeline
+    rows = line.begin_us >= begin
+    slope = float(np.polyfit(line.begin_us[rows] / 1e6, line.p50[rows] / 1e6, 1)[0])
+    return Probe(experiment.rate, p99 / 1e3, slope)
+
+
+def measure(folder: Path, scale: Scale) -> Findings:
+    """Searches both sides in turns, so that both see the same machine; hash-count, 1 M keys."""
+    searches = {
+        side: Search(scale.pick(_FIRST[side], 4_000), precision=_PRECISION, most=scale.pick(200_000, 8_000))
+        for side in _SIDES
+    }
+    probes: dict[str, list[Probe]] = {side: [] for side in _SIDES}
+    while any(search.rate is not None for search in searches.values()):
+        for side, search in searches.items():
+            if search.rate is not None:
+                probes[side].append(_probe(folder, side, search.rate, scale))
+                search.tell(holds=probes[side][-1].holds)
+    rows = [
+        [side, f"{p.rate:,}", f"{p.p99_ms:,.0f}", f"{p.slope:.3f}", "yes" if p.holds else "no"]
+        for side in _SIDES
+        for p in sorted(probes[side], key=lambda p: p.rate)
+    ]
+    found = {side: search.low or 0 for side, search in searches.items()}
+    table = Table(
+        "Rates tried", ("side", "records/s", "p99, ms", "growth of latency, s per s", "held"), rows,
+        f"Held: p99 below {_LIMIT_MS:.0f} ms and latency growing by less than {_SLOPE} s per s; hash-count, both sides "
+        "writing results to Kafka.",
+    )  # fmt: skip
+    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in found.items()])
+    ratio = rate_ratio(searches["live"], searches["Spark"])
+    return Findings([best, table], [Check("highest rate, this runtime over Spark", ratio, _BOUND, at_most=False)])
+
+
+def rate_ratio(over: Search, under: Search) -> float:
+    """Returns the highest rate that one search found over the other's.
+
+    Where the other found none, its lowest rate tried takes the place: the ratio is at least that.
+    """
+    below = under.low or under.high
+    assert below is not None, "a search that is over has tried a rate"
+    return (over.low or 0) / below
+
+
+def _probe(folder: Path, side: str, rate: int, scale: Scale) -> Probe:
+    experiment = make_experiment(
+        mechanism=_SIDES[side], name="perf", workload="hash", keys=scale.pick("1M", "20k"), migration="none",
+        rate=str(rate), duration_s=scale.pick(15.0, 6.0), lead_in_s=scale.pick(5.0, 3.0),
+    )  # fmt: skip
+    name = f"{side}-{rate}"
+    interleave({name: experiment}, 1, folder)
+    return judge(RunFiles(folder / "runs" / f"00-{name}"), experiment)
+
+
+PART = Part("rate", "Highest rate that is held", 11, measure)

@@ -1,0 +1,137 @@
+"""How long the recovery of one worker takes: its environment is deleted and rebuilt by the worker core, without Spark.
+
+Each point: a worker with all bins and `keys` dense or hash keys, `epochs` epochs of records with changelog and
+snapshots as in a query, then the environment is lost and the next epoch's recovery is timed.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from harness.experiment.description import parse_number
+from impls.driver.keeper import Keeper
+from impls.durability.files import Files
+from impls.durability.schedule import REPLAY_EPOCHS
+from impls.errors import UsageError
+from impls.operators import DenseCount, HashCount, Operator
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.store.environment import store_path
+from impls.store.hashing import bin_of_hash, hash_int64
+from impls.store.records import Results
+from impls.worker.attempts import run_epoch
+from impls.worker.order import StepOrder
+from impls.worker.output import Output
+
+__all__ = ["Point", "main", "measure"]
+
+_EPOCHS = REPLAY_EPOCHS * 3 // 2  # the log is then as long as it gets
+
+
+class _Nowhere(Output):
+    """Takes results and forgets them: recovery sends none."""
+
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+        """Does nothing."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured recovery; times in seconds, sizes in bytes."""
+
+    workload: str
+    keys: int
+    state_bytes: int
+    log_bytes: int
+    frames: int
+    recovery_s: float
+    epoch_ms: float
+
+
+class _Query:
+    """One worker that owns everything, and the epochs it runs."""
+
+    def __init__(self, folder: Path, workload: str, keys: int, bins: int, records: int):
+        self.folder, self.keys, self.bins, self.records = folder, keys, bins, records
+        self.operator: Operator = DenseCount(keys) if workload == "dense" else HashCount(preload=keys)
+        self.files = Files(str(folder / "checkpoint"))
+        self.keeper = Keeper(self.files, "q", bins, epoch=-1, generation=1)
+        self.sizes = np.zeros(bins, np.int64)
+        self.owner = np.zeros(bins, np.int32)
+        self._random = np.random.default_rng(1)
+        self.number = -1
+
+    def epoch(self) -> float:
+        """Runs the next epoch and returns its recovery's seconds, 0 for none."""
+        self.number += 1
+        written = WrittenPlan(self.number, 1, 1, EpochPlan(self.owner.copy()))
+        order = StepOrder(
+            "q", written, self.bins, self.operator, _Nowhere("", "", 1), str(self.folder / "state"),
+            first=self.number == 0, generation=1, files=self.files, snapshot=self.keeper.due(self.number),
+        )  # fmt: skip
+        report, _ = run_epoch(order, 0, 0, [self._batch()])
+        self.sizes[report.sizes[0]] = report.sizes[1]
+        self.keeper.observe(self.number, [report], self.owner, self.owner, self.sizes)
+        return report.ms.get("recover", 0.0) / 1e3
+
+    def _batch(self) -> pa.Table:
+        keys = self._random.integers(0, self.keys, self.records)
+        bins = bin_of_hash(hash_int64(keys), self.bins)
+        if isinstance(self.operator, DenseCount):
+            bins = (keys // self.operator.per_bin(self.bins)).astype(np.int32)
+        zero = np.zeros(self.records, np.int64)
+        columns = {"bin": bins.astype(np.int32), "partition": zero.astype(np.int32), "offset": zero, "time": zero}
+        return pa.table({**columns, "key": keys})
+
+
+def measure(workload: str, keys: int, *, bins: int = 256, epochs: int = _EPOCHS, records: int = 500) -> Point:
+    """Returns one point of the curve, measured in a temporary folder that is deleted."""
+    folder = Path(tempfile.mkdtemp(prefix="rescale-recovery-"))
+    try:
+        query = _Query(folder, workload, keys, bins, records)
+        query.epoch()
+        start = time.perf_counter()
+        for _ in range(epochs):
+            query.epoch()
+        epoch_ms = (time.perf_counter() - start) / epochs * 1e3
+        log = query.files.names("log")
+        shutil.rmtree(store_path(folder / "state", 0))
+        recovery_s = query.epoch()
+        state = int(query.sizes.sum())
+        return Point(workload, keys, state, sum(size for _, size in log), len(log), recovery_s, epoch_ms)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Prints the curve, one line of JSON per point; returns the exit code, 2 for bad input."""
+    parser = argparse.ArgumentParser(prog="recovery", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workload", choices=["dense", "hash"], default="dense")
+    parser.add_argument("--keys", default="100k,1M,4M,10M", help="numbers of keys, separated by commas")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    try:
+        sizes = [parse_number(text, "The number of keys") for text in options.keys.split(",")]
+    except UsageError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for _ in range(options.rounds):
+        for keys in sizes:
+            point: dict[str, Any] = asdict(measure(options.workload, keys))
+            line = {name: round(value, 3) if isinstance(value, float) else value for name, value in point.items()}
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,125 @@
+"""One Structured Streaming query whose epochs go to the real driver and to the twin in turns, block by block."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from generators.clock import now_us
+from harness.suites.perf.twin.step import TwinOrder, run_twin
+from impls.api import prepared
+from impls.catalog import make
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.driver import Driver, EpochRecord
+from impls.operators.base import Operator
+from impls.placement import initial
+from impls.protocol.controller import Controller
+from impls.spark.step import REPORT_SCHEMA
+from impls.worker.cells import CELL
+from impls.worker.order import Report
+from impls.worker.output import Output
+
+__all__ = ["SIDES", "Alternating", "Done", "block_at"]
+
+SIDES = ("live", "twin")
+
+
+@dataclass(frozen=True)
+class Done:
+    """A finished epoch: its side and block (None before the load), records, and their latency cells."""
+
+    side: str
+    block: int | None
+    records: int
+    cells: NDArray[np.void]
+
+
+def block_at(since_s: float, block_s: float) -> tuple[int, str]:
+    """Returns the block of a time of the load and its side; each pair of blocks has the order of the last reversed.
+
+    Time may be counted in epochs as well as in seconds.
+
+    >>> [block_at(t, 1.0)[1] for t in range(6)]
+    ['live', 'twin', 'twin', 'live', 'live', 'twin']
+    """
+    block = int(since_s // block_s)
+    return block, SIDES[(block + block // 2) % 2]
+
+
+class Alternating:
+    """`foreachBatch` of the query: each side counts its epochs by itself and has state of its own."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        output: Output,
+        folder: Path,
+        *,
+        workers: int,
+        bins: int,
+        on_epoch: Callable[[Done], None],
+    ):
+        self._operator, self._output, self._folder, self._workers, self._bins = operator, output, folder, workers, bins
+        self._on_epoch = on_epoch
+        self._checkpoint = Checkpoint(folder / "checkpoint", {"bins": bins}, fsync=False)
+        self._driver = Driver(
+            Controller(initial(bins, workers), make("none"), None), self._checkpoint, operator=operator, output=output,
+            state_dir=str(folder / "live"), files=None, on_epoch=self._seen,
+        )  # fmt: skip
+        self._epochs = dict.fromkeys(SIDES, 0)
+        self._last: EpochRecord | None = None
+        self.start_us, self.block_s, self.block_epochs = 0, 1.0, 0
+
+    def begin(self, start_us: int, block_s: float) -> None:
+        """Lets blocks of `block_s` seconds follow each other from `start_us` on; before that the sides take turns."""
+        self.block_s, self.start_us = block_s, start_us
+
+    def begin_counted(self, block_epochs: int) -> None:
+        """Lets blocks of `block_epochs` epochs follow each other from the next query's epoch 0 on."""
+        self.block_epochs = block_epochs
+
+    @property
+    def ready(self) -> bool:
+        """Whether both sides have run epochs enough to have their state and warm workers."""
+        return min(self._epochs.values()) >= 3
+
+    def close(self) -> None:
+        """Frees the checkpoint."""
+        self._checkpoint.close()
+
+    def run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        """Runs an epoch on the side whose turn it is."""
+        block, side = self._turn(epoch)
+        records, cells = (self._live if side == "live" else self._twin)(frame, self._epochs[side])
+        self._epochs[side] += 1
+        self._on_epoch(Done(side, block, records, cells))
+
+    def _turn(self, epoch: int) -> tuple[int | None, str]:
+        if self.block_epochs:
+            return block_at(epoch, self.block_epochs)
+        since_us = now_us() - self.start_us if self.start_us else -1
+        return block_at(since_us / 1e6, self.block_s) if since_us >= 0 else (None, SIDES[epoch % 2])
+
+    def _frame(self, frame: DataFrame, bins: int) -> DataFrame:
+        return prepared(frame, "key", self._operator, bins, "scheduled_us")
+
+    def _seen(self, record: EpochRecord) -> None:
+        self._last = record
+
+    def _live(self, frame: DataFrame, epoch: int) -> tuple[int, NDArray[np.void]]:
+        self._driver.run_epoch(self._frame(frame, self._bins), epoch)
+        assert self._last is not None, "the driver tells of each epoch"
+        return sum(r.records for r in self._last.reports), np.concatenate(list(self._last.cells.values()))
+
+    def _twin(self, frame: DataFrame, epoch: int) -> tuple[int, NDArray[np.void]]:
+        where = str(self._folder / "twin")
+        order = TwinOrder("twin", epoch, self._workers, self._operator, self._output, where)
+        routed = self._frame(frame, self._workers).repartitionById(self._workers, F.col("bin"))
+        rows = routed.mapInArrow(partial(run_twin, order), REPORT_SCHEMA).collect()
+        reports = [Report.from_json(row["report"]) for row in rows]
+        return sum(r.records for r in reports), np.concatenate([np.frombuffer(r["cells"], CELL) for r in rows])

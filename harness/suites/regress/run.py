@@ -1,0 +1,118 @@
+"""`./inv regress --base REV`: both revisions run in turns, compared, and a suspect confirmed by a second round."""
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from harness.cli.commands import typed
+from harness.experiment.description import parse_number
+from harness.files import ROOT, read_json, write_json, write_text
+from harness.options import CUT_OFF
+from harness.results.place import new_folder
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from harness.suites.regress.compare import Runs, compare
+from harness.suites.regress.decide import sides
+from harness.suites.regress.history import append
+from harness.suites.regress.measures import measures_of
+from harness.suites.regress.noise import resampled
+from harness.suites.regress.summary import markdown
+from harness.suites.regress.trees import Tree, revision, work_tree
+from impls.errors import StateError, UsageError
+
+__all__ = ["Comparison", "run_regress"]
+
+_OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
+_QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
+
+
+class Comparison:
+    """Measures rounds of pairs of two work trees into a folder; what is there already is not run again."""
+
+    def __init__(self, trees: Mapping[str, Tree], folder: Path, options: list[str], pairs: int):
+        self._trees, self._folder, self._options, self._pairs = trees, folder, options, pairs
+
+    def round(self, number: int) -> Runs:
+        """Returns the measures of each side's runs by mechanism, in order of pairs."""
+        found: Runs = {"base": [], "head": []}
+        for place, side in enumerate(sides(self._pairs)):
+            path = self._folder / f"round-{number}" / f"{place:02d}-{side}"
+            kept = path / "measures.json"
+            if not kept.exists():
+                sys.stderr.write(f"round {number}, run {place + 1} of {2 * self._pairs}: {side}\n")
+                write_json(kept, measures_of(self._trees[side].bench(path, self._options)))
+            found[side].append(read_json(kept))
+        return found
+
+
+def _bench_options(options: Mapping[str, Any]) -> list[str]:
+    chosen = {**_OPTIONS, **(_QUICK if options.get("quick") else {})}
+    chosen |= {name: str(options[name]) for name in chosen if options.get(name)}
+    typed({"duration_s": chosen["duration"]})
+    return [word for name, value in chosen.items() for word in (f"--{name}", value)]
+
+
+def run_regress(options: Mapping[str, Any]) -> int:
+    """Compares two revisions; returns 0 when nothing has become worse, 1 when something has, 2 for bad input."""
+    try:
+        pairs = parse_number(options.get("pairs") or 9, "The number of pairs")
+        commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
+        resample = _resample(options, commits)
+        bench = _bench_options(options)
+        use_java()
+        ensure_jars()
+        folder = _folder(Path(options.get("output") or ROOT / "results"), commits, bench, pairs)
+        with ExitStack() as stack:
+            trees = {
+                side: stack.enter_context(work_tree(commit, folder / "trees" / side))
+                for side, commit in commits.items()
+            }
+            comparison = Comparison(trees, folder, bench, pairs)
+            first = comparison.round(1)
+            if resample:
+                return _noise(first, resample, folder)
+            verdict, found = compare(first, lambda: comparison.round(2))
+    except (UsageError, StateError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1 if isinstance(error, StateError) else 2
+    except KeyboardInterrupt:
+        sys.stderr.write("cut off; the same options again go on\n")
+        return CUT_OFF
+    text = markdown(commits, verdict, found)
+    write_text(folder / "summary.md", text)
+    append(folder.parent / "history.jsonl", commits["head"], first["head"])
+    (folder / "done").touch()
+    sys.stdout.write(f"{text}{folder}\n")
+    return int(verdict == "worse")
+
+
+def _resample(options: Mapping[str, Any], commits: Mapping[str, str]) -> int:
+    number = parse_number(asked, "The number of comparisons") if (asked := options.get("resample")) else 0
+    if number and commits["base"] != commits["head"]:
+        raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
+    return number
+
+
+def _noise(pool: Runs, number: int, folder: Path) -> int:
+    """Writes and prints how many comparisons of the pool with itself say "worse"; returns 0 if none does, else 1."""
+    worse = sum(verdict == "worse" for verdict, _ in resampled(pool, number))
+    pairs = len(pool["base"])
+    text = f"{worse} of {number} comparisons of this revision with itself, from {pairs} pairs of runs, say worse\n"
+    write_text(folder / "summary.md", text)
+    (folder / "done").touch()
+    sys.stdout.write(f"{text}{folder}\n")
+    return int(worse > 0)
+
+
+def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: int) -> Path:
+    """Returns the unfinished result of the same comparison, or a new one."""
+    asked = {"commits": dict(commits), "bench": bench, "pairs": pairs}
+    for path in sorted(output.glob("*-regress/regress.json"), reverse=True):
+        if json.loads(path.read_text()) == asked and not (path.parent / "done").exists():
+            return path.parent
+    folder = new_folder(output, "regress")
+    write_json(folder / "regress.json", asked)
+    return folder

@@ -1,0 +1,49 @@
+"""The summary of a comparison, as Markdown for a pull request."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from harness.report.markdown import table_lines
+from harness.suites.regress.decide import Finding, Verdict
+
+__all__ = ["markdown"]
+
+_WORDS = {"worse": "slower", "better": "faster", "same": "no difference"}
+
+
+def markdown(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any]) -> str:
+    """Returns the page: the verdict first, then a row per measure with base, ratio and interval.
+
+    Args:
+        commits: base and head.
+        verdict: of the whole comparison.
+        found: findings, second, counts and worse by mechanism, as `harness.suites.regress.run.compare` gives them.
+    """
+    return "\n".join(_lines(commits, verdict, found)) + "\n"
+
+
+def _lines(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any]) -> Iterator[str]:
+    said = "**worse**" if verdict == "worse" else "no regression"
+    yield f"## {said}: {commits['head'][:12]} against {commits['base'][:12]}\n"
+    for mechanism, findings in found["findings"].items():
+        worse = {finding.measure for finding in found["worse"][mechanism]}
+        yield f"### {mechanism}\n"
+        rows = [_row(finding, worse, bool(found["second"])) for finding in findings]
+        for name, (before, after) in found["counts"][mechanism].items():
+            rows.append([name, f"{before:,.0f}", f"{after:,.0f}", "changed"])
+        yield from table_lines(("measure", "base", "head / base (95 % interval)", ""), rows, "lrrl")
+        yield ""
+        yield from _again(found["second"].get(mechanism, ()))
+
+
+def _row(finding: Finding, worse: set[str], second: bool) -> list[str]:
+    word = _WORDS[finding.verdict]
+    if finding.verdict == "worse" and second:
+        word = "**slower, confirmed**" if finding.measure in worse else "slower, not confirmed"
+    return [finding.measure, f"{finding.base:,.1f}", str(finding.ratio), word]
+
+
+def _again(findings: Sequence[Finding]) -> Iterator[str]:
+    if findings:
+        shown = ", ".join(f"{finding.measure} {finding.ratio}" for finding in findings)
+        yield f"Second round: {shown}.\n"

@@ -1,0 +1,250 @@
+"""Simulated workers: what a written plan does to bins and queues, and how long it takes."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.suites.scale.costs import Costs
+from harness.suites.scale.latency import Segments
+from harness.suites.scale.load import Load
+from impls.protocol.observation import Observation
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.worker.pull import on_demand, within_budget
+
+__all__ = ["Cluster", "Epoch", "chosen_pulls"]
+
+_FAR_MS = 1e12
+_OVERLOAD = 1000.0
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What an epoch came to; times in ms since the load's begin, sizes in bytes.
+
+    Attributes:
+        cut_ms: its records are those scheduled before; `begin_ms` and `end_ms` are those of its work.
+        latencies: of the records whose results it gave out.
+        queued: records that wait at its end.
+        moved_bins, moved_bytes, copied_bytes: what was pulled, and what replicas took.
+        longest_pull_ms: of any worker.
+    """
+
+    number: int
+    cut_ms: float
+    begin_ms: float
+    end_ms: float
+    latencies: Segments
+    queued: int
+    moved_bins: int
+    moved_bytes: float
+    copied_bytes: float
+    longest_pull_ms: float
+
+
+class Cluster:
+    """Workers with bins of `sizes` bytes under a load; time passes only in `run` and `stop`.
+
+    Records of a bin wait in its queue, in order, while its state is not where it is routed: as they arrive evenly, a
+    queue is known by the time at which it began.
+    """
+
+    def __init__(self, load: Load, costs: Costs, sizes: NDArray[np.int64], location: NDArray[np.int32], seed: int = 1):
+        self.costs, self.sizes, self._load = costs, sizes, load
+        self.location = location.astype(np.int32)
+        self._queue_from = np.full(len(sizes), _FAR_MS)
+        self._queued = np.zeros(len(sizes), np.int64)
+        self._waiting = False
+        self._random = np.random.default_rng(seed)
+        self.now_ms = self._last_cut = 0.0
+        self._seen = load.until(0.0)
+        self._cuts = [0.0]  # cut of each epoch's predecessor; a replica of epoch e shows what came before _cuts[e + 1]
+        self.replicas: dict[tuple[int, int], int] = {}
+
+    def stop(self, what: str) -> None:
+        """Lets the time pass in which the query, or the application, is stopped and started."""
+        self.now_ms += self.costs.stop_s(what) * 1e3 * self._noise()
+
+    def run(self, written: WrittenPlan) -> tuple[Observation, Epoch]:
+        """Carries one plan out; returns what the controller observes of it, and what it came to."""
+        plan, cut, before = written.plan, self.now_ms, self._last_cut
+        seen = self._load.until(cut)
+        arrived = seen - self._seen
+        self._seen, self._last_cut = seen, cut
+        due = arrived + self._queued if self._waiting else arrived
+        pulled = chosen_pulls(plan, due, self.sizes)
+        bins = np.fromiter((pull.bin for pull in pulled), np.int64, len(pulled))
+        workers = written.workers
+        pull_ms, moved = self._pull(plan, pulled, bins, workers)
+        self.location[bins] = plan.routing[bins]
+        runnable = self._runnable(plan)
+        work = np.bincount(plan.routing[runnable], weights=due[runnable], minlength=workers)
+        spent = pull_ms + work * self.costs.record_us / 1e3
+        noise, stretch = self._noise(), self._stretch(spent)
+        done = cut + self.costs.response_ms * noise + spent * stretch
+        if isinstance(runnable, slice) and not self._waiting:
+            latencies = _fresh(done, work.astype(np.int64), cut=cut, before=before)
+        else:
+            latencies = self._latencies(plan.routing, arrived, runnable, done, cut=cut, before=before)
+        self._keep_queues(arrived, runnable, before)
+        copy_ms, copied = self._copy(plan, arrived, workers)
+        self.now_ms = cut + (
+            (self.costs.epoch_ms + self.costs.worker_ms * workers) * noise
+            + float((spent * stretch).max() + (copy_ms * self._stretch(copy_ms)).max())
+        )
+        self._cuts.append(cut)
+        if self.now_ms - cut > _OVERLOAD * (self.costs.epoch_ms + 1e3):
+            raise OverflowError("an epoch takes ever longer: the workers cannot keep up with the load")
+        epoch = Epoch(
+            written.epoch, cut, cut + self.costs.between_ms * noise, self.now_ms, latencies, int(self._queued.sum()),
+            len(pulled), moved, copied, float((pull_ms * stretch).max()),
+        )  # fmt: skip
+        return self._observation(written, pulled, arrived, epoch), epoch
+
+    def _noise(self) -> float:
+        return float(np.exp(self._random.normal(0.0, self.costs.jitter))) if self.costs.jitter else 1.0
+
+    def _stretch(self, spent: NDArray[np.float64]) -> float:
+        """Returns how much longer work takes because fewer workers than there are run at the same time."""
+        longest = float(spent.max(initial=0.0))
+        if not self.costs.slots or not longest:
+            return 1.0
+        return max(1.0, float(spent.sum()) / self.costs.slots / longest)
+
+    def _pull(
+        self, plan: EpochPlan, pulled: list[Pull], bins: NDArray[np.int64], workers: int
+    ) -> tuple[NDArray[np.float64], float]:
+        """Returns each worker's time for its pulls, and the bytes shipped; a source serves all at one bandwidth."""
+        if not pulled:
+            return np.zeros(workers), 0.0
+        costs, sizes = self.costs, self.sizes[bins].astype(np.float64)
+        targets, sources = plan.routing[bins], self.location[bins]
+        number = np.bincount(targets, minlength=workers)
+        inward = np.bincount(targets, weights=sizes, minlength=workers)
+        if plan.from_checkpoint:
+            return inward / costs.checkpoint_bytes_s * 1e3 + number * costs.checkpoint_bin_ms, float(sizes.sum())
+        local = inward / costs.pull_bytes_s * 1e3 + number * costs.pull_bin_ms
+        if plan.from_replica:
+            behind = self._delta_bytes(bins, targets)
+            delta = np.bincount(targets, weights=behind, minlength=workers)
+            return local + delta / costs.replica_bytes_s * 1e3, float(behind.sum())
+        outward = np.bincount(sources, weights=sizes, minlength=workers) / costs.pull_bytes_s * 1e3
+        np.maximum.at(local, targets, outward[sources])
+        return local, 0.0 if np.isinf(costs.pull_bytes_s) else float(sizes.sum())
+
+    def _delta_bytes(self, bins: NDArray[np.int64], workers: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Returns the bytes that the replicas of bins at workers lack, all of a bin's where there is none."""
+        pairs = zip(bins.tolist(), workers.tolist(), strict=True)
+        epochs = np.array([self.replicas.get(pair, -1) for pair in pairs], np.int64)
+        shown = np.array(self._cuts)[np.minimum(epochs, len(self._cuts) - 2) + 1]
+        upto = self._load.until(self._cuts[-1], bins)
+        since = np.maximum(upto - self._load.until_each(shown, bins), 0) * self.costs.log_record_bytes
+        return np.where(epochs < 0, self.sizes[bins], np.minimum(since, self.sizes[bins])).astype(np.float64)
+
+    def _copy(self, plan: EpochPlan, arrived: NDArray[np.int64], workers: int) -> tuple[NDArray[np.float64], float]:
+        """Brings replicas and shadows up; returns each worker's time behind its results, and the bytes read."""
+        spent = np.zeros(workers)
+        pairs = plan.replicas + plan.shadows
+        if not pairs:
+            return spent, 0.0
+        named = np.array(pairs, np.int64)
+        behind = self._delta_bytes(named[:, 0], named[:, 1].astype(np.int32))
+        spent += np.bincount(named[:, 1], weights=behind, minlength=workers) / self.costs.replica_bytes_s * 1e3
+        spent += np.bincount(named[:, 1], minlength=workers) * self.costs.replica_bin_ms
+        if plan.shadows:
+            shadows = np.array(plan.shadows, np.int64)
+            records = np.bincount(shadows[:, 1], weights=arrived[shadows[:, 0]], minlength=workers)
+            spent += records * self.costs.record_us / 1e3
+        return spent, float(behind.sum())
+
+    def _runnable(self, plan: EpochPlan) -> NDArray[np.bool_] | slice:
+        """Returns which bins have their state where they are routed and are not held; a slice for all of them."""
+        here = self.location == plan.routing
+        if plan.hold:
+            here[np.array(plan.hold, np.int64)] = False
+        return slice(None) if here.all() else here
+
+    def _latencies(
+        self,
+        routing: NDArray[np.int32],
+        arrived: NDArray[np.int64],
+        runnable: NDArray[np.bool_] | slice,
+        done: NDArray[np.float64],
+        *,
+        cut: float,
+        before: float,
+    ) -> Segments:
+        """Returns new records by worker, and those that have waited by bin."""
+        waited = self._queued > 0
+        new = np.zeros(len(arrived), np.bool_)
+        new[runnable] = True
+        late = np.flatnonzero(waited & new)
+        new[late] = False
+        count = np.bincount(routing[new], weights=arrived[new], minlength=len(done)).astype(np.int64)
+        fresh = _fresh(done, count, cut=cut, before=before)
+        at = done[routing[late]]
+        return Segments(
+            np.concatenate([fresh.low, at - cut]),
+            np.concatenate([fresh.high, at - self._queue_from[late]]),
+            np.concatenate([fresh.count, (arrived + self._queued)[late]]),
+        )
+
+    def _keep_queues(self, arrived: NDArray[np.int64], runnable: NDArray[np.bool_] | slice, before: float) -> None:
+        if isinstance(runnable, slice) and not self._waiting:
+            return
+        waits = arrived + self._queued
+        waits[runnable] = 0
+        fresh = (waits > 0) & (self._queued == 0)
+        self._queue_from[fresh] = before
+        self._queued = waits
+        self._waiting = bool(waits.any())
+
+    def _observation(
+        self, written: WrittenPlan, pulled: list[Pull], arrived: NDArray[np.int64], epoch: Epoch
+    ) -> Observation:
+        seen = np.flatnonzero(arrived)
+        queued = np.flatnonzero(self._queued) if self._waiting else seen[:0]
+        last = written.epoch
+        copied = tuple((b, w, last - 1) for b, w in written.plan.replicas)
+        copied += tuple((b, w, last) for b, w in written.plan.shadows)
+        self.replicas |= {(bin_, worker): at for bin_, worker, at in copied}
+        for pull in pulled:
+            self.replicas.pop((pull.bin, pull.target), None)
+        every = np.arange(len(arrived) if last == 0 else 0, dtype=np.int32)
+        return Observation(
+            last,
+            pulled=tuple(pull.bin for pull in pulled),
+            records=(seen.astype(np.int32), arrived[seen]),
+            queued=(queued.astype(np.int32), self._queued[queued]),
+            sizes=(every, self.sizes[every]),
+            epoch_ms=epoch.end_ms - epoch.cut_ms,
+            pull_ms=epoch.longest_pull_ms,
+            replicas=copied,
+        )
+
+
+def _fresh(done: NDArray[np.float64], count: NDArray[np.int64], *, cut: float, before: float) -> Segments:
+    """Returns the latencies of records that came since the last cut, by worker."""
+    some = np.flatnonzero(count)
+    return Segments(done[some] - cut, done[some] - before, count[some])
+
+
+def chosen_pulls(plan: EpochPlan, need: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[Pull]:
+    """Returns the pulls that workers carry out, chosen by the runtime's own rules worker by worker."""
+    if not plan.on_demand and plan.budget_bytes is None:
+        return list(plan.pulls)
+    by_worker: dict[int, list[Pull]] = defaultdict(list)
+    for pull in plan.pulls:
+        by_worker[pull.target].append(pull)
+    bins = [pull.bin for pull in plan.pulls]
+    size: Mapping[int, int] = dict(zip(bins, sizes[bins].tolist(), strict=True))
+    wanted: Mapping[int, int] = dict(zip(bins, need[bins].tolist(), strict=True)) if plan.on_demand else {}
+    chosen: list[Pull] = []
+    for _, mine in sorted(by_worker.items()):
+        if plan.on_demand:
+            chosen += on_demand(mine, wanted, size, plan)
+        else:
+            chosen += within_budget(mine, size, plan.budget_bytes)
+    return chosen

@@ -1,0 +1,163 @@
+"""The query's part of the checkpoint folder: identity, lock, generation, journals and their base."""
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any
+
+from impls.driver.base import Base, read_base, write_base
+from impls.driver.journal import ADVICE, Journal, read_journal, replace_bytes, sync_folder
+from impls.errors import UsageError
+
+__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Checkpoint", "replace_text"]
+
+FORMAT = 3  # 3: results go to partitions by ranges of bins
+BASE_EPOCHS = 500
+BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
+_JOURNALS = ("plan", "observed", "commands")
+
+
+class Checkpoint:
+    """Opens `<folder>/rescale` for one driver at a time; Spark's own files are in `<folder>/spark`.
+
+    Every opening takes the next generation number, which plans and environments carry; lower ones are refused there.
+
+    With `fsync`, what is durable survives the failure of the host too.
+
+    Attributes:
+        folder, own: the checkpoint folder, and this project's part of it.
+        query: identity of the query.
+        generation: number of this opening, from 1.
+        base: what the journals go on from, None if they reach back to the query's beginning.
+        plans, observed, commands: the journals.
+
+    Raises:
+        UsageError: another driver holds the folder, it belongs to a query with other settings, or a file of it is
+            missing or damaged.
+    """
+
+    def __init__(self, folder: str | Path, settings: Mapping[str, Any], *, fsync: bool = False):
+        self.folder, self._fsync = Path(folder).absolute(), fsync
+        self.own = self.folder / "rescale"
+        with ExitStack() as opened:
+            opened.enter_context(self._take_lock())
+            self._check_complete()
+            self.query = self._identity(dict(settings))
+            self.base = read_base(self.own, self.query)
+            self.plans, self.observed, self.commands = (
+                opened.enter_context(Journal(self.own / f"{name}.log", fsync=fsync)) for name in _JOURNALS
+            )
+            self._check_base()
+            self.generation = self._next_generation()
+            self._open = opened.pop_all()
+
+    @property
+    def spark(self) -> str:
+        """Folder for Spark's checkpointLocation."""
+        return str(self.folder / "spark")
+
+    def read(self, name: str) -> list[dict[str, Any]]:
+        """Returns the entries of the journal `plan`, `observed` or `commands` that the base does not contain."""
+        entries = read_journal(self.own / f"{name}.log")
+        return entries if self.base is None else [entry for entry in entries if self.base.keeps(name, entry)]
+
+    def due(self, epoch: int) -> bool:
+        """Returns whether the journals are long enough for a new base at the end of an epoch."""
+        size = self.plans.size + self.observed.size + self.commands.size
+        return epoch - (self.base.epoch if self.base else -1) >= BASE_EPOCHS or size >= BASE_BYTES
+
+    def rebase(self, epoch: int, controller: dict[str, Any], plan: dict[str, Any]) -> None:
+        """Makes the controller at the end of `epoch` the base, and empties the journals but for that epoch's plan.
+
+        The controller must know every command in the journal. A crash between two steps leaves entries that `read`
+        passes over.
+        """
+        base = Base(self.query, epoch, controller)
+        write_base(self.own, base, fsync=self._fsync)
+        self.base = base
+        self.observed.rewrite([], base=epoch)
+        self.plans.rewrite([plan], base=epoch)
+        self.commands.rewrite([], base=epoch)
+
+    def close(self) -> None:
+        """Closes the journals and releases the folder."""
+        self._open.close()
+
+    def _take_lock(self) -> IO[str]:
+        try:
+            self.own.mkdir(parents=True, exist_ok=True)
+            if self._fsync:
+                for folder in (self.own, self.folder, self.folder.parent):
+                    sync_folder(folder)
+            lock = (self.own / "lock").open("a+")
+        except OSError as error:
+            raise UsageError(f"The checkpoint {self.folder} cannot be written: {error}.") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise UsageError(
+                f"The checkpoint {self.folder} is in use by another driver (process {holder}): stop it first."
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        return lock
+
+    def _check_complete(self) -> None:
+        """Refuses a folder that has lost a file: whatever is in it then comes before the generation."""
+        if (self.own / "generation").exists():
+            names = ["query.json", *(f"{name}.log" for name in _JOURNALS)]
+            missing = [name for name in names if not (self.own / name).exists()]
+        else:
+            missing = ["generation"] if any(read_journal(self.own / f"{name}.log") for name in _JOURNALS) else []
+        if missing:
+            raise UsageError(f"The file {self.own / missing[0]} is missing: {ADVICE}.")
+
+    def _check_base(self) -> None:
+        needed = max(journal.base for journal in (self.plans, self.observed, self.commands))
+        found = self.base.epoch if self.base else -1
+        if needed > found:
+            what = "is missing" if self.base is None else f"is of epoch {found}, older than the journals' {needed}"
+            raise UsageError(f"The file {self.own / 'base.json'} {what}: {ADVICE}.")
+
+    def _identity(self, settings: dict[str, Any]) -> str:
+        path = self.own / "query.json"
+        if not path.exists():
+            data = {"format": FORMAT, "query": uuid.uuid4().hex, "settings": settings}
+            replace_text(path, json.dumps(data, indent=1), fsync=self._fsync)
+            return str(data["query"])
+        try:
+            data = json.loads(path.read_text())
+            stored, query, version = data["settings"], str(data["query"]), data["format"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"The checkpoint {self.folder} is corrupt: {path.name} is damaged: {ADVICE}.") from error
+        if version != FORMAT:
+            raise UsageError(f"The checkpoint {self.folder} has format {version}; this version reads {FORMAT}.")
+        for name, value in settings.items():
+            if stored.get(name) != value:
+                raise UsageError(
+                    f"The checkpoint {self.folder} was made with {name}={stored.get(name)}, not {value}: "
+                    "use the same setting or another checkpoint."
+                )
+        return query
+
+    def _next_generation(self) -> int:
+        path = self.own / "generation"
+        try:
+            generation = int(path.read_text()) + 1 if path.exists() else 1
+        except ValueError as error:
+            raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
+        replace_text(path, str(generation), fsync=self._fsync)
+        return generation
+
+
+def replace_text(path: Path, text: str, *, fsync: bool = False) -> None:
+    """Replaces a file's content so that a reader sees the old or the new one."""
+    replace_bytes(path, text.encode(), fsync=fsync)

@@ -1,0 +1,239 @@
+"""The running query as its user sees it: rescale, rebalance, status, stop."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.control import ControlServer
+from impls.driver.driver import Driver, QueryEnded, StopNeeded
+from impls.errors import InvalidPlanError, StateError, UsageError
+from impls.placement import goal as placement_goal
+from impls.placement.movement import moved_against_minimum
+from impls.store.hashing import check_bins
+
+__all__ = ["StreamHandle"]
+
+_STOP_DEADLINE_S = 60.0
+
+
+class StreamHandle:
+    """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
+
+    A supervisor thread starts the Spark query, and starts it again after a stop that the mechanism asked for.
+
+    Attributes:
+        wants_restart: the query has ended because the mechanism asks for a new Spark session: whoever made this handle
+            is to stop the session, start another and start the query on the same checkpoint.
+    """
+
+    def __init__(
+        self,
+        writer: DataStreamWriter,
+        driver: Driver,
+        checkpoint: Checkpoint,
+        policy: str,
+        on_event: Callable[[str, dict[str, Any]], None],
+    ):
+        self._writer, self._driver, self._checkpoint, self._policy = writer, driver, checkpoint, policy
+        self._on_event = on_event
+        self._signal: Exception | None = None
+        self._failure: Exception | None = None
+        self.wants_restart = False
+        self._ended = threading.Event()
+        self._commands = threading.Lock()
+        self._control = ControlServer(checkpoint.own, self._answer)
+        self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
+        self._supervisor.start()
+
+    def rescale(self, workers: int, *, policy: str | None = None) -> str:
+        """Asks for `workers` workers and returns the command's id once the command is durable.
+
+        Raises UsageError for fewer than 1 worker, more workers than bins, or an unknown policy.
+        """
+        if workers < 1:
+            raise UsageError(f"A query needs at least 1 worker, not {workers}.")
+        check_bins(self._driver.controller.bins, workers)
+        with self._commands:
+            return self._command("rescale", self._place(policy, workers), f"rescale to {workers} workers")
+
+    def rebalance(
+        self, goal: NDArray[np.int32] | None = None, *, policy: str | None = None, label: str = "rebalance"
+    ) -> str:
+        """Asks for an assignment, shape (bins,), and returns the command's id once the command is durable.
+
+        Without a goal it is the policy's for the workers there are and the rates measured. Raises UsageError when the
+        shape is wrong, a worker is negative, or the policy is unknown.
+        """
+        bins = self._driver.controller.bins
+        if goal is None:
+            with self._commands:
+                workers = 1 + int(self._driver.controller.commanded.max())
+                return self._command("rebalance", self._place(policy, workers), label)
+        goal = np.asarray(goal)
+        if goal.shape != (bins,) or goal.min(initial=0) < 0:
+            raise UsageError(f"A goal names a worker from 0 for each of the {bins} bins.")
+        with self._commands:
+            return self._command("rebalance", goal.astype(np.int32), label)
+
+    def status(self) -> dict[str, Any]:
+        """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
+
+        With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
+        """
+        controller = self._driver.controller
+        clock = controller.clock
+        return {
+            "epoch": self._driver.last_epoch,
+            "generation": self._checkpoint.generation,
+            "workers": int(controller.routing.max()) + 1,
+            "bins": np.bincount(controller.location).tolist(),
+            "misplaced": controller.misplaced,
+            "queued": int(controller.queued.sum()),
+            "migrating": controller.migrating,
+            "running": not self._ended.is_set(),
+            **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
+        }
+
+    def stop(self) -> None:
+        """Ends the query between two epochs and frees the checkpoint; raises what the query failed with, if it did.
+
+        Raises StateError when no epoch ends within 60 seconds.
+        """
+        self._driver.ending = True
+        if not self._ended.wait(_STOP_DEADLINE_S):
+            raise StateError(f"The query did not reach the end of an epoch in {_STOP_DEADLINE_S:.0f} s.")
+        self._supervisor.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Waits until the query has ended and returns whether it has; raises what it failed with."""
+        ended = self._ended.wait(timeout_s)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    def ended(self, timeout_s: float) -> bool:
+        """Waits until the query has ended, for whatever reason, and returns whether it has."""
+        return self._ended.wait(timeout_s)
+
+    @property
+    def goal(self) -> NDArray[np.int32]:
+        """The assignment last commanded, shape (bins,)."""
+        return self._driver.controller.commanded.copy()
+
+    def await_migration(self, timeout_s: float) -> bool:
+        """Waits until no migration is under way and returns whether that came about in time."""
+        end = time.monotonic() + timeout_s
+        while self._driver.controller.migrating and not self._ended.wait(0.05):
+            if time.monotonic() > end:
+                return False
+        return not self._driver.controller.migrating
+
+    @property
+    def failed(self) -> Exception | None:
+        """What the query failed with, None while it runs or when it ended as asked."""
+        return self._failure
+
+    def __enter__(self) -> "StreamHandle":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.stop()
+        else:
+            with contextlib.suppress(Exception):  # the first error is the one to see
+                self.stop()
+
+    @property
+    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Records per epoch (mean over the last epochs) and bytes of state of each bin, shapes (bins,)."""
+        view = self._driver.controller.view(self._driver.last_epoch + 1)
+        return view.rate, view.size
+
+    def _place(self, policy: str | None, workers: int) -> NDArray[np.int32]:
+        rates, sizes = self.measured
+        return placement_goal(
+            policy or self._policy, self._driver.controller.commanded, workers, rates=rates, sizes=sizes
+        )
+
+    def _command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> str:
+        if self._ended.is_set() or self._driver.ending:
+            raise UsageError("The query has ended: start it again before giving it a command.")
+        controller = self._driver.controller
+        moved = moved_against_minimum(controller.location, goal, controller.size)
+        command = self._driver.command(kind, goal, label)
+        self._on_event("command", {"id": command.id, "label": label, "moves": asdict(moved)})
+        return command.id
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request["do"]:
+            case "status":
+                return self.status()
+            case "rescale":
+                return {"id": self.rescale(int(request["workers"]), policy=request.get("policy"))}
+            case "rebalance":
+                goal = request.get("goal")  # without one the policy places by what was measured
+                return {"id": self.rebalance(None if goal is None else np.array(goal, np.int32))}
+            case "stop":
+                self._driver.ending = True
+                return {"stopping": True}
+        raise UsageError(f"The request {request['do']!r} is unknown: status, rescale, rebalance or stop.")
+
+    def _supervise(self) -> None:
+        try:
+            while self._run_once():
+                pass
+        except Exception as error:
+            self._failure = error
+        finally:
+            self._control.close()
+            self._checkpoint.close()
+            self._ended.set()
+
+    def _run_once(self) -> bool:
+        """Runs the Spark query until it ends and returns whether to start it again."""
+        signal = self._await_signal(self._writer.foreachBatch(self._epoch).start())
+        self._on_event("query_stop", {})
+        if isinstance(signal, StopNeeded):
+            self._driver.stopped(signal.epoch)
+            self.wants_restart = signal.what == "application"
+            return not self.wants_restart
+        if signal is not None and not isinstance(signal, QueryEnded):
+            raise signal
+        return False
+
+    def _await_signal(self, query: StreamingQuery) -> Exception | None:
+        """Waits for the query's end and returns what ended it; raises StateError when it was nothing of ours."""
+        self._signal = None
+        self._on_event("query_start", {"generation": self._checkpoint.generation})
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if self._signal is None:
+                raise StateError(_cause(error)) from error
+        return self._signal
+
+    def _epoch(self, frame: Any, epoch: int) -> None:
+        try:
+            self._driver.run_epoch(frame, epoch)
+        except (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError) as signal:
+            self._signal = signal
+            raise
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """Returns the line of a failed query's message that names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]
+    return f"The query failed: {(named or lines or ['no message'])[-1][:500]}"

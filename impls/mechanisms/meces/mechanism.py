@@ -1,0 +1,41 @@
+"""Meces (Gu et al., USENIX ATC 2022): routing switches at once, state is fetched in the order in which it is needed."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from impls.errors import UsageError
+from impls.protocol.mechanism import Mechanism, refuse_negative
+from impls.protocol.moves import PULL_BUDGET_BYTES, movable, pull_plan
+from impls.protocol.plan import EpochPlan
+from impls.protocol.view import View
+
+__all__ = ["MECHANISMS", "Meces"]
+
+
+@dataclass(frozen=True)
+class Meces(Mechanism):
+    """Bins are pulled on demand, most wanted first; what is left of the budget pulls others, hottest first.
+
+    Attributes:
+        pull_budget_bytes: most bytes that each worker pulls in an epoch.
+        background_share: part of the budget that bins may take which no record of the epoch wants, 0 to 1.
+    """
+
+    pull_budget_bytes: int = PULL_BUDGET_BYTES
+    background_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        refuse_negative("pull_budget_bytes", self.pull_budget_bytes)
+        if not 0 <= self.background_share <= 1:
+            raise UsageError(f"background_share must be between 0 and 1, not {self.background_share}.")
+
+    def plan(self, view: View) -> EpochPlan:
+        """Returns a plan that routes everything to its goal and pulls on demand; see `Mechanism.plan`."""
+        bins = movable(view).bins
+        hottest_first = bins[np.lexsort((bins, -view.rate[bins]))]
+        plan = pull_plan(view, hottest_first, budget_bytes=self.pull_budget_bytes, on_demand=True)
+        return replace(plan, background_bytes=int(self.pull_budget_bytes * self.background_share))
+
+
+MECHANISMS = {"meces": Meces}

@@ -1,0 +1,55 @@
+"""Replicated dataflow (ChronoStream, Gloss): the new owner catches up, runs beside the old one, then takes over."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from impls.errors import UsageError
+from impls.protocol.mechanism import Mechanism, refuse_negative
+from impls.protocol.moves import continued, movable, pull_plan
+from impls.protocol.plan import EpochPlan
+from impls.protocol.replication import lags, within_bytes
+from impls.protocol.view import View
+
+__all__ = ["MECHANISMS", "ReplicatedDataflow"]
+
+
+@dataclass(frozen=True)
+class ReplicatedDataflow(Mechanism):
+    """State is copied in the background; then both owners process the same records, and the new one takes over.
+
+    Attributes:
+        replicate_bytes: most bytes of copies that each worker takes in an epoch.
+        catch_up_epochs: epochs that a copy may be behind when its worker begins to process records too.
+    """
+
+    replicates: ClassVar[bool] = True
+
+    replicate_bytes: int = 4 << 20
+    catch_up_epochs: int = 5
+
+    def __post_init__(self) -> None:
+        refuse_negative("replicate_bytes", self.replicate_bytes)
+        if self.catch_up_epochs < 1:
+            raise UsageError(f"catch_up_epochs must be at least 1, not {self.catch_up_epochs}.")
+
+    def plan(self, view: View) -> EpochPlan:
+        """Returns a plan that copies, or processes twice, or hands over what has been processed twice."""
+        if len(left := continued(view)):
+            return pull_plan(view, left)  # another mechanism has left them on their way
+        bins = movable(view).bins
+        targets = view.goal[bins]
+        lag = lags(view, bins, targets)
+        plan = pull_plan(view, bins[:0])
+        if not len(bins):
+            return plan
+        if (lag == 0).all():  # a replica that only follows the changelog is always one epoch behind
+            return replace(pull_plan(view, bins), from_replica=True)
+        if (lag <= self.catch_up_epochs).all():
+            return replace(plan, shadows=tuple(zip(bins.tolist(), targets.tolist(), strict=True)))
+        due = np.flatnonzero(lag > self.catch_up_epochs // 2)
+        return replace(plan, replicas=within_bytes(view, bins[due], targets[due], lag[due], self.replicate_bytes))
+
+
+MECHANISMS = {"replicated-dataflow": ReplicatedDataflow}

@@ -1,0 +1,66 @@
+"""Rhino (Del Monte et al., SIGMOD 2020): replicas are kept beside the stream, a move ships the last delta."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from impls.errors import UsageError
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.moves import continued, movable, pull_plan
+from impls.protocol.plan import EpochPlan
+from impls.protocol.replication import Pairs, lags, within_bytes
+from impls.protocol.view import View
+
+__all__ = ["MECHANISMS", "Rhino"]
+
+
+@dataclass(frozen=True)
+class Rhino(Mechanism):
+    """Each bin has replicas on other workers; a handover takes the new owner's replica and what has changed since.
+
+    Attributes:
+        interval_epochs: epochs between two deltas to a replica.
+        factor: replicas of each bin, on as many other workers.
+        replicate_bytes: most bytes of first copies that each worker takes in an epoch.
+    """
+
+    replicates: ClassVar[bool] = True
+
+    interval_epochs: int = 10
+    factor: int = 1
+    replicate_bytes: int = 4 << 20
+
+    def __post_init__(self) -> None:
+        if self.interval_epochs < 1:
+            raise UsageError(f"interval_epochs must be at least 1, not {self.interval_epochs}.")
+        if self.factor < 0 or self.replicate_bytes < 0:
+            raise UsageError("factor and replicate_bytes cannot be negative.")
+
+    def replicas(self, view: View) -> Pairs:
+        """Returns the replicas of the groups that are due; see `Mechanism.replicas`."""
+        others = view.workers - 1
+        bins = np.tile(np.arange(view.bins), min(self.factor, others))
+        step = (bins + np.arange(len(bins)) // view.bins) % max(others, 1)
+        workers = ((view.location[bins] + 1 + step) % view.workers).astype(np.int32)
+        lag = lags(view, bins, workers)
+        resting = (view.location == view.routing)[bins]
+        turn = ((view.epoch + bins) % self.interval_epochs == 0) & (lag > 0)
+        due = np.flatnonzero(resting & (turn | (lag > self.interval_epochs)))
+        return within_bytes(view, bins[due], workers[due], lag[due], self.replicate_bytes)
+
+    def plan(self, view: View) -> EpochPlan:
+        """Returns a plan that makes the new owners' replicas, or hands over once all of them are fresh."""
+        if len(left := continued(view)):
+            return pull_plan(view, left)  # another mechanism has left them on their way
+        bins = movable(view).bins
+        targets = view.goal[bins]
+        lag = lags(view, bins, targets)
+        if len(bins) and (lag <= self.interval_epochs).all():
+            return replace(pull_plan(view, bins), from_replica=True)
+        due = lag > self.interval_epochs // 2
+        copies = within_bytes(view, bins[due], targets[due], lag[due], self.replicate_bytes)
+        return replace(pull_plan(view, bins[:0]), replicas=copies)
+
+
+MECHANISMS = {"rhino": Rhino}

@@ -1,0 +1,287 @@
+"""The controller: commands and observations in, epoch plans out. Pure: no Spark, clock, randomness or files."""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.errors import StateError
+from impls.protocol.commands import Command
+from impls.protocol.drops import DROP_ENTRIES, Drop, due
+from impls.protocol.events import Event, MigrationBegun, MigrationDone, event_from_json
+from impls.protocol.eventtime import EventClock
+from impls.protocol.mechanism import Mechanism
+from impls.protocol.observation import Observation
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.validate import validate
+from impls.protocol.view import EpochTimes, View
+
+__all__ = ["Controller", "Event", "Known", "MigrationBegun", "MigrationDone"]
+
+_NEVER = 1 << 30
+_RATE_WEIGHT = 0.2
+_KNOWN = {"location": "<i4", "queued": "<i8", "size": "<i8"}
+_ARRAYS = {**_KNOWN, "routing": "<i4", "goal": "<i4", "moving": "<i4", "_moved": "<i8", "_rate": "<f8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was known of the bins when an epoch began: int32 location, int64 records in queue and bytes of state."""
+
+    location: NDArray[np.int32]
+    queued: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+
+class Controller:
+    """Per epoch: accept() any commands, plan() or adopt() a written plan, observe(); the same after a stop.
+
+    Attributes:
+        routing, location, goal: int32, shape (B,).
+        queued, size: int64, shape (B,): records in queue, bytes of state.
+        moving: bins that the migration under way moves, empty between migrations.
+        observed: the last epoch observed, -1 before the first.
+        replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
+        clock: the watermark, for operators with event time; None for the others.
+    """
+
+    def __init__(
+        self, initial: NDArray[np.int32], mechanism: Mechanism, clock: EventClock | None = None,
+        drop_entries: int = DROP_ENTRIES,
+    ):  # fmt: skip
+        self.bins, self._mechanism, self.clock, self._drop_entries = len(initial), mechanism, clock, drop_entries
+        self.routing, self.location, self.goal = (initial.astype(np.int32) for _ in range(3))
+        self.queued, self.size = np.zeros(self.bins, np.int64), np.zeros(self.bins, np.int64)
+        self.moving: NDArray[np.intp] = np.empty(0, np.intp)
+        self._rate = np.zeros(self.bins)
+        self._moved = np.full(self.bins, -_NEVER, np.int64)
+        self._times = EpochTimes()
+        self._pending: list[Command] = []
+        self._current: Command | None = None
+        self._started, self._stopped = 0, -1
+        self._drops: list[Drop] = []
+        self._pulls: dict[int, Pull] = {}
+        self.replicas: dict[tuple[int, int], int] = {}
+        self._events: list[Event] = []
+        self._told: list[Event] = []
+        self.observed = -1
+        self._before = self._known()
+
+    @property
+    def commanded(self) -> NDArray[np.int32]:
+        """The goal of the last command accepted, whether it holds already or not."""
+        return self._pending[-1].goal if self._pending else self.goal
+
+    @property
+    def misplaced(self) -> int:
+        """Number of bins whose state is not at its goal."""
+        return int((self.location != self.goal).sum())
+
+    @property
+    def migrating(self) -> bool:
+        """Whether a command was accepted whose goal is not reached."""
+        return bool(self._pending) or self._current is not None
+
+    def accept(self, command: Command) -> None:
+        """Takes a command that holds from its `from_epoch` on."""
+        self._pending.append(command)
+
+    def view(self, epoch: int) -> View:
+        """Returns what a mechanism may know for an epoch."""
+        return View(
+            epoch=epoch,
+            started=self._started,
+            workers=1 + int(max(self.routing.max(), self.location.max(), self.goal.max())),
+            routing=self.routing.copy(),
+            location=self.location.copy(),
+            goal=self.goal.copy(),
+            age=np.minimum(epoch - self._moved, _NEVER).astype(np.int32),
+            rate=self._rate.copy(),
+            queued=self.queued.copy(),
+            size=self.size.copy(),
+            replicas=dict(self.replicas),
+            last=self._times,
+            stopped=self._stopped,
+        )
+
+    def plan(self, epoch: int, generation: int) -> WrittenPlan:
+        """Returns the epoch's plan, which holds from now on; raises InvalidPlanError for a mechanism's invalid plan."""
+        self._activate(epoch)
+        plan = EpochPlan(self.routing.copy())
+        if self._current is not None:
+            view = self.view(epoch)
+            plan = self._mechanism.plan(view)
+            validate(plan, view)
+        elif self.observed >= 0 and (pairs := self._mechanism.replicas(view := self.view(epoch))):
+            plan = replace(plan, replicas=pairs)
+            validate(plan, view)
+        now = [] if plan.stop is not None else due(self._drops, plan.pulls, self._drop_entries)
+        drops = tuple(sorted(drop.place for drop in now))
+        written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
+        if self.clock is not None and plan.stop is None:
+            written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
+        self._hold(written)
+        return written
+
+    def adopt(self, written: WrittenPlan) -> None:
+        """Takes over a plan that was written before a crash."""
+        self._activate(written.epoch)
+        self._hold(written)
+
+    def observe(self, seen: Observation) -> list[Event]:
+        """Takes in what an epoch did and returns the migrations that began or ended with it.
+
+        An epoch is run again when the driver dies after it was observed and before Spark has committed it: that changes
+        nothing and returns the same. Raises StateError for a pull that the plan does not have.
+        """
+        if seen.stopped:
+            self._activate(seen.epoch)
+            self._stopped = seen.epoch
+            return []
+        if seen.epoch == self.observed:
+            return list(self._told)
+        self._before = self._known()
+        entries = dict(zip(seen.pulled, seen.entries, strict=False))
+        for bin_ in seen.pulled:
+            if bin_ not in self._pulls:
+                raise StateError(f"Epoch {seen.epoch} reports a pull of bin {bin_}, which its plan does not have")
+            pull = self._pulls.pop(bin_)
+            self.location[bin_] = pull.target
+            self._moved[bin_] = seen.epoch
+            self._drops.append(Drop(bin_, pull.source, entries.get(bin_, 0)))
+        self._rate *= 1 - _RATE_WEIGHT
+        self._rate[seen.records[0]] += _RATE_WEIGHT * seen.records[1]
+        self.queued[:] = 0
+        self.queued[seen.queued[0]] = seen.queued[1]
+        self.size[seen.sizes[0]] = seen.sizes[1]
+        self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
+        self._keep_replicas(seen)
+        if self.clock is not None:
+            self.clock.observe(seen.times, seen.partials, seen.waits)
+        self._pulls.clear()  # what is left of them is planned anew
+        self._check_done(seen.epoch)
+        self.observed, self._told, self._events = seen.epoch, self._events, []
+        return list(self._told)
+
+    def _keep_replicas(self, seen: Observation) -> None:
+        """Takes in refreshed replicas; one that its worker now owns is none any more."""
+        self.replicas |= {(bin_, worker): epoch for bin_, worker, epoch in seen.replicas}
+        for bin_ in seen.pulled:
+            self.replicas.pop((bin_, int(self.location[bin_])), None)
+
+    def replay(
+        self, plans: Sequence[WrittenPlan], observations: Iterable[Observation], commands: Iterable[Command]
+    ) -> None:
+        """Rebuilds, from what is durable, the state after the last observation.
+
+        Without a base the first plan's routing is the assignment the query began with, whatever this controller was
+        made with; with one, see `restore`, what is given has happened after it. Raises StateError when an observed
+        epoch has no plan.
+        """
+        if plans and self.observed < 0:
+            self.routing, self.location, self.goal = (plans[0].plan.routing.copy() for _ in range(3))
+        self._pending += commands
+        written = {plan.epoch: plan for plan in plans if plan.plan.stop is None}
+        for seen in observations:
+            if not seen.stopped and seen.epoch != self.observed:
+                if seen.epoch not in written:
+                    raise StateError(f"Epoch {seen.epoch} was observed, but its plan is missing from the plan log")
+                self.adopt(written[seen.epoch])
+            self.observe(seen)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all that later epochs depend on, ready for JSON; to be called between two epochs."""
+        return {
+            "arrays": _arrays_to_json(self, _ARRAYS),
+            "before": _arrays_to_json(self._before, _KNOWN),
+            "pending": [command.to_json() for command in self._pending],
+            "current": self._current.to_json() if self._current else None,
+            "started": self._started,
+            "stopped": self._stopped,
+            "replicas": [[bin_, worker, at] for (bin_, worker), at in sorted(self.replicas.items())],
+            "drops": [astuple(drop) for drop in self._drops],
+            "times": asdict(self._times),
+            "observed": self.observed,
+            "events": [event.to_json() for event in self._events],
+            "told": [event.to_json() for event in self._told],
+            **({} if self.clock is None else {"clock": self.clock.to_json()}),
+        }
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Takes over what `to_json` of another controller gave; raises KeyError or ValueError for anything else."""
+        for name, array in _arrays_from_json(data["arrays"], _ARRAYS, self.bins).items():
+            setattr(self, name, array.astype(getattr(self, name).dtype))
+        self._before = Known(**_arrays_from_json(data["before"], _KNOWN, self.bins))
+        self._pending = [Command.from_json(command) for command in data["pending"]]
+        self._current = Command.from_json(data["current"]) if data["current"] else None
+        self._started, self._stopped = data["started"], data["stopped"]
+        self.replicas = {(bin_, worker): at for bin_, worker, at in data["replicas"]}
+        self._drops = [Drop(*drop) for drop in data["drops"]]
+        self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
+        if self.clock is not None:
+            self.clock.restore(data["clock"])
+        self._events, self._told = ([event_from_json(event) for event in data[name]] for name in ("events", "told"))
+
+    def before(self, epoch: int) -> Known:
+        """Returns what was known when an epoch began: the one to be run next, or the last one, which is run again."""
+        return self._before if epoch == self.observed else self._known()
+
+    def fresh_workers(self, written: WrittenPlan) -> tuple[int, ...]:
+        """Returns the workers of a plan that own, queue and drop nothing at its beginning: they may start empty."""
+        before = self.before(written.epoch)
+        busy = set(before.location.tolist()) | {worker for _, worker in written.drops}
+        busy |= {drop.worker for drop in self._drops}
+        busy |= set(written.plan.routing[before.queued > 0].tolist())
+        return tuple(worker for worker in range(written.workers) if worker not in busy)
+
+    def _known(self) -> Known:
+        return Known(self.location.copy(), self.queued.copy(), self.size.copy())
+
+    def _activate(self, epoch: int) -> None:
+        """Lets commands hold whose time has come, the last one wins; before the first epoch nothing can move."""
+        if self.observed < 0:
+            return
+        while self._pending and self._pending[0].from_epoch <= epoch:
+            if self._current is not None:
+                self._events.append(MigrationDone(self._current.id, epoch, superseded=True))
+            self._current = self._pending.pop(0)
+            self.goal = self._current.goal.copy()
+            self.moving = np.flatnonzero(self.location != self.goal)
+            self._started, self._stopped = epoch, -1
+            self._events.append(MigrationBegun(self._current.id, self._current.label, epoch, len(self.moving)))
+
+    def _hold(self, written: WrittenPlan) -> None:
+        if written.plan.stop is None:
+            self.routing = written.plan.routing.copy()
+            self._pulls = {pull.bin: pull for pull in written.plan.pulls}
+            dropped = set(written.drops)
+            self._drops = [drop for drop in self._drops if drop.place not in dropped]
+            if self.clock is not None:
+                self.clock.hold(written.watermark)
+
+    def _workers(self, plan: EpochPlan) -> int:
+        named = [drop.worker for drop in self._drops] + [worker for _, worker in (*plan.replicas, *plan.shadows)]
+        return 1 + max(int(plan.routing.max()), int(self.location.max()), *named, 0)
+
+    def _check_done(self, epoch: int) -> None:
+        settled = np.array_equal(self.location, self.goal) and np.array_equal(self.routing, self.goal)
+        if self._current is not None and settled and not self.queued[self.moving].any():
+            self._events.append(MigrationDone(self._current.id, epoch))
+            self._current = None
+            self.moving = np.empty(0, np.intp)
+
+
+def _arrays_to_json(of: object, kinds: Mapping[str, str]) -> dict[str, str]:
+    raw = {name: getattr(of, name).astype(kind).tobytes() for name, kind in kinds.items()}
+    return {name.lstrip("_"): base64.b64encode(data).decode() for name, data in raw.items()}
+
+
+def _arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: int) -> dict[str, NDArray[Any]]:
+    arrays = {name: np.frombuffer(base64.b64decode(data[name.lstrip("_")]), kind) for name, kind in kinds.items()}
+    for name, array in arrays.items():
+        if name != "moving" and array.shape != (bins,):
+            raise ValueError(f"{name} has {array.size} entries instead of {bins}")
+    return arrays

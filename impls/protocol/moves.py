@@ -1,0 +1,60 @@
+"""Which bins may move in an epoch, and the plan that moves some of them: the common part of mechanisms."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.protocol.plan import EpochPlan, Pull
+from impls.protocol.view import View
+
+__all__ = ["PULL_BUDGET_BYTES", "Moves", "continued", "movable", "pull_plan"]
+
+# By each worker in an epoch, 50 ms for counts; one default for all that have a budget, so that they compare.
+PULL_BUDGET_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Bins that may be pulled in an epoch, and from and to which worker; continued moves first, then ascending bins."""
+
+    bins: NDArray[np.intp]
+    sources: NDArray[np.int32]
+    targets: NDArray[np.int32]
+
+
+def continued(view: View) -> NDArray[np.intp]:
+    """Returns the bins that are under way, ascending: routed to a worker that has not got their state yet."""
+    return np.flatnonzero(view.location != view.routing)
+
+
+def movable(view: View) -> Moves:
+    """Returns every move that the epoch allows.
+
+    A bin under way goes on to where it is routed, whatever the goal says by now. Another misplaced bin goes to its goal
+    unless it has a queue: then it waits one epoch, in which its owner works the queue off.
+    """
+    free = (view.location == view.routing) & (view.location != view.goal) & (view.queued == 0)
+    bins = np.concatenate([continued(view), np.flatnonzero(free)])
+    return Moves(bins, view.location[bins], _targets(view, bins))
+
+
+def pull_plan(view: View, bins: NDArray[Any], *, budget_bytes: int | None = None, on_demand: bool = False) -> EpochPlan:
+    """Returns the plan that pulls `bins`, a part of `movable(view).bins`, in the order given, and moves nothing else.
+
+    Bins under way that are not among them are held, unless pulls are on demand.
+    """
+    targets = _targets(view, bins)
+    routing = view.routing.copy()
+    routing[bins] = targets
+    columns = (bins.tolist(), view.location[bins].tolist(), targets.tolist())
+    waiting = () if on_demand else tuple(np.setdiff1d(continued(view), bins).tolist())
+    pulls = tuple(Pull(*row) for row in zip(*columns, strict=True))
+    return EpochPlan(routing, pulls, budget_bytes, on_demand, hold=waiting)
+
+
+def _targets(view: View, bins: NDArray[Any]) -> NDArray[np.int32]:
+    routing = view.routing[bins]
+    targets: NDArray[np.int32] = np.where(view.location[bins] != routing, routing, view.goal[bins])
+    return targets

@@ -1,0 +1,128 @@
+"""What a mechanism decides for one epoch, and what the runtime writes down of it."""
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.protocol.eventtime import Partial
+
+__all__ = ["EpochPlan", "Pull", "Stop", "WrittenPlan"]
+
+Stop = Literal["query", "application"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pull:
+    """One bin that its new owner `target` fetches from its old owner `source`."""
+
+    bin: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True)  # without slots, as StepOrder
+class EpochPlan:
+    """One epoch's decisions of a mechanism.
+
+    Attributes:
+        routing: int32, shape (B,): worker that receives the bin's records in this epoch.
+        pulls: bins to fetch, in priority order.
+        budget_bytes: most bytes each worker pulls in this epoch (at least one bin is always pulled); None for no limit.
+        background_bytes: on demand, most of the budget for bins that nothing needs yet; None for all that is left.
+        on_demand: pull first what this epoch's records and queues need; False: pull everything before any record.
+        hold: bins whose records are only queued in this epoch.
+        replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
+        shadows: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
+        stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned anew.
+        from_replica: pulls take the new owner's replica of the bin and only what has changed since.
+        from_checkpoint: pulls read the bins from the checkpoint folder, not from the old owners' environments.
+    """
+
+    routing: NDArray[np.int32]
+    pulls: tuple[Pull, ...] = ()
+    budget_bytes: int | None = None
+    on_demand: bool = False
+    hold: tuple[int, ...] = ()
+    replicas: tuple[tuple[int, int], ...] = ()
+    shadows: tuple[tuple[int, int], ...] = ()
+    stop: Stop | None = None
+    from_checkpoint: bool = False
+    from_replica: bool = False
+    background_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class WrittenPlan:
+    """A validated plan with what the runtime derives, as it stands in the plan log: what an epoch's re-run obeys.
+
+    Attributes:
+        epoch: the epoch the plan is for.
+        generation: run of the driver that wrote it; grows with every start.
+        workers: partitions of the epoch's job: 1 + the highest worker that owns, queues, replicates or drops.
+        plan: the mechanism's decisions.
+        drops: (bin, worker) pairs whose pulled-away state the old owner deletes in this epoch; see `runtime.drops`.
+        migrating: a migration is under way in this epoch.
+        watermark: event time below which no more records are expected; None without event time, or before there is one.
+        merged: partials that are complete, to be delivered in this epoch.
+    """
+
+    epoch: int
+    generation: int
+    workers: int
+    plan: EpochPlan
+    drops: tuple[tuple[int, int], ...] = ()
+    migrating: bool = False
+    watermark: int | None = None
+    merged: tuple[Partial, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
+        plan = self.plan
+        timed: dict[str, Any] = {}
+        if self.watermark is not None or self.merged:
+            timed = {"watermark": self.watermark, "merged": [partial.to_json() for partial in self.merged]}
+        return {
+            "epoch": self.epoch,
+            "generation": self.generation,
+            "workers": self.workers,
+            "migrating": self.migrating,
+            "routing": base64.b64encode(plan.routing.astype("<u2").tobytes()).decode(),
+            "pulls": [[p.bin, p.source, p.target] for p in plan.pulls],
+            "budget_bytes": plan.budget_bytes,
+            "on_demand": plan.on_demand,
+            "hold": list(plan.hold),
+            "replicas": [list(r) for r in plan.replicas],
+            "shadows": [list(s) for s in plan.shadows],
+            "stop": plan.stop,
+            "from_checkpoint": plan.from_checkpoint,
+            "from_replica": plan.from_replica,
+            "background_bytes": plan.background_bytes,
+            "drops": [list(d) for d in self.drops],
+            **timed,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "WrittenPlan":
+        """Reads what `to_json` wrote."""
+        plan = EpochPlan(
+            routing=np.frombuffer(base64.b64decode(data["routing"]), "<u2").astype(np.int32),
+            pulls=tuple(Pull(*p) for p in data["pulls"]),
+            budget_bytes=data["budget_bytes"],
+            on_demand=data["on_demand"],
+            hold=tuple(data["hold"]),
+            replicas=tuple((b, w) for b, w in data["replicas"]),
+            shadows=tuple((b, w) for b, w in data["shadows"]),
+            stop=data["stop"],
+            from_checkpoint=data.get("from_checkpoint", False),
+            from_replica=data.get("from_replica", False),
+            background_bytes=data.get("background_bytes"),
+        )
+        drops = tuple((b, w) for b, w in data["drops"])
+        merged = tuple(Partial.from_json(partial) for partial in data.get("merged", ()))
+        return cls(
+            data["epoch"], data["generation"], data["workers"], plan, drops, data["migrating"],
+            watermark=data.get("watermark"), merged=merged,
+        )  # fmt: skip

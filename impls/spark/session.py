@@ -1,0 +1,94 @@
+"""The Spark session with the settings that a short epoch needs."""
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from impls.errors import UsageError
+
+__all__ = ["FAST", "check_session", "quiet_expected_ends", "ship_package", "spark_session"]
+
+FAST = {
+    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.python.unix.domain.socket.enabled": "true",  # -60 ms an epoch
+    "spark.sql.streaming.checkpointFileManagerClass":  # -50 ms an epoch: no process per file
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",  # -40 ms: no chmod process per file
+    "spark.sql.ui.explainMode": "simple",  # -15 ms, with the next: no formatted plan that nobody reads
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",  # -50 ms on 2 cores
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.ui.showConsoleProgress": "false",
+}
+_RETRIES = 4  # plain local[N] never retries a task: one killed Python worker would end the query
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def spark_session(
+    jars: Sequence[Path],
+    *,
+    threads: int,
+    master: str | None = None,
+    name: str = "rescale",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Starts (or returns) the Spark session for live migration.
+
+    Args:
+        jars: Spark's Kafka connector.
+        threads: tasks that run at once in local mode; as many as workers is best.
+        master: a cluster's address; local mode by default.
+        name: the application's name.
+        settings: further Spark settings.
+    """
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
+    # Where the package is not there to import, neither is its daemon.
+    local = {} if master else {"spark.python.daemon.module": "impls.spark.daemon"}
+    for key, value in {**FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    quiet_expected_ends(spark)
+    if master is not None:
+        ship_package(spark)
+    return spark
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Sends this package to the executors of a cluster; its libraries must be installed there."""
+    with tempfile.TemporaryDirectory(prefix="rescale-") as folder:
+        archive = shutil.make_archive(str(Path(folder) / "impls"), "zip", _ROOT, "impls")
+        spark.sparkContext.addPyFile(archive)
+
+
+def quiet_expected_ends(spark: SparkSession) -> None:
+    """Keeps Spark from printing a stack trace when a query is ended between two epochs on purpose."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would print the same from Python's side
+    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for logger in ("runtime.MicroBatchExecution", "MicroBatchExecution"):
+        full = f"org.apache.spark.sql.execution.streaming.{logger}"
+        log4j.core.config.Configurator.setLevel(full, log4j.Level.OFF)
+
+
+def check_session(spark: SparkSession) -> None:
+    """Raises UsageError for settings under which an epoch could run twice at once or never be retried."""
+    conf = spark.sparkContext.getConf()
+    if conf.get("spark.speculation", "false") == "true":
+        raise UsageError("spark.speculation must be off: two attempts of one task would write one state.")
+    master = conf.get("spark.master", "") or ""
+    if master == "local" or (master.startswith("local[") and "," not in master):
+        raise UsageError(f"The master {master} never retries a task: use local[N,4].")

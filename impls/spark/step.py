@@ -1,0 +1,48 @@
+"""The function that Spark runs in every worker's task: it feeds the worker core and yields its report."""
+
+import gc
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from impls.worker.attempts import run_epoch
+from impls.worker.order import Report, StepOrder
+
+__all__ = ["REPORT_SCHEMA", "answer_of", "run_step", "spare_the_collector"]
+
+REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
+
+
+def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs one epoch of the worker whose number is the partition's, also when the partition is empty.
+
+    The iterator is drained before anything can fail: Spark cannot use the Python worker again otherwise.
+    """
+    context = TaskContext.get()
+    assert context is not None, "run_step runs inside a Spark task"
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    report, cells = run_epoch(order, context.partitionId(), context.attemptNumber(), tables)
+    spare_the_collector()
+    yield answer_of(report, cells)
+
+
+def answer_of(report: Report, cells: NDArray[np.void]) -> pa.RecordBatch:
+    """Returns a worker's answer to the driver, one row of `REPORT_SCHEMA`."""
+    return pa.RecordBatch.from_pydict(
+        {"report": pa.array([report.to_json()], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
+    )
+
+
+@cache
+def spare_the_collector() -> None:
+    """Once per process: takes what is loaded by now out of the garbage collector's sight.
+
+    Spark's Python worker runs a full collection after every task; over all imported modules that was half of its CPU.
+    """
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,313 @@
+"""One worker's state in one LMDB environment: bins, queue, outbox and epoch commit together.
+
+Keys begin with one byte that names the table; bins are two big-endian bytes, so a bin is one key range.
+"""
+
+import os
+import shutil
+import sys
+import threading
+import uuid
+import zlib
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import lmdb
+
+from impls.errors import CorruptStateError, StateError
+from impls.protocol.jsontext import from_text, to_text
+
+__all__ = [
+    "DAMAGE",
+    "DENSE",
+    "DUE",
+    "FORMAT",
+    "MAP_BYTES",
+    "META",
+    "OUTBOX",
+    "QUEUE",
+    "SIZE",
+    "STATE",
+    "STATE_TABLES",
+    "Meta",
+    "Store",
+    "at_epoch",
+    "bin_key",
+    "bin_range",
+    "get_checked",
+    "get_of_epoch",
+    "new_meta",
+    "open_record",
+    "put_checked",
+    "put_of_epoch",
+    "read_meta",
+    "set_aside",
+    "store_path",
+    "wipe",
+    "write_meta",
+]
+
+FORMAT = 3
+META = b"\x00"
+STATE = b"\x01"
+QUEUE = b"\x02"
+OUTBOX = b"\x03"
+SIZE = b"\x04"
+DENSE = b"\x05"
+DUE = b"\x06"
+STATE_TABLES = (STATE, DENSE, DUE)  # in key order
+MAP_BYTES = 1 << 30
+DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
+_READERS = 512
+_LOCK_BYTES = 64 * (_READERS + 8)  # a cache line per reader, and the head
+_STAT_BLOCK = 512
+
+_open: dict[tuple[int, int], "Store"] = {}
+_open_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What an environment says of itself: the query and worker it belongs to and the last epoch committed in it."""
+
+    query: str
+    worker: int
+    epoch: int
+    generation: int
+    store: str
+    format: int = FORMAT
+
+
+def store_path(state_dir: str | Path, worker: int) -> Path:
+    """Returns the folder of a worker's environment."""
+    return Path(state_dir) / f"worker-{worker:04d}"
+
+
+def bin_key(table: bytes, bin_: int) -> bytes:
+    """Returns the prefix of a bin's keys in a table."""
+    return table + bin_.to_bytes(2, "big")
+
+
+def bin_range(table: bytes, bin_: int) -> tuple[bytes, bytes]:
+    """Returns the half-open key range of a bin in a table."""
+    return bin_key(table, bin_), bin_key(table, bin_ + 1)
+
+
+class Store:
+    """A worker's open environment; `with Store.open(path)` closes it, one open per path and process.
+
+    No `writemap`: a full disk is then an exception and not a SIGBUS. A full map is opened again at twice its size.
+    """
+
+    def __init__(self, path: Path, env: lmdb.Environment, inode: tuple[int, int]):
+        self.path, self.env, self._inode, self._users = path, env, inode, 1
+
+    @classmethod
+    def open(
+        cls, path: Path, *, map_bytes: int = MAP_BYTES, sync: bool = False, create: bool = True, covered: bool = False
+    ) -> "Store":
+        """Opens or creates the environment; `covered` says that `cover` follows every commit.
+
+        Raises CorruptStateError when it is not a usable LMDB environment, or not there and not to be created, and
+        StateError when the folder cannot be written.
+        """
+        if not create and not (path / "data.mdb").exists():
+            raise CorruptStateError(f"There is no state in {path}.")
+        try:
+            folder = _folder(path)
+        except OSError as error:
+            raise StateError(f"The state folder {path} cannot be made: {error.strerror}.") from error
+        inode = (folder.st_dev, folder.st_ino)
+        with _open_lock:
+            if inode in _open:
+                _open[inode]._users += 1
+                return _open[inode]
+            size = max(map_bytes, _file_bytes(path) + (map_bytes >> 1))
+            _open[inode] = cls(path, _open_environment(path, size, sync=sync, covered=covered), inode)
+            return _open[inode]
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the environment when its last user in this process is done."""
+        with _open_lock:
+            self._users -= 1
+            if self._users == 0:
+                del _open[self._inode]
+                self.env.close()
+
+    @property
+    def map_bytes(self) -> int:
+        """Size of the map: the most that the environment can hold until it is opened with a larger one."""
+        return int(self.env.info()["map_size"])
+
+    def adopt_size(self) -> None:
+        """Takes over the map size that another process has set."""
+        self.env.set_mapsize(0)
+
+    def reading(self, *, buffers: bool = True) -> AbstractContextManager[lmdb.Transaction]:
+        """Opens a read transaction on the last commit; without `buffers` it returns bytes objects."""
+        try:
+            return self._begin_reading(buffers=buffers)
+        except lmdb.MapResizedError:
+            self.adopt_size()
+            return self._begin_reading(buffers=buffers)
+
+    def _begin_reading(self, *, buffers: bool) -> lmdb.Transaction:
+        return self.env.begin(buffers=True) if buffers else self.env.begin(buffers=False)
+
+    def begin(self) -> lmdb.Transaction:
+        """Begins the write transaction; the caller commits or aborts it."""
+        try:
+            return self.env.begin(write=True, buffers=True)
+        except lmdb.MapResizedError:
+            self.adopt_size()
+            return self.env.begin(write=True, buffers=True)
+
+    def cover(self) -> None:
+        """Lets the file reach to the end of its last page, which LMDB may have used and freed without writing it.
+
+        A file that is shorter has then been truncated.
+        """
+        if _file_bytes(self.path) < (needed := _needed_bytes(self.env)):
+            os.truncate(self.path / "data.mdb", needed)
+
+    def used_bytes(self) -> int:
+        """Returns the bytes of all pages ever used; pages freed since are counted until they are used again."""
+        return _needed_bytes(self.env)
+
+
+def _allocate_lock(path: Path) -> None:
+    """Gives the table of readers its space on the disk.
+
+    It is written through a map: where it had holes and the disk is full, that ends the process (SIGBUS).
+    """
+    if sys.platform != "linux":
+        return
+    with (path / "lock.mdb").open("ab") as file:
+        found = os.fstat(file.fileno())
+        if found.st_size == 0 or found.st_blocks * _STAT_BLOCK < found.st_size:
+            os.posix_fallocate(file.fileno(), 0, found.st_size or _LOCK_BYTES)
+
+
+def _open_environment(path: Path, size: int, *, sync: bool, covered: bool) -> lmdb.Environment:
+    try:
+        _allocate_lock(path)
+        env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=_READERS)
+    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
+        raise CorruptStateError(f"The state in {path} is damaged: {error}.") from error
+    except (lmdb.Error, OSError) as error:
+        raise StateError(f"The state in {path} cannot be opened: {error}.") from error
+    env.reader_check()
+    if covered and _needed_bytes(env) > _file_bytes(path) > 0:
+        env.close()
+        raise CorruptStateError(f"The state in {path} is truncated.")
+    return env
+
+
+def _needed_bytes(env: lmdb.Environment) -> int:
+    return int((env.info()["last_pgno"] + 1) * env.stat()["psize"])
+
+
+def _folder(path: Path) -> os.stat_result:
+    """Returns the status of a folder, made if it is missing."""
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        path.mkdir(parents=True, exist_ok=True)
+        return path.stat()
+
+
+def _file_bytes(path: Path) -> int:
+    try:
+        return (path / "data.mdb").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
+    """Writes a record with the checksum of its key and value."""
+    txn.put(key, zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
+
+
+def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
+    """Returns a record that `put_checked` wrote, None for an absent one; raises CorruptStateError for a damaged one."""
+    raw = txn.get(key)
+    if raw is None:
+        return None
+    return open_record(key, bytes(raw))
+
+
+def open_record(key: bytes, raw: bytes) -> bytes:
+    """Returns the value of a record as `put_checked` wrote it; raises CorruptStateError when it is damaged."""
+    if zlib.crc32(raw[4:], zlib.crc32(key)).to_bytes(4, "little") != raw[:4]:
+        raise CorruptStateError("A record of the worker's state is damaged: its checksum does not match.")
+    return raw[4:]
+
+
+def put_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int, value: bytes) -> None:
+    """Writes a record that every epoch writes anew."""
+    put_checked(txn, key, epoch.to_bytes(8, "little", signed=True) + value)
+
+
+def get_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int) -> bytes | None:
+    """Returns a record that `put_of_epoch` wrote in an epoch, None when it is absent or of another epoch.
+
+    A damaged key beside it can hide the record, and the next epoch then writes a second one of the same key.
+    """
+    raw = get_checked(txn, key)
+    return raw[8:] if raw is not None and int.from_bytes(raw[:8], "little", signed=True) == epoch else None
+
+
+def read_meta(txn: lmdb.Transaction) -> Meta | None:
+    """Returns the environment's meta record, None for a new environment.
+
+    Raises CorruptStateError for a damaged one and StateError for another format.
+    """
+    raw = get_checked(txn, META)
+    if raw is None:
+        return None
+    data = from_text(raw)
+    if data.get("format") != FORMAT:
+        raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
+    return Meta(**data)
+
+
+def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
+    """Writes the meta record."""
+    put_checked(txn, META, to_text(meta))
+
+
+def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:
+    """Returns the meta record of a new environment with an identity of its own."""
+    return Meta(query, worker, epoch, generation, uuid.uuid4().hex)
+
+
+def at_epoch(meta: Meta, epoch: int, generation: int) -> Meta:
+    """Returns the meta record as it stands after an epoch."""
+    return replace(meta, epoch=epoch, generation=generation)
+
+
+def set_aside(path: Path) -> Path | None:
+    """Renames an environment's folder and returns its new name, None when there is no such folder.
+
+    Who has it open goes on with the files it has.
+    """
+    aside = path.with_name(f".{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}.aside")
+    try:
+        path.rename(aside)
+    except FileNotFoundError:
+        return None
+    return aside
+
+
+def wipe(path: Path) -> None:
+    """Deletes an environment's files, and what earlier rebuilds of it have set aside; it must not be open here."""
+    set_aside(path)
+    for doomed in path.parent.glob(f".{path.name}-*.aside"):
+        shutil.rmtree(doomed, ignore_errors=True)

@@ -1,0 +1,238 @@
+"""Keyed state for operators with event time: values, lists, maps and timers, all of them entries of a bin.
+
+As entries they move, are logged, snapshotted and recovered with their bin. Timers are entries whose key begins with the
+big-endian time, so that the due ones are one range; the earliest timer of each bin stands in a table of its own, so
+that an epoch looks at one compact range of the worker's store and not at every bin (`BinState.due`).
+"""
+
+import heapq
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from impls.errors import UsageError
+from impls.protocol.eventtime import Partial
+from impls.store.hashing import hash_bytes
+from impls.store.state import BinState
+
+__all__ = ["KEY_MAX", "Keyed"]
+
+KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
+_TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"
+_BIAS = 1 << 63
+_ABSENT = object()
+
+
+def _name(family: bytes, key: bytes, name: str, sub: bytes = b"") -> bytes:
+    label = name.encode()
+    if len(key) + len(label) + len(sub) > KEY_MAX:
+        raise UsageError(f"A key of state is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
+    return b"".join((family, bytes([len(label)]), label, len(key).to_bytes(2, "big"), key, sub))
+
+
+def _timer(time: int, key: bytes = b"") -> bytes:
+    if len(key) > KEY_MAX:
+        raise UsageError(f"The key of a timer is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
+    return _TIMER + (time + _BIAS).to_bytes(8, "big") + key
+
+
+def _after(prefix: bytes) -> bytes:
+    """Returns the first key behind all keys that begin with a prefix; its last byte is below 255 or the key is long."""
+    return prefix + b"\xff" * (KEY_MAX + 1)
+
+
+class Keyed:
+    """State by (bin, key) within one worker and epoch; what is written is seen at once and stored by flush().
+
+    Values are JSON. Everything is named by a key and, where an operator keeps several things per key, a short name.
+    emit() sends a result, contribute() gives a partial (see `impls.protocol.eventtime`).
+
+    Attributes:
+        watermark: of the epoch whose records are applied; None before there is one. Timers must not depend on it.
+    """
+
+    def __init__(self, state: BinState):
+        self._state = state
+        self._stored: dict[tuple[int, bytes], bytes | None] = {}
+        self._written: dict[int, dict[bytes, bytes | None]] = {}
+        self._values: dict[tuple[int, bytes], Any] = {}
+        self._changed: dict[tuple[int, bytes], None] = {}  # values to encode, in order
+        self._timed: set[int] = set()
+        self._firing: tuple[int, int, list[bytes]] = (-1, 0, [])
+        self.watermark: int | None = None
+        self.emitted: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])
+        self.partials: list[Partial] = []
+
+    # -- results and partials -----------------------------------------------------------------------------------------
+
+    def emit(self, bin_: int, key: bytes, value: Any) -> None:
+        """Sends a result; its payload is the value as compact JSON."""
+        bins, keys, payloads = self.emitted
+        bins.append(bin_)
+        keys.append(key)
+        payloads.append(_dump(value))
+
+    def contribute(self, time: int, key: bytes, value: Any) -> None:
+        """Gives a partial that comes, merged, to the bin of its key when all timers up to `time` have run."""
+        bin_ = hash_bytes(key) * self._state.bins >> 64
+        self.partials.append(Partial(time, key, bin_, value))
+
+    # -- value --------------------------------------------------------------------------------------------------------
+
+    def load(self, bins: Sequence[int], keys: Sequence[bytes], name: str = "") -> None:
+        """Reads the values of many keys at once; reading them one by one afterwards costs nothing."""
+        self._load([(b, _name(_VALUE, k, name)) for b, k in zip(bins, keys, strict=True)])
+
+    def value(self, bin_: int, key: bytes, name: str = "") -> Any:
+        """Returns a key's value, None when it has none; to change it, call set_value with it."""
+        place = (bin_, _name(_VALUE, key, name))
+        if (value := self._values.get(place, _ABSENT)) is _ABSENT:
+            raw = self._get(*place)
+            value = self._values[place] = None if raw is None else json.loads(raw)
+        return value
+
+    def set_value(self, bin_: int, key: bytes, value: Any, name: str = "") -> None:
+        """Sets a key's value; None deletes it."""
+        place = (bin_, _name(_VALUE, key, name))
+        self._values[place] = value
+        self._changed[place] = None
+
+    # -- list ---------------------------------------------------------------------------------------------------------
+
+    def append(self, bin_: int, key: bytes, item: Any, name: str = "") -> None:
+        """Adds an item to the end of a key's list."""
+        head = _name(_LIST, key, name)
+        length = int.from_bytes(self._get(bin_, head) or b"", "big")
+        self._put(bin_, head + length.to_bytes(6, "big"), _dump(item))
+        self._put(bin_, head, (length + 1).to_bytes(6, "big"))
+
+    def items(self, bin_: int, key: bytes, name: str = "") -> list[Any]:
+        """Returns a key's list, empty when it has none."""
+        head = _name(_LIST, key, name)
+        length = int.from_bytes(self._get(bin_, head) or b"", "big")
+        found = self._scan(bin_, head + b"\0", head + length.to_bytes(6, "big")) if length else []
+        return [json.loads(raw) for _, raw in found]
+
+    def clear(self, bin_: int, key: bytes, name: str = "") -> None:
+        """Deletes a key's list."""
+        head = _name(_LIST, key, name)
+        self._delete_all(bin_, head, _after(head))
+
+    # -- map ----------------------------------------------------------------------------------------------------------
+
+    def load_map(self, bins: Sequence[int], keys: Sequence[bytes], fields: Sequence[bytes], name: str = "") -> None:
+        """Reads many fields of maps at once."""
+        self._load([(b, _name(_MAP, k, name, f)) for b, k, f in zip(bins, keys, fields, strict=True)])
+
+    def field(self, bin_: int, key: bytes, field: bytes, name: str = "") -> Any:
+        """Returns a field of a key's map, None when it is not there."""
+        raw = self._get(bin_, _name(_MAP, key, name, field))
+        return None if raw is None else json.loads(raw)
+
+    def set_field(self, bin_: int, key: bytes, field: bytes, value: Any, name: str = "") -> None:
+        """Sets a field of a key's map; None deletes it."""
+        self._put(bin_, _name(_MAP, key, name, field), None if value is None else _dump(value))
+
+    def fields(self, bin_: int, key: bytes, name: str = "") -> list[tuple[bytes, Any]]:
+        """Returns (field, value) of a key's map in order of the fields."""
+        head = _name(_MAP, key, name)
+        return [(found[len(head) :], json.loads(raw)) for found, raw in self._scan(bin_, head, _after(head))]
+
+    def clear_fields(self, bin_: int, key: bytes, name: str = "") -> None:
+        """Deletes a key's map."""
+        head = _name(_MAP, key, name)
+        self._delete_all(bin_, head, _after(head))
+
+    # -- timers -------------------------------------------------------------------------------------------------------
+
+    def set_timer(self, bin_: int, time: int, key: bytes) -> None:
+        """Asks for `on_timer` when the watermark has reached a time; setting the same timer again changes nothing."""
+        name = _timer(time, key)
+        self._put(bin_, name, b"")
+        self._timed.add(bin_)
+        firing, until, heap = self._firing
+        if firing == bin_ and time <= until:
+            heapq.heappush(heap, name)
+
+    def cancel_timer(self, bin_: int, time: int, key: bytes) -> None:
+        """Takes a timer back; one that is not set is left alone."""
+        self._put(bin_, _timer(time, key), None)
+        self._timed.add(bin_)
+
+    def fire(self, bins: Iterable[int], until: int, call: Callable[[int, int, bytes], None]) -> int:
+        """Calls `call(bin, time, key)` for the timers of bins up to a time, per bin in order of (time, key).
+
+        Timers set meanwhile take part. Returns how many were fired.
+        """
+        due = {b: [name for name, _ in self._scan(b, _TIMER, _timer(until + 1))] for b in bins}
+        self._load([(b, _name(_VALUE, name[9:], "")) for b, names in due.items() for name in names])
+        fired = 0
+        for bin_, heap in due.items():
+            self._firing = (bin_, until, heap)
+            while heap:
+                name = heapq.heappop(heap)
+                if self._get(bin_, name) is not None:  # else cancelled, or set twice
+                    self._put(bin_, name, None)
+                    self._timed.add(bin_)
+                    fired += 1
+                    call(bin_, int.from_bytes(name[1:9], "big") - _BIAS, name[9:])
+        self._firing = (-1, 0, [])
+        return fired
+
+    # -- entries ------------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Writes what has changed to the state."""
+        for bin_, name in self._changed:
+            value = self._values[bin_, name]
+            self._put(bin_, name, None if value is None else _dump(value))
+        self._changed.clear()
+        written = [(b, name, value) for b, own in self._written.items() for name, value in own.items()]
+        self._load([(b, name) for b, name, _ in written])
+        puts = [(b, name, value) for b, name, value in written if value is not None]
+        old = [self._stored[b, name] for b, name, _ in puts]
+        for b, name, value in written:
+            if value is None and self._stored[b, name] is not None:
+                self._state.delete(b, name)
+        if puts:
+            self._state.put_many([b for b, _, _ in puts], [n for _, n, _ in puts], [v for _, _, v in puts], old)
+        self._stored |= {(b, name): value for b, name, value in written}
+        self._written.clear()
+        for bin_ in sorted(self._timed):
+            first = self._state.first(bin_, _TIMER, _VALUE)
+            self._state.set_due(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
+        self._timed.clear()
+
+    def _load(self, places: Iterable[tuple[int, bytes]]) -> None:
+        wanted = [place for place in dict.fromkeys(places) if place not in self._stored]
+        if wanted:
+            found = self._state.get_many([b for b, _ in wanted], [name for _, name in wanted])
+            self._stored |= dict(zip(wanted, found, strict=True))
+
+    def _get(self, bin_: int, name: bytes) -> bytes | None:
+        own = self._written.get(bin_)
+        if own is not None and name in own:
+            return own[name]
+        if (bin_, name) not in self._stored:
+            self._load([(bin_, name)])
+        return self._stored[bin_, name]
+
+    def _put(self, bin_: int, name: bytes, value: bytes | None) -> None:
+        self._written.setdefault(bin_, {})[name] = value
+
+    def _scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
+        found = self._state.scan(bin_, low, high)
+        self._stored |= {(bin_, name): value for name, value in found}
+        own = {name: value for name, value in self._written.get(bin_, {}).items() if low <= name < high}
+        if not own:
+            return found
+        merged: dict[bytes, bytes | None] = {**dict(found), **own}
+        return sorted((name, value) for name, value in merged.items() if value is not None)
+
+    def _delete_all(self, bin_: int, low: bytes, high: bytes) -> None:
+        for name, _ in self._scan(bin_, low, high):
+            self._put(bin_, name, None)
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

@@ -1,0 +1,72 @@
+"""Queues of records whose bin's state is not here yet: durable, per bin, in arrival order."""
+
+from collections.abc import Iterable
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+
+from impls.store.environment import QUEUE, bin_key, bin_range, get_checked, open_record, put_checked
+from impls.store.ranges import drop_range, iter_range
+from impls.store.records import from_bytes, to_bytes
+from impls.worker.turns import Turn, with_turn
+
+__all__ = ["Lengths", "add_to_queues", "add_turns", "put_queued", "queue_lengths", "take_queues"]
+
+Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
+
+
+def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tuple[int, bytes | None]]:
+    """Appends records to the queues of their bins and returns (bin, stored records)."""
+    bins = table.column("bin").to_numpy()
+    added: list[tuple[int, bytes | None]] = []
+    for bin_ in np.unique(bins).tolist():
+        part = table.filter(pa.array(bins == bin_))
+        value = epoch.to_bytes(6, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
+        put_queued(txn, bin_, value)
+        added.append((bin_, value))
+    return added
+
+
+def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, bytes | None]]:
+    """Appends an epoch's turn to the queues of its bins, of those that get something in it; else as `add_to_queues`.
+
+    What was merged counts as records, so that a queue of nothing else is no empty queue.
+    """
+    records = turn.records if turn.records is not None else pa.table({"bin": pa.array([], pa.int32())})
+    bins = records.column("bin").to_numpy()
+    added: list[tuple[int, bytes | None]] = []
+    for bin_ in sorted({*np.unique(bins).tolist(), *(partial.bin for partial in turn.merged)}):
+        merged = [partial for partial in turn.merged if partial.bin == bin_]
+        part = with_turn(records.filter(pa.array(bins == bin_)), epoch, turn.watermark, merged)
+        number = (len(part) + len(merged)).to_bytes(4, "little")
+        added.append((bin_, epoch.to_bytes(6, "big") + number + to_bytes(part)))
+        put_queued(txn, bin_, added[-1][1] or b"")
+    return added
+
+
+def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
+    """Writes stored records, as `add_to_queues` returned them, behind what the bin's queue holds."""
+    put_checked(txn, bin_key(QUEUE, bin_) + stored[:6], stored[6:])
+
+
+def queue_lengths(txn: lmdb.Transaction) -> Lengths:
+    """Returns {bin: (records, bytes)} of the non-empty queues."""
+    lengths: Lengths = {}
+    for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
+        bin_ = int.from_bytes(key[1:3], "big")
+        records, size = lengths.get(bin_, (0, 0))
+        stored = open_record(bytes(key), bytes(value))
+        lengths[bin_] = (records + int.from_bytes(stored[:4], "little"), size + len(value))
+    return lengths
+
+
+def take_queues(txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:
+    """Removes the queues of bins and returns their records."""
+    tables = []
+    for bin_ in bins:
+        low, high = bin_range(QUEUE, bin_)
+        names = [bytes(name) for name, _ in iter_range(txn, low, high)]
+        tables += [from_bytes((get_checked(txn, name) or b"")[4:]) for name in names]
+        drop_range(txn, low, high)
+    return tables

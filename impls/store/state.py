@@ -1,0 +1,375 @@
+"""The state of a worker's bins inside one epoch's transaction, as operators see it."""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
+from operator import lt
+
+import lmdb
+import numpy as np
+from numpy.typing import NDArray
+
+from impls.errors import CorruptStateError
+from impls.store.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
+from impls.store.entries import (
+    CHECK_BYTES,
+    open_value,
+    open_values,
+    stored_name,
+    stored_names,
+    stored_value,
+    stored_values,
+    verify_entries,
+    wrong_rows,
+)
+from impls.store.environment import (
+    DENSE,
+    DUE,
+    SIZE,
+    STATE,
+    STATE_TABLES,
+    bin_key,
+    bin_range,
+    get_checked,
+    open_record,
+    put_checked,
+)
+from impls.store.ranges import chunks, drop_range, iter_range
+
+__all__ = [
+    "SLOTS",
+    "BinState",
+    "Changes",
+    "copy_bin",
+    "drop_bin",
+    "read_size",
+    "verify_items",
+    "write_size",
+]
+
+_SIZE = struct.Struct("<QQ")  # entries, bytes
+_DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
+
+
+def _item(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
+    return bytes(cursor.key()), bytes(cursor.value())
+
+
+def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Raises CorruptStateError when an item of the tables of state, in key order, does not match its checksum."""
+    keyed, due = bisect_left(names, DENSE), bisect_left(names, DUE)
+    verify_entries([*names[:keyed], *names[due:]], [*values[:keyed], *values[due:]])
+    if any(len(block) != BLOCK_BYTES for block in values[keyed:due]):
+        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:due]]
+    open_blocks(
+        b"".join(values[keyed:due]),
+        np.array(numbers, np.int64),
+        f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
+    )
+
+
+def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
+    """Deletes a bin's state; its queue is left alone.
+
+    Raises CorruptStateError when with `whole` not as many entries as are recorded are found: a damaged key ends the
+    search for them, and what is left behind it would come back to life with the bin.
+    """
+    found = sum(drop_range(txn, *bin_range(table, bin_)) for table in STATE_TABLES)
+    if whole and found != read_size(txn, bin_)[0]:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {read_size(txn, bin_)[0]} are recorded.")
+    txn.delete(bin_key(SIZE, bin_))
+
+
+def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
+    """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
+    raw = get_checked(txn, name := bin_key(SIZE, bin_))
+    if raw is None:
+        _check_absent(txn, [name])
+        return 0, 0
+    entries, size = _SIZE.unpack(raw)
+    return entries, size
+
+
+def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> None:
+    """Writes what `read_size` returns."""
+    put_checked(txn, bin_key(SIZE, bin_), _SIZE.pack(entries, size))
+
+
+def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
+    """Copies a bin's state and size record between environments and returns the bytes of its values.
+
+    It is quickest from a source that is read without buffers, see `Store.reading`.
+
+    Raises CorruptStateError when the number of entries found is not the number recorded, or when they are out of order:
+    a copy would put a damaged key where it belongs, and a search for the sound one would find nothing amiss beside it.
+    """
+    drop_bin(target, bin_)
+    found = 0
+    for table in STATE_TABLES:
+        cursor, last = target.cursor(), b""
+        for chunk in chunks(source, *bin_range(table, bin_)):
+            names = [last, *(bytes(name) for name, _ in chunk)]
+            _check_order(names)
+            found, last = found + cursor.putmulti(chunk)[0], names[-1]
+    entries, size = read_size(source, bin_)
+    if found != entries:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
+    write_size(target, bin_, entries, size)
+    return size
+
+
+def _check_order(names: list[bytes]) -> None:
+    """Raises CorruptStateError at a name that is not above the one before."""
+    if all(map(lt, names, islice(names, 1, None))):
+        return
+    wrong = next(after for before, after in pairwise(names) if before >= after)
+    raise CorruptStateError(f"Items of bin {_bin_of(wrong)} are out of order: the state is damaged.")
+
+
+def _check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
+    """Raises CorruptStateError when what stands where the items would be is damaged.
+
+    A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
+    """
+    cursor = txn.cursor()
+    beside: dict[bytes, bytes] = {}
+    for name in names:
+        found = cursor.set_range(name)
+        above = _item(cursor) if found else None
+        below = _item(cursor) if (cursor.prev() if found else cursor.last()) else None
+        if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
+            raise CorruptStateError(f"Items of bin {_bin_of(name)} are out of order: the state is damaged.")
+        beside |= dict(item for item in (above, below) if item is not None)
+    for name, stored in beside.items():
+        _verify_neighbour(name, stored)
+
+
+def _verify_neighbour(name: bytes, stored: bytes) -> None:
+    """Raises CorruptStateError when an item beside an entry is damaged, whatever table its key says it is of."""
+    if name[:1] in {STATE, DUE}:
+        open_value(name, stored)
+    elif name[:1] != DENSE:
+        open_record(name, stored)
+    elif len(stored) != BLOCK_BYTES:
+        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+
+
+def _bin_of(name: bytes) -> int:
+    return int.from_bytes(name[1:3], "big")
+
+
+def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
+    return [bin_key(DENSE, n >> 30) + (n & 0x3FFFFFFF).to_bytes(4, "big") for n in numbers.tolist()]
+
+
+class Changes:
+    """What an epoch writes, in stored form and order: the content of its changelog frame.
+
+    Attributes:
+        names, values: of keyed entries; a value of None deletes.
+        codes, counts: lists of int64 arrays, dense slots and their counts.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self.values: list[bytes | None] = []
+        self.codes: list[NDArray[np.int64]] = []
+        self.counts: list[NDArray[np.int64]] = []
+
+
+class BinState:
+    """Keyed entries and dense counts of the bins that are here; writes become visible to others at commit.
+
+    An entry is (bin, key) -> value, all bytes. A dense bin is an array of 64-bit counts in blocks of 509 slots. Both
+    are stored with checksums, and reading what does not match its checksum raises CorruptStateError.
+
+    Attributes:
+        bins: the query's number of bins.
+        changes: what was written since this object was made; creating a bin is no change.
+    """
+
+    def __init__(self, txn: lmdb.Transaction, bins: int):
+        self._txn, self.bins, self.changes = txn, bins, Changes()
+        self._delta: dict[int, list[int]] = {}
+        self._asked: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])  # bins, keys and names of the last read
+
+    def get(self, bin_: int, key: bytes) -> bytes | None:
+        """Returns one entry's value, None when the key has none."""
+        return self.get_many([bin_], [key])[0]
+
+    def get_many(self, bins: Sequence[int], keys: Sequence[bytes]) -> list[bytes | None]:
+        """Returns the values of distinct entries, in the order asked."""
+        names = stored_names(bins, keys)
+        self._asked = list(bins), list(keys), names
+        found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(names))]
+        there = [name for name, _ in found]
+        values = open_values(there, [value for _, value in found])
+        if there == names:
+            return list(values)
+        by_name = dict(zip(there, values, strict=True))
+        _check_absent(self._txn, [name for name in names if name not in by_name])
+        return [by_name.get(name) for name in names]
+
+    def put_many(
+        self, bins: Sequence[int], keys: Sequence[bytes], values: Sequence[bytes], old: Sequence[bytes | None]
+    ) -> None:
+        """Writes distinct entries; `old` are the values that `get_many` returned for them."""
+        names = self._asked[2] if self._asked[:2] == (bins, keys) else stored_names(bins, keys)
+        items = sorted(zip(names, stored_values(names, values), strict=True))
+        self._txn.cursor().putmulti(items)
+        self.changes.names += [name for name, _ in items]
+        self.changes.values += [value for _, value in items]
+        for bin_, value, before in zip(bins, values, old, strict=True):
+            if before is None:
+                self._count(bin_, 1, len(value) + CHECK_BYTES)
+            elif len(before) != len(value):
+                self._count(bin_, 0, len(value) - len(before))
+
+    def delete(self, bin_: int, key: bytes) -> None:
+        """Deletes an entry; a key without one is left alone."""
+        self._delete(stored_name(bin_key(STATE, bin_), key))
+
+    def _delete(self, name: bytes) -> None:
+        raw = self._txn.get(name)
+        if raw is not None:
+            self._count(int.from_bytes(name[1:3], "big"), -1, -len(raw))
+            self._txn.delete(name)
+            self.changes.names.append(name)
+            self.changes.values.append(None)
+
+    def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
+        """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
+        prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
+        end, found = prefix + high, []
+        items = cursor.iternext() if cursor.set_range(prefix + low) else iter(())
+        for name, stored in items:  # mostly few: `iter_range` would read many more behind them
+            if (key := bytes(name)) >= end:
+                break
+            found.append((key[3:], open_value(key, bytes(stored))))
+        return found
+
+    def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
+        """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
+        prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
+        if not cursor.set_range(prefix + low) or (item := _item(cursor))[0] >= prefix + high:
+            return None
+        open_value(*item)
+        return item[0][3:]
+
+    def due(self, bins: NDArray[np.bool_], until: int) -> list[int]:
+        """Returns the bins among those marked, bool of shape (B,), whose earliest timer is at `until` or before."""
+        items = list(iter_range(self._txn, DUE, bytes([DUE[0] + 1])))
+        raw = b"".join([part for item in items for part in item])
+        if len(raw) != len(items) * _DUE_BYTES:
+            raise CorruptStateError("The time of a bin's earliest timer has the wrong length: its state is damaged.")
+        if not items:
+            return []
+        rows = np.frombuffer(raw, np.uint8).reshape(-1, _DUE_BYTES)
+        numbers, times = (rows[:, a:b].copy().view(kind)[:, 0] for a, b, kind in ((1, 3, ">u2"), (3, 11, ">i8")))
+        if len(wrong_rows(rows)):
+            raise CorruptStateError("The time of a bin's earliest timer is damaged: wrong checksum.")
+        due: list[int] = numbers[bins[numbers] & (times <= until)].tolist()
+        return due
+
+    def set_due(self, bin_: int, at: int | None) -> None:
+        """Notes the time of a bin's earliest timer, None when it has none."""
+        name = bin_key(DUE, bin_)
+        if at is None:
+            self._delete(name)
+            return
+        stored = stored_value(name, at.to_bytes(8, "big", signed=True))
+        if (before := self._txn.get(name)) is None or bytes(before) != stored:
+            self._count(bin_, before is None, 0 if before is not None else len(stored))
+            self._txn.put(name, stored)
+            self.changes.names.append(name)
+            self.changes.values.append(stored)
+
+    def add_to_slots(
+        self, bins: NDArray[np.int32], slots: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Adds 1 per (bin, slot) pair given and returns (index of one record per distinct pair, count after it).
+
+        Shapes (n,) in, (m,) out with m distinct pairs. Raises CorruptStateError for a slot outside the bin.
+        """
+        codes, first, times = np.unique(codes_of(bins, slots), return_index=True, return_counts=True)
+        blocks, row, at = place(codes)
+        names, words = self._blocks(blocks)
+        after = words[row, at].astype(np.int64) + times
+        write_counts(words, row, at, after)
+        self._put_blocks(names, words)
+        self.changes.codes.append(codes)
+        self.changes.counts.append(after)
+        return first, after
+
+    def _blocks(self, blocks: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.uint64]]:
+        names = _block_names(blocks)
+        found = [value for _, value in self._txn.cursor().getmulti(names)]
+        if len(found) != len(names):
+            raise CorruptStateError(
+                "A record's slot lies outside its dense bin: the bin count or key count does not match."
+            )
+        raw = b"".join(found)
+        if len(raw) != BLOCK_BYTES * len(names):
+            raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+        return names, open_blocks(raw, blocks, f"bins {int(blocks[0] >> 30)} to {int(blocks[-1] >> 30)}")
+
+    def _put_blocks(self, names: list[bytes], words: NDArray[np.uint64]) -> None:
+        raw = words.tobytes()
+        items = [(n, raw[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES]) for i, n in enumerate(names)]
+        self._txn.cursor().putmulti(items)
+
+    def create_dense(self, bin_: int, slots: int) -> None:
+        """Creates a dense bin of zero counts."""
+        blocks = -(-slots // SLOTS)
+        numbers = (bin_ << 30) + np.arange(blocks)
+        self._put_blocks(_block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
+        self._count(bin_, blocks, blocks * BLOCK_BYTES)
+
+    def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Fills a new bin with entries of ascending keys."""
+        prefix, total, size = bin_key(STATE, bin_), 0, 0
+        batch = []
+        for key, value in entries:
+            name = stored_name(prefix, key)
+            batch.append((name, stored_value(name, value)))
+            total, size = total + 1, size + len(value) + CHECK_BYTES
+        self._txn.cursor().putmulti(batch)
+        self._count(bin_, total, size)
+
+    def redo(
+        self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> None:
+        """Writes changes in stored form, every entry and slot at most once (recovery)."""
+        old = {bytes(name): len(value) for name, value in self._txn.cursor().getmulti(sorted(names))}
+        items = []
+        for name, value in zip(names, values, strict=True):
+            if value is None:
+                self._delete(name)
+                continue
+            items.append((name, value))
+            self._count(int.from_bytes(name[1:3], "big"), name not in old, len(value) - old.get(name, 0))
+        items.sort()
+        self._txn.cursor().putmulti(items)
+        if len(codes):
+            blocks, row, at = place(codes)
+            stored, words = self._blocks(blocks)
+            write_counts(words, row, at, counts)
+            self._put_blocks(stored, words)
+
+    def _count(self, bin_: int, entries: int, size: int) -> None:
+        delta = self._delta.setdefault(bin_, [0, 0])
+        delta[0] += entries
+        delta[1] += size
+
+    def write_sizes(self) -> list[tuple[int, int]]:
+        """Writes the size records of bins that grew or shrank and returns their (bin, bytes)."""
+        out = []
+        for bin_, (entries, size) in sorted(self._delta.items()):
+            before = read_size(self._txn, bin_)
+            after = (before[0] + entries, before[1] + size)
+            write_size(self._txn, bin_, *after)
+            out.append((bin_, after[1]))
+        self._delta.clear()
+        return out

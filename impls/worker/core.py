@@ -1,0 +1,345 @@
+"""The worker core: one epoch of one worker on its store, without Spark.
+
+`begin` opens the epoch and moves state, `receive` takes records, `end` applies, commits, sends and reports.
+"""
+
+import os
+import time
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
+from impls.errors import CorruptStateError, StateError
+from impls.faults import fault
+from impls.protocol.shared import WorkerStore
+from impls.store.environment import (
+    MAP_BYTES,
+    OUTBOX,
+    at_epoch,
+    get_of_epoch,
+    put_of_epoch,
+    read_meta,
+    write_meta,
+)
+from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
+from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
+from impls.store.state import BinState, Changes, drop_bin, read_size
+from impls.worker import output as outbox
+from impls.worker.cells import make_cells
+from impls.worker.opening import Opened, open_worker
+from impls.worker.order import Report, StepOrder, counts
+from impls.worker.phase import Phase
+from impls.worker.pull import Puller
+from impls.worker.replicas import keep_replicas
+from impls.worker.timed import apply_timed
+
+__all__ = ["WorkerCore"]
+
+
+class WorkerCore:
+    """One epoch of one worker: begin(), receive() any number of times, end(); close() whatever happened.
+
+    Raises StateError from begin() when the stored state does not fit the epoch: it is then left untouched.
+    """
+
+    def __init__(
+        self, order: StepOrder, worker: int, attempt: int = 0, *, map_bytes: int = MAP_BYTES, distrust: str = ""
+    ):
+        self.order, self.worker, self.plan = order, worker, order.written
+        self.report = Report(worker, attempt, pid=os.getpid())
+        self._received: list[pa.Table] = []
+        self._map_bytes, self._distrust = map_bytes, distrust
+        self._opened: Opened | None = None
+        self._txn: lmdb.Transaction | None = None
+        self._changes = Changes()
+        self._queue: list[tuple[int, bytes | None]] = []
+        self._lengths: Lengths | None = None
+        self._results, self._times, self._frame = Results.none(), times_of(None), b""
+
+    def begin(self) -> None:
+        """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
+        with self._phase("open"):
+            self._opened = open_worker(
+                self.order, self.worker, map_bytes=self._map_bytes, distrust=self._distrust, report=self.report
+            )
+        if self._opened.meta.epoch == self.plan.epoch:
+            self.report.repeated = True
+            return
+        self._txn = self._opened.store.begin()
+        if self.order.first:
+            self._report_created()
+        elif self.order.shared is None:
+            self._check_queues()
+        with self._phase("drop"):
+            for bin_, worker in self.plan.drops:
+                if worker == self.worker:
+                    drop_bin(self._txn, bin_, whole=self.order.shared is None)
+        with self._phase("pull"):
+            # damage may have come with a pulled bin: then the source is not read again
+            doubt = bool(self._distrust)
+            self._pulls = Puller(self.order, self.worker, self._txn, self.report, from_checkpoint=doubt)
+            if not self.plan.plan.on_demand:
+                self._pulls.pull_planned()
+
+    def receive(self, table: pa.Table) -> None:
+        """Takes records of the epoch; nothing is applied before `end`."""
+        if not self.report.repeated or self.plan.plan.shadows:
+            self._received.append(table)
+
+    def end(self) -> tuple[Report, NDArray[np.void]]:
+        """Applies, commits, makes the changelog frame durable, sends, and returns the report with latency cells."""
+        if not self.report.repeated:
+            with self._phase("apply"):
+                self._apply()
+            with self._phase("commit"):
+                self._commit()
+            self._fault("after-commit")
+        return self._after()
+
+    def abort(self) -> None:
+        """Takes back what is not committed."""
+        if self._txn is not None:
+            self._txn.abort()
+            self._txn = None
+
+    @property
+    def map_bytes(self) -> int:
+        """Size of the store's map, or what it was asked to be."""
+        return self._map_bytes if self._opened is None else self._opened.store.map_bytes
+
+    def close(self) -> None:
+        """Aborts what is not committed and closes the store."""
+        self.abort()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _transaction(self) -> lmdb.Transaction:
+        assert self._txn is not None, "begin() comes first"
+        return self._txn
+
+    @property
+    def _environment(self) -> Opened:
+        assert self._opened is not None, "begin() comes first"
+        return self._opened
+
+    @property
+    def _store(self) -> WorkerStore:
+        return self._environment.store
+
+    def _phase(self, name: str) -> Phase:
+        return Phase(self.report.ms, name)
+
+    def _fault(self, point: str) -> None:
+        fault(
+            point,
+            worker=self.worker,
+            epoch=self.plan.epoch,
+            attempt=self.report.attempt,
+            migrating=self.plan.migrating,
+        )
+
+    def _report_created(self) -> None:
+        mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
+        self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
+
+    def _check_queues(self) -> None:
+        """Raises CorruptStateError when queues are not as long as they were.
+
+        A damaged key may hide a part of a queue, or may have kept a part of an earlier one from being deleted.
+        """
+        expected = {bin_: n for bin_, n in self.order.queued if self.plan.plan.routing[bin_] == self.worker}
+        found = {bin_: n for bin_, (n, _) in self._queued().items()}
+        if found != expected:
+            bin_ = min(bin_ for bin_, _ in expected.items() ^ found.items())
+            number = expected.get(bin_, 0)
+            raise CorruptStateError(f"The queue of bin {bin_} holds {found.get(bin_, 0)} records, not {number}.")
+
+    def _queued(self) -> Lengths:
+        """Returns (records, bytes) of each bin's queue, counted once as long as none is changed."""
+        if self._lengths is None:
+            self._lengths = queue_lengths(self._transaction)
+        return self._lengths
+
+    def _requeue(self, changes: list[tuple[int, bytes | None]]) -> None:
+        if changes:
+            self._queue += changes
+            self._lengths = None
+
+    def _apply(self) -> None:
+        table = self._own_records()
+        if table is not None:
+            self.report.rates = counts(table.column("bin").to_numpy())
+        if self.plan.plan.on_demand:
+            with self._phase("pull"):
+                self._pulls.pull_needed(self.report.rates, self._queued())
+        blocked = self._pulls.missing() | set(self.plan.plan.hold)
+        if self.order.operator.event_time is not None:
+            done = apply_timed(self.order, self.worker, self._transaction, table, blocked, report=self.report)
+            self._requeue(done.queue)
+            self._take_changes(done.state)
+            self._keep(done.results, done.records)
+            return
+        table = self._runnable(table, blocked)
+        if table is None or not len(table):
+            self._keep(Results.none(), None)
+            return
+        state = BinState(self._transaction, self.order.bins)
+        results = self.order.operator.apply(table, state)
+        self._take_changes(state)
+        self._keep(results, table)
+
+    def _take_changes(self, state: BinState) -> None:
+        self._changes = state.changes
+        sizes = {**dict(zip(*self.report.sizes, strict=True)), **dict(state.write_sizes())}
+        self.report.sizes = (list(sizes), list(sizes.values()))
+
+    def _own_records(self) -> pa.Table | None:
+        """Returns the epoch's records without those that only a replica here processes."""
+        tables = self._received
+        if any(worker == self.worker for _, worker in self.plan.plan.shadows):
+            routing = self.plan.plan.routing
+            tables = [t.filter(pa.array(routing[t.column("bin").to_numpy()] == self.worker)) for t in tables]
+        return concat(tables) if tables else None
+
+    def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
+        ready = [bin_ for bin_ in self._queued() if bin_ not in blocked]
+        parts = take_queues(self._transaction, ready)
+        self._requeue([(bin_, None) for bin_ in ready])
+        if table is not None and blocked:
+            waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
+            self._requeue(add_to_queues(self._transaction, self.plan.epoch, table.filter(pa.array(waits))))
+            table = table.filter(pa.array(~waits))
+        if table is not None:
+            parts.append(table)
+        return concat(parts) if len(parts) > 1 else (parts[0] if parts else None)
+
+    def _keep(self, results: Results, table: pa.Table | None) -> None:
+        self.report.records = 0 if table is None else len(table)
+        self.report.results = len(results.keys)
+        self._results, self._times = results, times_of(table)
+        raw, timed = outbox.pack(results), to_bytes(self._times)
+        self._put(b"results", raw)
+        self._put(b"times", timed)
+        self.report.outbox_bytes = len(raw) + len(timed)
+
+    def _commit(self) -> None:
+        txn = self._transaction
+        lengths = self._queued()
+        self.report.queued = (list(lengths), [n for n, _ in lengths.values()])
+        self.report.queue_bytes = sum(size for _, size in lengths.values())
+        if self.order.files is not None:
+            self._keep_frame()
+        write_meta(txn, at_epoch(self._environment.meta, self.plan.epoch, self.order.generation))
+        self._put(b"report", self.report.to_json())
+        txn.commit()
+        self._txn = None
+        if self.order.files is not None:
+            self._store.cover()
+
+    def _keep_frame(self) -> None:
+        frame = frames.Frame(
+            self.order.query,
+            self.worker,
+            self.plan.epoch,
+            self.plan.generation,
+            fresh=self.worker in self.order.fresh,
+            pulls=[(pull.bin, pull.source) for pull in self._pulls.done],
+            names=self._changes.names,
+            values=self._changes.values,
+            codes=np.concatenate([*self._changes.codes, np.empty(0, np.int64)]),
+            counts=np.concatenate([*self._changes.counts, np.empty(0, np.int64)]),
+            queue=self._queue,
+        )
+        self._frame = frames.encode(frame)
+        self.report.changed, self.report.log_bytes = frame.bins(), len(self._frame)
+        self._put(b"frame", self._frame)
+
+    def _after(self) -> tuple[Report, NDArray[np.void]]:
+        """Does what follows the commit; a repeated attempt does it again from what the commit stored."""
+        if self.report.repeated or self._environment.lock is None:  # who has the lock has just committed this epoch
+            with self._store.reading() as txn:
+                self._still_ours(txn)
+                if self.report.repeated:
+                    self._recall(txn)
+        if self.order.files is not None:
+            with self._phase("log"):
+                self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), self._frame)
+        self._fault("before-results")
+        with self._phase("send"):
+            self.order.output.send(
+                self._results, bins=self.order.bins, worker=self.worker, generation=self.plan.generation,
+                epoch=self.plan.epoch,
+            )  # fmt: skip
+        self.report.done_us = time.time_ns() // 1000
+        with self._phase("snapshot"):
+            self._snapshot()
+        with self._phase("replicate"):
+            keep_replicas(self.order, self.worker, self._received, self.report)
+        self.report.lmdb_bytes = self._store.used_bytes()
+        self._fault("before-report")
+        return self.report, self._latencies()
+
+    def _put(self, name: bytes, value: bytes) -> None:
+        put_of_epoch(self._transaction, OUTBOX + name, self.plan.epoch, value)
+
+    def _stored(self, txn: lmdb.Transaction, name: bytes) -> bytes:
+        value = get_of_epoch(txn, OUTBOX + name, self.plan.epoch)
+        if value is None:
+            raise CorruptStateError(f"The {name.decode()} of epoch {self.plan.epoch} are not where they were stored.")
+        return value
+
+    def _still_ours(self, txn: lmdb.Transaction) -> None:
+        meta = read_meta(txn)
+        if meta is None or meta.epoch != self.plan.epoch:
+            raise StateError(
+                f"Worker {self.worker} was overtaken in epoch {self.plan.epoch}: this attempt is outdated."
+            )
+
+    def _snapshot(self) -> None:
+        """Writes the images of the bins that are due and that this worker holds or queues records of."""
+        files, images = self.order.files, []
+        if files is None or not self.order.snapshot:
+            return
+        here = self._holds()
+        with self._store.reading(buffers=False) as txn:
+            self._still_ours(txn)
+            for bin_ in self.order.snapshot:
+                routed = int(self.plan.plan.routing[bin_]) == self.worker
+                if bin_ in here or routed:
+                    images.append(snapshots.image_of(txn, bin_, state=bin_ in here, queue=routed))
+        if images:
+            raw = snapshots.encode(self.order.query, self.worker, self.plan.epoch, images)
+            self._fault("during-snapshot")
+            files.write(snapshots.snapshot_name(self.plan.epoch, self.worker, self.order.generation), raw)
+            self.report.snapshot, self.report.snapshot_bytes = [image.bin for image in images], len(raw)
+
+    def _holds(self) -> set[int]:
+        """Returns the bins whose state is here after the epoch, sources of this epoch's pulls included."""
+        return set(self.order.states_at(self.worker)) | set(self.report.pulled)
+
+    def _recall(self, txn: lmdb.Transaction) -> None:
+        """Takes over what the attempt that committed has stored."""
+        self._results = outbox.unpack(self._stored(txn, b"results"))
+        self._times = from_bytes(self._stored(txn, b"times"))
+        if self.order.files is not None:
+            self._frame = self._stored(txn, b"frame")
+        stored = Report.from_json(self._stored(txn, b"report"))
+        stored.attempt, stored.repeated, stored.pid = self.report.attempt, True, self.report.pid
+        stored.ms = {**stored.ms, **self.report.ms}
+        self.report = stored
+
+    def _latencies(self) -> NDArray[np.void]:
+        scheduled = self._times.column("time")
+        if scheduled.null_count:
+            return make_cells(np.empty(0, np.int64), self.report.done_us, np.empty(0, bool))[0]
+        moved = np.zeros(len(scheduled), bool)
+        if self.order.moving:
+            moved = np.isin(self._times.column("bin").to_numpy(), np.array(self.order.moving, np.int32))
+        cells, self.report.negative = make_cells(scheduled.to_numpy(), self.report.done_us, moved)
+        return cells

@@ -1,0 +1,109 @@
+"""Results on their way to Kafka: stored with the state, sent behind the commit, numbered so that a repeat is seen."""
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaException, Producer
+
+from impls.errors import StateError
+from impls.store.records import Results, from_bytes, to_bytes
+from impls.worker.results import HEADER, numbers_of
+
+__all__ = ["Output", "close_producers", "pack", "unpack"]
+
+_SEND_DEADLINE_S = 60.0
+_CONNECT_DEADLINE_S = 5.0
+_producers: dict[tuple[tuple[str, Any], ...], Producer] = {}
+
+
+@dataclass(frozen=True)
+class Output:
+    """A Kafka topic for results.
+
+    Attributes:
+        bootstrap: broker addresses.
+        topic: the results topic; a bin's results go to partition bin * partitions // bins, so that a
+            worker with a range of bins sends to few of them.
+        partitions: its number of partitions.
+        options: further librdkafka producer settings.
+    """
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    options: dict[str, str] = field(default_factory=dict)
+
+    def connect(self) -> None:
+        """Connects this process to the broker, as far as that goes in 5 s: what does not work is seen by `send`."""
+        with contextlib.suppress(KafkaException):
+            _producer(self).list_topics(self.topic, _CONNECT_DEADLINE_S)
+
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+        """Sends results of a query with `bins` bins and returns when the broker has acknowledged all.
+
+        Raises StateError if it has not in 60 s.
+        """
+        if not results.keys:
+            return
+        producer, failed = _producer(self), []
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                failed.append(error)
+
+        partitions = (results.bins.astype(np.int64) * self.partitions // bins).tolist()
+        numbers = numbers_of(worker, generation, epoch, len(partitions))
+        for partition, key, value, number in zip(partitions, results.keys, results.payloads, numbers, strict=True):
+            while True:
+                try:
+                    producer.produce(
+                        self.topic, value, key, partition, on_delivery=delivered, headers=[(HEADER, number)]
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+                except KafkaException as error:
+                    raise StateError(f"Results cannot be sent to topic {self.topic}: {error}.") from error
+        left = producer.flush(_SEND_DEADLINE_S)
+        if left or failed:
+            _producers.clear()
+            total = len(results.keys)
+            reason = failed[0] if failed else f"{left} of {total} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
+            raise StateError(f"Results of epoch {epoch} were not taken by {self.bootstrap}: {reason}.")
+
+
+def pack(results: Results) -> bytes:
+    """Returns results in their stored form."""
+    columns = {"key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())}
+    return to_bytes(pa.table({"bin": results.bins, **columns}))
+
+
+def unpack(raw: bytes) -> Results:
+    """Reads what `pack` wrote."""
+    table = from_bytes(raw)
+    bins = table.column("bin").to_numpy().astype(np.int32)
+    return Results(bins, table.column("key").to_pylist(), table.column("value").to_pylist())
+
+
+def _producer(output: Output) -> Producer:
+    settings = {
+        "bootstrap.servers": output.bootstrap,
+        "enable.idempotence": "true",
+        "linger.ms": "0",
+        "delivery.report.only.error": True,
+        "batch.num.messages": "100000",
+        "queue.buffering.max.messages": "1000000",
+        **output.options,
+    }
+    name = tuple(sorted(settings.items()))
+    if name not in _producers:
+        _producers[name] = Producer(dict(settings))
+    return _producers[name]
+
+
+def close_producers() -> None:
+    """Ends this process's producers; they would complain of a broker that is gone."""
+    _producers.clear()

@@ -1,0 +1,194 @@
+"""Pulling bins from their old owners' environments on this host, or from the checkpoint where that is not possible."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import lmdb
+
+from impls.durability.restore import Wanted, restore
+from impls.errors import CorruptStateError, StateError
+from impls.faults import fault
+from impls.protocol.plan import EpochPlan, Pull
+from impls.store.environment import Store, read_meta, store_path
+from impls.store.state import copy_bin, drop_bin, read_size
+from impls.worker.order import Report, StepOrder
+from impls.worker.replicas import copy_replicas
+
+__all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What was pulled: {bin: bytes of its state} in the order asked, bytes shipped, bins that the checkpoint gave.
+
+    `entries` are those of each bin, in the same order; none of a shared store, where there is nothing to drop.
+    """
+
+    sizes: dict[int, int]
+    shipped: int
+    restored: int
+    entries: tuple[int, ...] = ()
+
+
+class Puller:
+    """The pulls of one worker in one epoch: in what order, and how many fit the byte budget."""
+
+    def __init__(
+        self, order: StepOrder, worker: int, txn: lmdb.Transaction, report: Report, *, from_checkpoint: bool = False
+    ):
+        self._order, self._worker, self._txn, self._report = order, worker, txn, report
+        self._from_checkpoint = from_checkpoint or order.written.plan.from_checkpoint
+        plan = order.written.plan
+        self._mine = [p for p in plan.pulls if p.target == worker]
+        self._missing = {bin_ for bin_, _ in order.away if plan.routing[bin_] == worker}
+        self.done: list[Pull] = []
+
+    def pull_planned(self) -> None:
+        """Copies bins in the plan's order."""
+        self._pull(within_budget(self._mine, dict(self._order.sizes), self._order.written.plan.budget_bytes))
+
+    def pull_needed(self, rates: tuple[list[int], list[int]], queues: dict[int, tuple[int, int]]) -> None:
+        """Copies the bins that records and queues need, most wanted first, then others in the plan's order."""
+        need: dict[int, int] = defaultdict(int)
+        for bin_, records in zip(*rates, strict=True):
+            need[bin_] += records
+        for bin_, (records, _) in queues.items():
+            need[bin_] += records
+        self._pull(on_demand(self._mine, need, dict(self._order.sizes), self._order.written.plan))
+
+    def missing(self) -> set[int]:
+        """Returns the bins routed here whose state has not come."""
+        return self._missing
+
+    def _pull(self, chosen: list[Pull]) -> None:
+        if not chosen:
+            return
+        done = pull_bins(self._order, chosen, self._txn, from_checkpoint=self._from_checkpoint)
+        sizes = done.sizes
+        self.done = chosen
+        self._missing -= set(sizes)
+        self._report.pulled = list(sizes)
+        self._report.pulled_entries = list(done.entries)
+        self._report.pulled_bytes, self._report.restored = done.shipped, done.restored
+        self._report.sizes = (list(sizes), list(sizes.values()))
+
+
+def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int, int], plan: EpochPlan) -> list[Pull]:
+    """Returns the pulls that the plan's budget suffices for: by need, then in the background, at least one."""
+    wanted = sorted((pull for pull in pulls if need.get(pull.bin)), key=lambda pull: -need[pull.bin])
+    chosen = within_budget(wanted, sizes, plan.budget_bytes)
+    if len(chosen) < len(wanted):
+        return chosen
+    left = plan.background_bytes
+    if plan.budget_bytes is not None:
+        rest = max(0, plan.budget_bytes - sum(sizes.get(pull.bin, 0) for pull in chosen))
+        left = rest if left is None else min(rest, left)
+    others = within_budget([pull for pull in pulls if not need.get(pull.bin)], sizes, left)
+    if chosen and left is not None and sum(sizes.get(pull.bin, 0) for pull in others) > left:
+        others = []  # the one that always comes has come already
+    return chosen + others
+
+
+def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int | None) -> list[Pull]:
+    """Returns the pulls, in order, that `budget` bytes suffice for, at least the first one so that there is progress.
+
+    `sizes` are the bytes of the bins as last observed, so that every attempt on any host chooses the same.
+    """
+    if budget is None:
+        return list(pulls)
+    left = budget
+    chosen: list[Pull] = []
+    for pull in pulls:
+        size = sizes.get(pull.bin, 0)
+        if chosen and size > left:
+            break
+        chosen.append(pull)
+        left = max(0, left - size)
+    return chosen
+
+
+def pull_bins(
+    order: StepOrder, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False
+) -> Pulled:
+    """Copies bins into a worker's transaction.
+
+    A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
+    does not touch the bin in this epoch, so both hold the same state of it. A source that is lost, stale, damaged or on
+    another host is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is
+    neither.
+    """
+    if order.shared is not None:
+        return Pulled(order.shared.pull(order, pulls, txn), 0, 0)
+    by_source: dict[int, list[int]] = defaultdict(list)
+    wanted = {pull.bin: pull.source for pull in pulls}
+    for bin_, source in wanted.items():
+        by_source[source].append(bin_)
+    left: dict[int, int] = {}
+    if order.written.plan.from_replica and order.files is not None and not from_checkpoint:
+        return _from_replicas(order, wanted, {pull.bin: pull.target for pull in pulls}, txn)
+    for source, bins in by_source.items():
+        if from_checkpoint and order.files is not None:
+            left |= dict.fromkeys(bins, source)
+            continue
+        try:
+            _copy(order, source, bins, txn)
+        except (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
+            if order.files is None:
+                raise CorruptStateError(f"Worker {source} cannot hand over its bins: {error}") from error
+            left |= dict.fromkeys(bins, source)
+    _restore(order, left, txn)
+    found = [read_size(txn, bin_) for bin_ in wanted]
+    sizes = {bin_: size for bin_, (_, size) in zip(wanted, found, strict=True)}
+    return Pulled(sizes, sum(sizes.values()), len(left), tuple(entries for entries, _ in found))
+
+
+def _from_replicas(
+    order: StepOrder, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction
+) -> "Pulled":
+    """Takes the new owner's own replicas and ships only what has changed since; a bin without one comes whole."""
+    source = order.source()
+    assert source is not None, "pull_bins has checked it"
+    have, without = copy_replicas(order, holders, txn)
+    for bin_ in without:
+        drop_bin(txn, bin_)
+    done = restore(source, txn, order.written.epoch - 1, Wanted(states, have=have))
+    _half_way(order)
+    sizes = dict(done.sizes)
+    entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
+    return Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
+
+
+def _copy(order: StepOrder, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
+    with Store.open(store_path(order.state_dir, source), create=False) as store, store.reading(buffers=False) as view:
+        _check_source(order, source, view)
+        for bin_ in bins:
+            copy_bin(view, txn, bin_)
+            _half_way(order)
+
+
+def _restore(order: StepOrder, states: dict[int, int], txn: lmdb.Transaction) -> None:
+    durable = order.source()
+    if not states or durable is None:
+        return
+    for bin_ in states:
+        drop_bin(txn, bin_)  # what a failed copy may have left
+    restore(durable, txn, order.written.epoch - 1, Wanted(states))
+    _half_way(order)
+
+
+def _half_way(order: StepOrder) -> None:
+    fault("during-pull", epoch=order.written.epoch, migrating=order.written.migrating)
+
+
+def _check_source(order: StepOrder, source: int, view: lmdb.Transaction) -> None:
+    meta, epoch = read_meta(view), order.written.epoch
+    if meta is None or meta.query != order.query:
+        raise CorruptStateError(f"Worker {source} is to hand over bins, but its folder has no state of this query.")
+    if meta.epoch > epoch:
+        raise StateError(
+            f"Worker {source} is to hand over bins in epoch {epoch}, but its state is of epoch {meta.epoch}: this "
+            "attempt is outdated."
+        )
+    if meta.epoch < epoch - 1:
+        raise CorruptStateError(f"Worker {source} is to hand over bins in epoch {epoch}, but has epoch {meta.epoch}.")

@@ -1,0 +1,208 @@
+"""Replicas: copies of bins at other workers, kept in an environment of their own beside the worker's state.
+
+A replica is brought up to the end of an epoch from snapshots and changelog, never from another worker's live
+environment; or, as a shadow, by processing the same records as the bin's owner. A pull from a replica ships only what
+has changed since its epoch.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+
+from impls.durability.restore import Restored, Source, Wanted, restore, usable_from
+from impls.errors import StateError
+from impls.store.environment import (
+    DAMAGE,
+    META,
+    OUTBOX,
+    Store,
+    get_checked,
+    new_meta,
+    put_checked,
+    read_meta,
+    store_path,
+    wipe,
+    write_meta,
+)
+from impls.store.lock import take_lock
+from impls.store.records import concat
+from impls.store.state import BinState, copy_bin, drop_bin
+from impls.worker.order import Report, StepOrder
+from impls.worker.timed import shadow_timed
+
+__all__ = ["copy_replicas", "keep_replicas", "replica_path", "shadow_records"]
+
+_EPOCHS = OUTBOX + b"replica"
+
+
+def replica_path(state_dir: str | Path, worker: int) -> Path:
+    """Returns the folder of the environment with a worker's replicas."""
+    return store_path(state_dir, worker).with_suffix(".replicas")
+
+
+def keep_replicas(order: StepOrder, worker: int, received: list[pa.Table], report: Report) -> None:
+    """Brings the worker's replicas to where the plan wants them after the epoch; done again it changes nothing.
+
+    What the plan names in `replicas` is brought to the end of the epoch before; what it names in `shadows` is brought
+    there too and then processes the epoch's records. Bins of which the worker shall hold no replica are deleted.
+    """
+    plan = order.written.plan
+    refresh = {bin_ for bin_, at in plan.replicas if at == worker}
+    shadows = {bin_ for bin_, at in plan.shadows if at == worker}
+    if order.files is None or not (refresh or shadows):
+        return
+    try:
+        _keep(order, refresh, shadows, received, report)
+    except DAMAGE:  # replicas are only copies
+        wipe(replica_path(order.state_dir, worker))
+        _keep(order, refresh, shadows, received, report)
+
+
+def _keep(order: StepOrder, refresh: set[int], shadows: set[int], received: list[pa.Table], report: Report) -> None:
+    source, worker = order.source(), report.worker
+    assert source is not None, "keep_replicas has checked it"
+    with ExitStack() as stack:
+        store = _opened(order, worker, replica_path(order.state_dir, worker), stack)
+        txn = stack.enter_context(_writing(store))
+        _forget(txn, order, worker, refresh | shadows)
+        done = _bring(source, txn, order, sorted(refresh | shadows))
+        report.replicated_bytes = done.image_bytes + done.delta_bytes
+        _process(txn, order, shadows, received, report)
+    last = order.written.epoch
+    report.replicas = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
+
+
+def _opened(order: StepOrder, worker: int, path: Path, stack: ExitStack, *, anew: bool = False) -> Store:
+    """Opens the environment of replicas; what is damaged, another query's or held by another process is made anew."""
+    lock = take_lock(path)
+    if lock is not None:
+        stack.callback(lock.close)
+        try:
+            store = stack.enter_context(Store.open(path))
+            with store.reading() as txn:
+                meta = read_meta(txn)
+            if meta is None or meta.query == order.query:
+                return store
+        except (StateError, lmdb.Error):
+            if anew:
+                raise
+    elif anew:
+        raise StateError(f"The replicas in {path} are held by another process that does not end.")
+    stack.close()
+    wipe(path)
+    return _opened(order, worker, path, stack, anew=True)
+
+
+def _writing(store: Store) -> lmdb.Transaction:
+    return store.begin()  # commits when its block ends, aborts on an exception
+
+
+def _epoch_of(txn: lmdb.Transaction, bin_: int) -> int:
+    raw = get_checked(txn, _EPOCHS + bin_.to_bytes(2, "big"))
+    return -1 if raw is None else int.from_bytes(raw, "little")
+
+
+def _set_epoch(txn: lmdb.Transaction, bin_: int, epoch: int) -> None:
+    put_checked(txn, _EPOCHS + bin_.to_bytes(2, "big"), epoch.to_bytes(8, "little"))
+
+
+def _held(txn: lmdb.Transaction) -> list[int]:
+    cursor, found = txn.cursor(), []
+    alive = cursor.set_range(_EPOCHS)
+    while alive and bytes(cursor.key()).startswith(_EPOCHS):
+        found.append(int.from_bytes(bytes(cursor.key())[-2:], "big"))
+        alive = cursor.next()
+    return found
+
+
+def _forget(txn: lmdb.Transaction, order: StepOrder, worker: int, wanted: set[int]) -> None:
+    known = {bin_ for bin_, at, _ in order.replicas if at == worker}
+    for bin_ in set(_held(txn)) - known - wanted:
+        drop_bin(txn, bin_)
+        txn.delete(_EPOCHS + bin_.to_bytes(2, "big"))
+
+
+def _bring(source: Source, txn: lmdb.Transaction, order: StepOrder, bins: list[int]) -> Restored:
+    """Brings replicas to the end of the epoch before, from what they show if the changelog still reaches back there."""
+    target, oldest = order.written.epoch - 1, usable_from(source)
+    if txn.get(META) is None:
+        write_meta(txn, new_meta(order.query, 0, target, order.generation))
+    at = {bin_: _epoch_of(txn, bin_) for bin_ in bins}
+    behind = [bin_ for bin_ in bins if at[bin_] < target]
+    have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}
+    for bin_ in set(behind) - set(have):
+        drop_bin(txn, bin_)
+    done = restore(source, txn, target, Wanted({b: order.location_of(b) for b in behind}, have=have))
+    for bin_ in behind:
+        _set_epoch(txn, bin_, target)
+    return done
+
+
+def _process(
+    txn: lmdb.Transaction, order: StepOrder, shadows: set[int], received: list[pa.Table], report: Report
+) -> None:
+    """Applies the epoch's records of shadowed bins and throws the results away."""
+    epoch = order.written.epoch
+    due = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
+    table = shadow_records(received, due)
+    state = BinState(txn, order.bins)
+    if order.operator.event_time is not None:
+        shadow_timed(order, state, due, table)
+    elif table is not None:
+        order.operator.apply(table, state)
+    state.write_sizes()
+    report.shadowed = 0 if table is None else len(table)
+    for bin_ in due:
+        _set_epoch(txn, bin_, epoch)
+
+
+def shadow_records(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table | None:
+    """Returns the records of bins, in (partition, offset) order, None when there are none."""
+    tables = list(received)
+    wanted = np.fromiter(bins, np.int32)
+    if not tables or not len(wanted):
+        return None
+    table = pa.concat_tables(tables)
+    table = table.filter(pa.array(np.isin(table.column("bin").to_numpy(), wanted)))
+    return concat([table]) if len(table) else None
+
+
+def copy_replicas(
+    order: StepOrder, holders: Mapping[int, int], txn: lmdb.Transaction
+) -> tuple[dict[int, int], list[int]]:
+    """Copies bins from replicas on this host into a transaction.
+
+    Returns ({bin: epoch that its replica shows}, bins that have no usable replica). A replica that is ahead of the
+    epoch before (a shadow of an attempt run before) is not usable.
+
+    Args:
+        order: the epoch's order.
+        holders: bin -> worker that holds the replica.
+        txn: the write transaction that gets the bins.
+    """
+    have: dict[int, int] = {}
+    source = order.source()
+    if source is None or not holders:
+        return have, list(holders)
+    oldest = max(usable_from(source), 0)
+    by_worker: dict[int, list[int]] = {}
+    for bin_, worker in holders.items():
+        by_worker.setdefault(worker, []).append(bin_)
+    for worker, bins in by_worker.items():
+        try:
+            with (
+                Store.open(replica_path(order.state_dir, worker), create=False) as store,
+                store.reading(buffers=False) as view,
+            ):
+                meta = read_meta(view)
+                for bin_ in bins if meta is not None and meta.query == order.query else []:
+                    if oldest <= (at := _epoch_of(view, bin_)) < order.written.epoch:
+                        copy_bin(view, txn, bin_)
+                        have[bin_] = at
+        except (StateError, lmdb.Error):
+            continue  # the checkpoint has the bins as well
+    return have, [bin_ for bin_ in holders if bin_ not in have]

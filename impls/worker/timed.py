@@ -1,0 +1,81 @@
+"""An epoch of one worker under an operator with event time: turns out of queues and records, and what came of them."""
+
+from dataclasses import dataclass
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+
+from impls.store.queue import add_turns, queue_lengths, take_queues
+from impls.store.records import Results
+from impls.store.state import BinState
+from impls.worker.order import Report, StepOrder
+from impls.worker.turns import Turn, highest_times, queued_turns, run_turns
+
+__all__ = ["Applied", "apply_timed", "shadow_timed"]
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The state after the turns, results, the records that were applied, and the queue operations in order."""
+
+    state: BinState
+    results: Results
+    records: pa.Table | None
+    queue: list[tuple[int, bytes | None]]
+
+
+def apply_timed(
+    order: StepOrder,
+    worker: int,
+    txn: lmdb.Transaction,
+    records: pa.Table | None,
+    blocked: set[int],
+    *,
+    report: Report,
+) -> Applied:
+    """Carries out an epoch on the bins that are here, queues the turns of the others, and fills in the report.
+
+    Args:
+        order: the epoch's order.
+        worker: the worker.
+        txn: its transaction.
+        records: the epoch's records of its bins.
+        blocked: bins, of this worker or not, that run nothing in this epoch.
+        report: takes times, partials, waits, late and fired.
+    """
+    written, bins = order.written, order.bins
+    if records is not None and len(records):
+        report.times = highest_times(records, order.operator)
+    mine = written.plan.routing == worker
+    waits = np.zeros(bins, bool)
+    waits[list(blocked)] = True
+    merged = [partial for partial in written.merged if mine[partial.bin]]
+    ready = [bin_ for bin_ in queue_lengths(txn) if bin_ not in blocked]
+    turns = queued_turns(take_queues(txn, ready), bins)
+    later, now = (
+        Turn(
+            mine & chosen,
+            written.watermark,
+            None if records is None else records.filter(pa.array(chosen[records.column("bin").to_numpy()])),
+            [partial for partial in merged if chosen[partial.bin]],
+        )
+        for chosen in (waits, ~waits)
+    )
+    queue = [(bin_, None) for bin_ in ready] + add_turns(txn, written.epoch, later)
+    turns.append(now)
+    state = BinState(txn, bins)
+    done = run_turns(order.operator, state, turns)
+    report.partials = [partial.to_json() for partial in done.partials]
+    report.waits, report.late, report.fired = np.flatnonzero(later.bins).tolist(), done.late, done.fired
+    applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
+    timed = pa.concat_tables([table.select(["bin", "time"]) for table in applied]) if applied else None
+    return Applied(state, done.results, timed, queue)
+
+
+def shadow_timed(order: StepOrder, state: BinState, bins: list[int], records: pa.Table | None) -> None:
+    """Carries out the epoch on shadows of bins, as their owners do; what comes of it is thrown away."""
+    mask = np.zeros(order.bins, bool)
+    mask[bins] = True
+    merged = [partial for partial in order.written.merged if mask[partial.bin]]
+    run_turns(order.operator, state, [Turn(mask, order.written.watermark, records, merged)])

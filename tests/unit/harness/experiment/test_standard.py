@@ -1,0 +1,37 @@
+"""What `./inv bench` compares when it is not told what."""
+
+import pytest
+
+from harness.cli.commands import experiment_from
+from harness.experiment.description import DEFAULT_MECHANISMS
+from impls import catalog
+
+
+def test_the_standard_comparison_has_sparks_own_restart_and_counts_as_spark_does():
+    found = experiment_from({"rounds": "2", "keys": "100k"})
+    assert set(found.mechanisms) & set(catalog.natives()) == {"native-repartition"}
+    assert {"none", "runtime-restart", "megaphone-batched"} < set(found.mechanisms)
+    assert (found.workload, found.keys, found.rounds, found.name) == ("hash", 100_000, 2, "hash-count")
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"workload": "dense"},
+        {"mechanism": "meces"},
+        {"all": True},
+        {"workload": "nexmark", "query": "q4"},
+        {"fault": "worker@migrating"},
+        {"cost_us": "10"},
+        {"workload": "hash", "value_bytes": "8"},
+        {"quick": True},
+    ],
+)
+def test_a_choice_of_what_to_compare_leaves_it(choice):
+    found = experiment_from(choice)
+    assert not set(found.mechanisms) & set(catalog.natives())
+    assert found.name != "hash-count"
+
+
+def test_a_workload_alone_is_compared_with_the_mechanisms_of_the_runtime():
+    assert experiment_from({"workload": "hash"}).mechanisms == DEFAULT_MECHANISMS

@@ -1,0 +1,110 @@
+"""`--fault` of a bench: which runs there are, when a fault is armed, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.experiment.description import Run, make_experiment
+from harness.files import read_json, write_json
+from harness.lab.arming import VARIABLE
+from harness.lab.broker import ExternalBroker
+from harness.run.disturb import Disturbance, disturbed
+from impls.errors import UsageError
+
+SMALL = {"keys": "4096", "bins": "16", "rate": "100", "workers": "2:4"}
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+def runs(**more) -> list[Run]:
+    return make_experiment(**{**SMALL, **more}).runs()
+
+
+def test_every_mechanism_that_migrates_runs_undisturbed_and_disturbed():
+    found = runs(mechanism="none,megaphone-fluid", fault="worker@migrating", rounds="2")
+    assert [(run.mechanism, run.round, run.fault) for run in found if run.round == 0] == [
+        ("none", 0, None), ("megaphone-fluid", 0, None), ("megaphone-fluid", 0, "worker@migrating"),
+    ]  # fmt: skip
+    assert [run.number for run in found] == list(range(6))
+    assert len({run.folder for run in found}) == 6
+    assert {run.title for run in found} == {"none", "megaphone-fluid", "megaphone-fluid with worker@migrating"}
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path):
+    for run in runs(mechanism="megaphone-fluid", fault="jvm@before-results"):
+        write_json(tmp_path / "run.json", run.to_json())
+        assert Run.read(tmp_path) == run
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"fault": "mouse@migrating"}, "A fault is VICTIM@POINT"),
+        ({"fault": "worker"}, "A fault is VICTIM@POINT"),
+        ({"fault": "worker@midnight"}, "A fault is VICTIM@POINT"),
+        ({"fault": "worker@migrating", "migration": "none"}, "needs a migration"),
+        ({"fault": "broker@migrating", "bootstrap": "localhost:1"}, "this program's own"),
+        ({"fault": "worker@during-recovery"}, "lost environment"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused_in_a_sentence(more, words):
+    with pytest.raises(UsageError, match=words):
+        make_experiment(**SMALL, mechanism="megaphone-fluid", **more)
+
+
+class Query:
+    """A query whose migration is as far as the test says."""
+
+    def __init__(self) -> None:
+        self.misplaced = 0
+
+    def status(self) -> dict:
+        return {"migrating": self.misplaced > 0, "misplaced": self.misplaced}
+
+
+def armed_at(folder: Path, mechanism: str) -> list[int]:
+    """Returns the numbers of misplaced bins at which the fault was armed, in a migration of eight bins."""
+    run = next(run for run in runs(mechanism=mechanism, fault="worker@migrating") if run.fault)
+    disturbance, query, broker = Disturbance(run, folder), Query(), ExternalBroker("localhost:1")
+    before, goal = np.zeros(16, np.int32), np.repeat([0, 1], 8).astype(np.int32)
+    disturbance.watch(query=query, broker=broker, commanded=(before, goal))
+    found = []
+    for query.misplaced in (8, 7, 6, 5, 4, 3, 2, 1, 0):
+        disturbance.watch(query=query, broker=broker)
+        if (folder / "fault.json").exists():
+            found.append(query.misplaced)
+            (folder / "fault.json").unlink()
+    return found
+
+
+def test_a_fault_is_armed_once_in_the_middle_of_a_migration(tmp_path):
+    assert armed_at(tmp_path, "megaphone-fluid") == [4]
+
+
+@pytest.mark.parametrize("mechanism", ["megaphone-all-at-once", "runtime-restart"])
+def test_a_migration_of_one_epoch_is_disturbed_from_its_beginning(tmp_path, mechanism):
+    assert armed_at(tmp_path, mechanism) == [8]
+
+
+def test_an_undisturbed_run_arms_nothing(tmp_path):
+    run = runs(mechanism="megaphone-fluid")[0]
+    query = Query()
+    query.misplaced = 1
+    disturbance = Disturbance(run, tmp_path)
+    goal = np.ones(16, np.int32)
+    disturbance.watch(query=query, broker=ExternalBroker("localhost:1"), commanded=(np.zeros(16, np.int32), goal))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fault_that_has_fired_is_not_armed_again(tmp_path):
+    run = next(run for run in runs(mechanism="megaphone-fluid", fault="driver@migrating") if run.fault)
+    assert not disturbed(tmp_path)
+    (tmp_path / "fault.json.fired").write_text('{"id": "fault.json", "at_us": 1, "pid": 1}\n')
+    assert disturbed(tmp_path)
+    assert armed_at(tmp_path, "megaphone-fluid") == []
+    assert read_json(tmp_path / "fault.json") == {}
+    assert run.fault == "driver@migrating"

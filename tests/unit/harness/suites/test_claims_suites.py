@@ -1,0 +1,92 @@
+"""Claims that the result of a suite shows, and those about a run's course."""
+
+import json
+
+import pytest
+from synthetic import write_experiment
+
+from harness.files import write_json
+from harness.results.place import result_folder
+from harness.suites.claims import gather
+from harness.suites.claims.claims import Source
+from harness.suites.claims.evidence import Evidence, NotKnown
+from harness.suites.claims.predicates import PREDICATES
+from harness.suites.nexmark import suite as nexmark
+from harness.suites.perf import suite as perf
+
+BATCHED = "megaphone-batched"
+
+
+def holds(predicate, evidence, **arguments):
+    return PREDICATES[predicate](evidence, **arguments).holds
+
+
+def queries(folder, *verdicts, mechanism="meces"):
+    rows = [{"query": f"q{n}", "mechanism": mechanism, "verdict": verdict} for n, verdict in enumerate(verdicts)]
+    (folder / "nexmark.json").write_text(json.dumps(rows))
+    return Evidence(folder)
+
+
+def test_queries_valid(tmp_path):
+    assert holds("queries_valid", queries(tmp_path, "valid", "valid, load late"), queries=2)
+    assert not holds("queries_valid", queries(tmp_path, "valid", "invalid"), queries=2)
+    assert not holds("queries_valid", queries(tmp_path, "unknown", "invalid"), queries=2)
+    with pytest.raises(NotKnown, match="q1 meces is unknown"):
+        holds("queries_valid", queries(tmp_path, "valid", "unknown"), queries=2)
+    with pytest.raises(NotKnown, match="1 of 2 queries"):
+        holds("queries_valid", queries(tmp_path, "valid"), queries=2)
+    found = PREDICATES["queries_valid"](queries(tmp_path, "valid", mechanism="meces with worker@migrating"), queries=1)
+    assert found.figures == "1 runs of 1 queries, 1 of them with a fault, all valid"
+
+
+def test_bounds_kept(tmp_path):
+    def check(value, *, at_most):
+        return {"sentence": "a figure", "value": value, "bound": 1.5, "at_most": at_most}
+
+    def kept(*checks, part="rate", **more):
+        write_json(tmp_path / "perf.json", {"parts": {"rate": {"checks": checks}}})
+        return holds("bounds_kept", Evidence(tmp_path), part=part, **more)
+
+    assert kept(check(1.5, at_most=True), check(1.6, at_most=False))
+    assert not kept(check(1.6, at_most=True), check(1.6, at_most=False))
+    assert not kept(check(1.4, at_most=False))
+    assert kept(check(1.4, at_most=False), tolerance=0.1)
+    with pytest.raises(NotKnown, match="the part steady was not measured"):
+        kept(part="steady")
+    with pytest.raises(NotKnown, match="nothing to look at"):
+        kept()
+
+
+def test_at_least(tmp_path):
+    write_experiment(tmp_path, seconds=18, rate=500, rounds=1)
+    asked = {"metric": "moved_bins", "mechanisms": [BATCHED]}
+    bins = Evidence(tmp_path).median("moved_bins", BATCHED, {})
+    assert holds("at_least", Evidence(tmp_path), **asked, limit=bins)
+    assert not holds("at_least", Evidence(tmp_path), **asked, limit=bins + 1)
+
+
+@pytest.mark.parametrize(("growth", "level"), [(0.0, True), (0.0001, True), (0.01, False)])
+def test_stays_level(tmp_path, growth, level):
+    write_experiment(tmp_path, seconds=18, rate=500, rounds=1)
+    for path in tmp_path.glob(f"runs/*{BATCHED}*/epochs.jsonl"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        grown = [{**row, "state_bytes": 1e6 * (1 + growth * n)} for n, row in enumerate(rows)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in grown))
+    asked = {"mechanism": BATCHED, "limit": 1.1}
+    assert holds("stays_level", Evidence(tmp_path), columns=["state_bytes"], **asked) is level
+    with pytest.raises(NotKnown, match="has no temperature"):
+        holds("stays_level", Evidence(tmp_path), columns=["temperature"], **asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "module", "options"),
+    [("nexmark", nexmark, {"query": "q4", "workers": "4", "quick": True}), ("perf", perf, {"part": "steady"})],
+)
+def test_a_result_of_the_task_itself_is_evidence(tmp_path, kind, module, options):
+    source = Source("some", kind, 1, 1, options=options)
+    assert gather.find(source, tmp_path) is None
+    folder = result_folder(module.suite_from(options), tmp_path, force=False)
+    assert gather.find(source, tmp_path) is None, "it is not finished"
+    (folder / "done").touch()
+    assert gather.find(source, tmp_path).folder == folder
+    assert gather.find(Source("other", kind, 1, 1), tmp_path) is None

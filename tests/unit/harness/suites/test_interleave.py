@@ -1,0 +1,72 @@
+"""Variants are compared round by round, and what was finished before is not run again."""
+
+import pytest
+
+from harness.experiment.description import make_experiment
+from harness.files import write_json
+from harness.suites.perf import interleave
+from impls.errors import StateError, UsageError
+
+
+@pytest.fixture
+def carried_out(monkeypatch):
+    """Replaces the runs' processes: each run's epoch takes as many ms as its experiment has thousands of keys."""
+    order = []
+
+    def carry_out(runs, folder, _view):
+        for run in runs:
+            place = folder / run.folder
+            if (place / "done").exists():
+                continue
+            order.append(run.folder)
+            entry = {"verdict": "valid", "reasons": [], "epoch_ms": {"p50": run.experiment.keys / 1000}}
+            entry["warmup_s"] = None if order.count(run.folder) == 1 and run.folder == "00-b" else 2.5
+            write_json(place / "run-result.json", entry)
+            (place / "done").touch()
+
+    monkeypatch.setattr(interleave, "carry_out_all", carry_out)
+    return order
+
+
+def variants():
+    return {
+        name: make_experiment(mechanism="none", migration="none", keys=keys)
+        for name, keys in {"a": 1000, "b": 3000}.items()
+    }
+
+
+def test_every_variant_runs_once_a_round_and_ratios_are_those_of_one_round(tmp_path, carried_out):
+    found = interleave.interleave(variants(), 3, tmp_path)
+    assert sorted(carried_out) == [f"{number:02d}-{name}" for number in range(3) for name in "ab"]
+    assert [name[:2] for name in carried_out] == ["00", "00", "01", "01", "02", "02"]
+    assert interleave.ratio(found["b"], found["a"], "epoch_ms", "p50").values == (3.0, 3.0, 3.0)
+
+
+def test_what_was_finished_is_not_run_again(tmp_path, carried_out):
+    interleave.interleave(variants(), 1, tmp_path)
+    carried_out.clear()
+    interleave.interleave(variants(), 2, tmp_path)
+    assert sorted(carried_out) == ["01-a", "01-b"]
+
+
+def test_a_run_that_never_warmed_up_is_run_anew_where_that_matters(tmp_path, carried_out):
+    with pytest.raises(StateError, match="00-b never warmed up"):
+        interleave.interleave(variants(), 1, tmp_path, warm=True)
+    found = interleave.interleave(variants(), 1, tmp_path, warm=True)
+    assert (carried_out.count("00-a"), carried_out.count("00-b")) == (1, 2)
+    assert [entry["warmup_s"] for entry in (*found["a"], *found["b"])] == [2.5, 2.5]
+
+
+def test_a_run_that_is_not_valid_or_failed_stops_it(tmp_path, carried_out):
+    interleave.interleave(variants(), 1, tmp_path)
+    write_json(tmp_path / "runs" / "00-a" / "run-result.json", {"verdict": "invalid", "reasons": ["3 lost"]})
+    with pytest.raises(StateError, match="is invalid: 3 lost"):
+        interleave.interleave(variants(), 1, tmp_path)
+    write_json(tmp_path / "runs" / "00-a" / "error.json", {"error": "No broker."})
+    with pytest.raises(UsageError, match="No broker"):
+        interleave.interleave(variants(), 1, tmp_path)
+
+
+def test_a_run_that_never_warmed_up_has_no_ratio():
+    with pytest.raises(StateError, match="A run has no epoch_ms p50, as it never warmed up"):
+        interleave.ratio([{"epoch_ms": {"p50": None}}], [{"epoch_ms": {"p50": 1.0}}], "epoch_ms", "p50")

@@ -1,0 +1,157 @@
+"""The performance suite's decisions and figures: what to try next, intervals, checks, pages."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.suites.perf.part import Check, Findings, Spread, Table
+from harness.suites.perf.phases.account import LINES, Epoch, account, shares
+from harness.suites.perf.rate import Probe, rate_ratio
+from harness.suites.perf.report import markdown, write_tables
+from harness.suites.perf.restart import excess_ms
+from harness.suites.perf.search import Search
+from harness.suites.perf.suite import PARTS, suite_from
+from harness.suites.perf.twin.pairs import Block, interval, ratios
+from harness.suites.perf.twin.process import Mark, blocks_of
+from harness.suites.perf.twin.query import Done, block_at
+from impls.errors import UsageError
+from impls.worker.cells import make_cells
+
+HERE = {"commit": "c" * 40, "dirty": False, "cores": 2, "versions": {"python": "3.11.2"}}
+
+
+@given(st.integers(2_000, 150_000), st.sampled_from([20_000, 40_000, 100_000]))
+def test_a_search_ends_with_a_bracket_around_the_limit(limit, start):
+    search, tried = Search(start), []
+    while search.rate is not None:
+        assert len(tried) < 20
+        tried.append(search.rate)
+        search.tell(holds=search.rate <= limit)
+    assert search.low <= limit < search.high
+    assert search.high / search.low <= 1.1 or search.high - search.low <= 1_000
+    assert len(set(tried)) == len(tried)
+
+
+def test_a_search_gives_up_at_the_highest_and_at_the_lowest_rate_it_may_try():
+    for holds, end in ((True, (8_000, None)), (False, (None, 2_000))):
+        search = Search(4_000, least=2_000, most=8_000)
+        while search.rate is not None:
+            search.tell(holds=holds)
+        assert (search.low, search.high) == end
+        with pytest.raises(ValueError, match="over"):
+            search.tell(holds=True)
+
+
+def test_a_side_that_held_no_rate_still_gives_a_ratio():
+    def found(limit):
+        search = Search(4_000, least=2_000, most=8_000)
+        while search.rate is not None:
+            search.tell(holds=search.rate <= limit)
+        return search
+
+    assert rate_ratio(found(9_000), found(4_000)) >= 8_000 / 5_000
+    assert rate_ratio(found(9_000), found(0)) == 8_000 / 2_000
+    assert rate_ratio(found(0), found(9_000)) == rate_ratio(found(0), found(0)) == 0
+
+
+def test_a_rate_holds_only_below_the_limit_and_without_a_growing_backlog():
+    assert Probe(1, 999.0, 0.0).holds
+    assert not Probe(1, 1_001.0, 0.0).holds
+    assert not Probe(1, 500.0, 0.03).holds
+
+
+def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
+    random = np.random.default_rng(7)
+    for n in (6, 10, 12, 25):
+        found = [interval(random.exponential(size=n).tolist()) for _ in range(2_000)]
+        inside = np.mean([one.low <= np.log(2) <= one.high for one in found])
+        assert inside > 0.94
+    assert interval([3.0, 1.0, 2.0]) == interval([1.0, 2.0, 3.0])
+
+
+def block(side, pair, cpu):
+    return Block(side, pair, False, 5, 100, 100.0, 150.0, cpu, 0.0, 0.0)
+
+
+def test_ratios_are_those_of_blocks_of_one_pair():
+    blocks = [block("live", 0, 4.0), block("twin", 0, 2.0), block("twin", 1, 5.0), block("live", 2, 1.0)]
+    assert ratios(blocks, "cpu_ms") == [2.0]
+
+
+def test_blocks_take_turns_so_that_a_trend_favours_no_side():
+    sides = [block_at(second, 1.0)[1] for second in range(400)]
+    assert sides.count("live") == sides.count("twin") == 200
+    places = {side: np.mean([i for i, s in enumerate(sides) if s == side]) for side in ("live", "twin")}
+    assert places["live"] == places["twin"]
+
+
+def test_a_block_is_measured_from_the_end_of_its_first_epoch():
+    def mark(block, second, records):
+        cells, _ = make_cells(np.zeros(records, np.int64), 1_000_000, np.zeros(records, bool))
+        return Mark(Done("live", block, records, cells), second, second * 2, second * 3, second * 4)
+
+    marks = [mark(None, 0, 9), mark(0, 10, 7), mark(0, 11, 3), mark(0, 12, 3), mark(1, 13, 5)]
+    (found,) = blocks_of(marks, backlog=True)
+    assert found.backlog
+    assert (found.epochs, found.records, found.epoch_ms) == (2, 6, 1_000)
+    assert (found.step_cpu_ms, found.plan_cpu_ms, found.jvm_cpu_ms, found.cpu_ms) == (2_000, 3_000, 4_000, 5_000)
+
+
+def test_excess_latency_is_at_least_the_spread_of_the_steady_part():
+    line = [{"tag": "steady", "max": 10.0}, {"tag": "steady", "max": 30.0}, {"tag": "migrating", "max": 500.0}]
+    entry = {"timeline": line, "migrations": [{"peak_ms": 35.0}], "latency_ms": {"steady": {"p99": 28.0}}}
+    assert excess_ms(entry) == 20.0
+    entry["migrations"][0]["peak_ms"] = 500.0
+    assert excess_ms(entry) == 472.0
+
+
+def test_a_spread_shows_its_range_only_where_there_is_one():
+    assert Spread((1500.0,)).text() == "1,500"
+    assert Spread((1.0, 2.0, 9.0)).text(1) == "2.0 (1.0 to 9.0)"
+
+
+def findings():
+    curves = {"restart": {"native-repartition": [[1e6, 8000.0]], "megaphone-fluid": [[1e6, 40.0]]}}
+    checks = [Check("a", 0.5, 0.85, at_most=True), Check("b", 1.2, 1.5, at_most=False)]
+    return Findings([Table("T", ("x", "y"), [["1", "2"]], "a note")], checks, curves)
+
+
+def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
+    result = {"environment": HERE, "quick": True, "parts": {"restart": {"title": "R", **findings().to_json()}}}
+    result = json.loads(json.dumps(result))
+    write_tables(tmp_path, result)
+    page = (tmp_path / "perf.md").read_text()
+    assert "| a: at most 0.85 | 0.5 | yes |" in page
+    assert "| b: at least 1.5 | 1.2 | **no** |" in page
+    assert "| x | y |\n|---|---:|\n| 1 | 2 |" in page
+    assert "quick form" in page
+    assert "(figures/restart-restart.svg)" in page
+    assert (tmp_path / "figures" / "restart-restart.svg").stat().st_size > 1_000
+    assert "figures/" not in markdown(result)
+
+
+def test_parts_are_chosen_by_name_in_their_own_order():
+    assert suite_from({}).parts == tuple(part.name for part in PARTS)
+    assert suite_from({"part": "growth, steady", "quick": True}).parts == ("steady", "growth")
+    with pytest.raises(UsageError, match="'speed' is unknown: use one of steady"):
+        suite_from({"part": "speed"})
+    assert suite_from({"part": "steady", "quick": True}).digest() != suite_from({"part": "steady"}).digest()
+
+
+def test_the_account_of_an_epoch_does_not_overlap_and_leaves_little_out():
+    spark = {"latestOffset": 5, "walCommit": 8, "getBatch": 0, "queryPlanning": 2, "addBatch": 110, "commitOffsets": 9}
+    driver = {"between": 40.0, "plan": 1.0, "build": 20.0, "job": 80.0, "observe": 3.0}
+    workers = {"open": 1.0, "pull": 0.5, "apply": 6.0, "commit": 2.0, "log": 1.0, "send": 4.0, "snapshot": 0.5}
+    epoch = Epoch(144.0, spark, driver, workers, before=15.0, first=20.0, second=40.0, behind=5.0)
+    lines = account(epoch)
+    assert list(lines) == list(LINES)
+    assert all(value >= 0 for value in lines.values())
+    assert lines["hand-shake and Arrow"] == 25.0
+    assert lines["call into Python"] == 6.0
+    assert sum(lines.values()) == 144.0
+    means, share = shares([epoch, epoch])
+    assert means == lines
+    assert share == 1.0

@@ -1,0 +1,48 @@
+"""Entries as stored: many at once are what each is by itself, and no damaged one is taken for whole."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from impls.errors import CorruptStateError
+from impls.store.entries import open_value, open_values, stored_name, stored_names, stored_value, stored_values
+from impls.store.environment import STATE, bin_key
+from impls.store.hashing import MAX_BINS
+
+entries = st.lists(st.tuples(st.integers(0, MAX_BINS - 1), st.binary(max_size=40), st.binary(max_size=40)), max_size=40)
+LONG = bytes(range(200)) * 3
+
+
+@given(entries)
+def test_many_are_stored_and_read_as_each_is(found):
+    bins, keys, values = ([entry[place] for entry in found] for place in range(3))
+    names = stored_names(bins, keys)
+    assert names == [stored_name(bin_key(STATE, bin_), key) for bin_, key in zip(bins, keys, strict=True)]
+    stored = stored_values(names, values)
+    assert stored == [stored_value(name, value) for name, value in zip(names, values, strict=True)]
+    assert open_values(names, stored) == values == [open_value(*item) for item in zip(names, stored, strict=True)]
+
+
+def test_long_keys_are_told_apart_by_their_end():
+    names = stored_names([1, 1, 1], [LONG + b"a", LONG + b"b", b"short"])
+    assert len(set(names)) == 3
+    assert max(map(len, names)) == 3 + 480
+    assert names[0] == stored_name(bin_key(STATE, 1), LONG + b"a")
+
+
+@given(st.data())
+def test_one_flipped_bit_among_many_is_seen(data):
+    names = stored_names(range(20), [b"key"] * 20)
+    stored = stored_values(names, [bytes([n] * n) for n in range(20)])
+    which = data.draw(st.integers(0, 19))
+    side = data.draw(st.sampled_from([names, stored]))
+    bit = data.draw(st.integers(0, len(side[which]) * 8 - 1))
+    side[which] = (int.from_bytes(side[which], "big") ^ 1 << bit).to_bytes(len(side[which]), "big")
+    with pytest.raises(CorruptStateError, match="is damaged"):
+        open_values(names, stored)
+
+
+@pytest.mark.parametrize("stored", [b"", b"abc"])
+def test_what_is_too_short_for_a_checksum_is_damaged(stored):
+    with pytest.raises(CorruptStateError, match="is damaged"):
+        open_values([b"s\x00\x01key"], [stored])

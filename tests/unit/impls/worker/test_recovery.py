@@ -1,0 +1,201 @@
+"""A worker whose environment is lost, stale or damaged is rebuilt from snapshots and changelog, and nothing is lost."""
+
+import shutil
+
+import numpy as np
+import pytest
+from durable import BINS, Workers
+
+from impls.errors import StateError
+from impls.operators import DenseCount, HashCount
+from impls.protocol.plan import Pull
+
+OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
+
+
+@pytest.fixture(params=OPERATORS, ids=["hash", "preloaded", "dense"])
+def workers(request, tmp_path):
+    return Workers(tmp_path, request.param)
+
+
+def recovered(reports):
+    return {r.worker: r.recovered for r in reports if r.recovered}
+
+
+@pytest.mark.parametrize("lost_at", [1, 5, 33])
+def test_a_lost_environment_is_rebuilt(workers, lost_at):
+    for _ in range(lost_at):
+        workers.epoch()
+    workers.lose(1)
+    assert recovered(workers.epoch()) == {1: "missing"}
+    for _ in range(3):
+        assert not recovered(workers.epoch())
+    workers.check()
+
+
+def test_all_environments_lost_at_once_are_rebuilt_also_with_another_number_of_workers(workers):
+    for _ in range(27):
+        workers.epoch()
+    shutil.rmtree(workers.folder / "state")
+    moves = [Pull(b, int(workers.location[b]), b % 5) for b in range(BINS) if workers.location[b] != b % 5]
+    reports = workers.epoch(moves)
+    assert sum(len(r.pulled) for r in reports) == len(moves)
+    workers.epoch()
+    workers.check()
+
+
+def test_a_stale_environment_is_rebuilt(workers):
+    workers.epoch()
+    workers.epoch()
+    copy = workers.folder / "old"
+    shutil.copytree(workers.environment(1), copy)
+    for _ in range(4):
+        workers.epoch()
+    workers.lose(1)
+    copy.rename(workers.environment(1))
+    assert recovered(workers.epoch()) == {1: "stale: epoch 1"}
+    workers.epoch()
+    workers.check()
+
+
+def test_an_environment_of_a_later_generation_is_refused_and_left_alone(workers):
+    workers.generation = 2
+    workers.epoch()
+    workers.generation = 1
+    before = (workers.environment(0) / "data.mdb").read_bytes()
+    with pytest.raises(StateError, match="generation 2, ahead of epoch 1 of generation 1"):
+        workers.epoch()
+    assert (workers.environment(0) / "data.mdb").read_bytes() == before
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_flipped_bits_in_an_environment_are_found_and_it_is_rebuilt(workers, seed):
+    for _ in range(12):
+        workers.epoch()
+    file = workers.environment(1) / "data.mdb"
+    raw = bytearray(file.read_bytes())
+    random = np.random.default_rng(seed)
+    for page in range(2, len(raw) // 4096):
+        at = page * 4096 + int(random.integers(64, 4096))
+        raw[at] ^= 1 << int(random.integers(8))
+    file.write_bytes(raw)
+    workers.epoch(records=1500)
+    for _ in range(25):  # every bin is snapshotted, that is read as a whole, within 20
+        workers.epoch()
+    workers.check()
+
+
+def test_a_truncated_environment_is_rebuilt(workers):
+    for _ in range(5):
+        workers.epoch()
+    file = workers.environment(2) / "data.mdb"
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size // 2 // 4096 * 4096)
+    assert "truncated" in recovered(workers.epoch())[2]
+    workers.epoch()
+    workers.check()
+
+
+@pytest.mark.parametrize("from_checkpoint", [False, True])
+def test_bins_are_pulled_from_the_checkpoint_when_their_source_is_not_there_or_the_plan_says_so(
+    workers, from_checkpoint
+):
+    for _ in range(9):
+        workers.epoch()
+    if not from_checkpoint:
+        workers.lose(0)
+    reports = workers.epoch([Pull(0, 0, 2), Pull(1, 0, 2), Pull(15, 2, 1)], from_checkpoint=from_checkpoint)
+    assert reports[2].pulled == [0, 1]
+    assert reports[2].restored in ({2} if from_checkpoint else {0, 2})  # worker 0 may have been rebuilt before
+    for _ in range(3):
+        workers.epoch()
+    workers.check()
+
+
+def test_a_bin_that_went_there_and_back_is_followed_through_its_owners(workers):
+    workers.replay_epochs = 60
+    workers.keeper = workers.open_keeper()
+    for epoch in range(12):
+        here = int(workers.location[3])
+        workers.epoch([Pull(3, here, (here + 1) % 3)] if epoch % 3 == 1 else [])
+    for worker in range(3):
+        workers.lose(worker)
+    workers.epoch()
+    workers.epoch()
+    workers.check()
+
+
+def test_without_durability_a_lost_environment_is_an_error_with_a_sentence(tmp_path):
+    workers = Workers(tmp_path, durable=False)
+    workers.epoch()
+    workers.lose(1)
+    with pytest.raises(StateError, match='worker-0001, but it is missing; with durability "none" there is no copy'):
+        workers.epoch()
+
+
+@pytest.mark.parametrize("folder", ["log", "snapshots"])
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "deleted", "another format"])
+def test_a_damaged_checkpoint_file_is_named_and_no_state_is_made_up(workers, folder, damage):
+    for _ in range(40):
+        workers.epoch()
+    workers.lose(0)
+    files = sorted((workers.folder / "checkpoint" / folder).iterdir())
+    for file in files:
+        raw = bytearray(file.read_bytes())
+        if damage == "deleted":
+            file.unlink()
+            continue
+        if damage == "flipped":
+            raw[len(raw) // 2] ^= 4
+        elif damage == "truncated":
+            del raw[len(raw) // 2 :]
+        else:
+            raw[4] = 9
+        file.write_bytes(raw)
+    says = {"deleted": "is missing", "another format": "has format 9"}.get(damage, "torn or damaged")
+    with pytest.raises(StateError, match=f"/{folder}/.*{says}"):
+        workers.epoch()
+    workers.number -= 1
+    with pytest.raises(StateError, match=f"/{folder}/"):
+        workers.epoch()
+
+
+def test_a_torn_last_frame_is_written_again_when_a_driver_starts(workers):
+    for _ in range(4):
+        workers.epoch()
+    frame = sorted((workers.folder / "checkpoint" / "log").iterdir())[-1]
+    whole = frame.read_bytes()
+    frame.write_bytes(whole[:-7])
+    workers.epoch(heal=True)
+    assert frame.read_bytes() == whole
+
+
+def test_a_worker_that_two_attempts_died_in_is_rebuilt(workers):
+    for _ in range(4):
+        workers.epoch()
+    workers.number += 1
+    keys = np.arange(50)
+    workers.truth.update(keys.tolist())
+    order = workers.order()
+    owner = workers.location[workers.bins_of(keys)]
+    reports = [workers.run(order, w, keys, owner, attempt=2 if w == 1 else 0) for w in range(3)]
+    assert recovered(reports) == {1: "two attempts died in it"}
+    workers.epoch()
+    workers.check()
+
+
+def test_the_manifest_of_another_query_or_format_is_refused(workers):
+    for _ in range(11):
+        workers.epoch()
+    manifest = workers.folder / "checkpoint" / "manifest.json"
+    text = manifest.read_text()
+    for bad, says in [("{", "damaged"), (text.replace('"q"', '"p"'), "another query"), ('{"format": 7}', "damaged")]:
+        manifest.write_text(bad)
+        with pytest.raises(Exception, match=says) as caught:
+            workers.open_keeper()
+        assert str(manifest) in str(caught.value)
+        workers.lose(1)
+        with pytest.raises(StateError, match=says):
+            workers.epoch()
+        manifest.write_text(text)
+        workers.number -= 1
