@@ -1,1 +1,1 @@
-"""What is decided, and the words in which it is said: views, plans, observations, events. Pure: no Spark, clock or files."""
+"""What is decided, in views, plans, observations and events. Pure: no Spark, no clock, no files."""
