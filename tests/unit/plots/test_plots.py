@@ -11,6 +11,7 @@ from synthetic import write_experiment
 from plots import metrics, theme, throughput
 from plots.data import load, thin
 from plots.figures import all_figures, svg_of, write_all
+from plots.restart_against_live import restart_and_live
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +204,12 @@ def test_a_line_cut_off_at_the_end_is_left_out_and_any_other_raises(folder, tmp_
 def test_unreadable_result_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"result\.json cannot be read"):
         load(tmp_path)
+
+
+def test_the_restart_shown_is_spark_s_own_where_there_is_one(folder):
+    runs = load(folder).runs
+    native = type(runs[0])({**runs[0].entry, "mechanism": "native-repartition"}, folder)
+    chosen = restart_and_live([*runs, native])
+    assert chosen is not None
+    assert [run.mechanism for run in chosen] == ["native-repartition", "megaphone-batched"]
+    assert restart_and_live([native]) is None
