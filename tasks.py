@@ -99,7 +99,7 @@ def bench(
 ):
     """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report."""
     options = given(locals())
-    from harness.cli.commands import run_bench
+    from harness.suites.bench import run_bench
 
     sys.exit(run_bench(options))
 

@@ -1,12 +1,13 @@
-"""What commands share: lists in their options, and the exit code of one that was cut off."""
+"""What commands share: lists and numbers in their options, and the exit code of one that was cut off."""
 
 from collections.abc import Iterable
 
 from impls.errors import UsageError
 
-__all__ = ["CUT_OFF", "parse_list", "parse_names"]
+__all__ = ["CUT_OFF", "parse_list", "parse_names", "parse_number", "parse_workers"]
 
 CUT_OFF = 130  # as a shell has it for a program that SIGINT ended
+_SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 def parse_list(text: str) -> tuple[str, ...]:
@@ -22,3 +23,25 @@ def parse_names(text: str, known: Iterable[str], what: str) -> tuple[str, ...]:
         if name not in known:
             raise UsageError(f"The {what} {name!r} is unknown: use one of {', '.join(known)}.")
     return names
+
+
+def parse_number(text: str | float, what: str) -> int:
+    """Reads 4000000, 4e6 or 4M; raises UsageError for anything else or below 1."""
+    raw = str(text).strip().lower()
+    scale = _SUFFIX.get(raw[-1:], 1)
+    try:
+        value = float(raw[:-1] if scale > 1 else raw) * scale
+    except ValueError:
+        raise UsageError(f"{what} must be a number such as 4000000, 4e6 or 4M, not {text!r}.") from None
+    if not 1 <= value < 1e15 or value != int(value):
+        raise UsageError(f"{what} must be a whole number from 1, not {text!r}.")
+    return int(value)
+
+
+def parse_workers(text: str | int) -> tuple[int, int]:
+    """Reads "4" or "4:8" into (workers, workers after the rescale)."""
+    parts = str(text).split(":")
+    if len(parts) > 2:
+        raise UsageError(f"Workers must be given as N or FROM:TO, not {text!r}.")
+    numbers = [parse_number(part, "The number of workers") for part in parts]
+    return numbers[0], numbers[-1]

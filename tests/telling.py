@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from harness.experiment.description import Run, make_experiment
+from harness.experiment.description import Run
+from harness.experiment.make import make_experiment
 from impls.driver.driver import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.worker.cells import make_cells

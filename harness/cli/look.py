@@ -39,7 +39,7 @@ def status(c: Context, checkpoint: str) -> None:
 @task(help={"folder": "result folder; its figures and report are drawn anew"})
 def report(c: Context, folder: str) -> None:
     """Draw the figures and the report of a result again."""
-    from harness.cli.commands import redraw
+    from harness.report.redraw import redraw
 
     sys.exit(redraw(folder))
 

@@ -1,13 +1,13 @@
 """The checks of an experiment's parameters: bad input is refused before anything starts."""
 
 import math
-from typing import TYPE_CHECKING
 
 from generators.keys import make_keys
 from generators.nexmark.profile import make_profile
 from generators.producer import check_peak
 from harness.experiment import schedules as migrations
-from harness.suites.faults.schedule import parse_fault
+from harness.experiment.description import WORKLOADS, Experiment
+from harness.experiment.faults import parse_fault
 from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import UsageError
@@ -17,16 +17,12 @@ from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
 from impls.store.hashing import check_bins
 
-if TYPE_CHECKING:
-    from harness.experiment.description import Experiment
+__all__ = ["check", "lacks_twin"]
 
-__all__ = ["WORKLOADS", "check", "lacks_twin"]
-
-WORKLOADS = ("dense", "hash", "nexmark")
 _TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, TimedQuery))
 
 
-def check(experiment: "Experiment") -> None:
+def check(experiment: Experiment) -> None:
     """Raises UsageError for the first parameter that cannot be used."""
     if not experiment.mechanisms:
         raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
@@ -54,7 +50,7 @@ def check(experiment: "Experiment") -> None:
     migrations.plan_for(experiment)
 
 
-def _check_nexmark(experiment: "Experiment") -> None:
+def _check_nexmark(experiment: Experiment) -> None:
     plain = (experiment.query, experiment.profile, experiment.out_of_order) == ("", "default", "")
     if experiment.workload != "nexmark":
         if not plain:
@@ -70,13 +66,13 @@ def _check_nexmark(experiment: "Experiment") -> None:
         raise UsageError(f"{shared[0]} has no timers, which {experiment.query} needs: leave it out.")
 
 
-def lacks_twin(experiment: "Experiment") -> str:
+def lacks_twin(experiment: Experiment) -> str:
     """Returns why a NEXMark experiment cannot be run in Spark's own API, "" if it can."""
     profile = make_profile(experiment.profile, experiment.rate)
     return missing_twin(experiment.query, profile.in_flight)
 
 
-def _check_natives(experiment: "Experiment") -> None:
+def _check_natives(experiment: Experiment) -> None:
     found = [name for name in experiment.mechanisms if name in catalog.natives()]
     if found and experiment.workload == "dense":
         raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
@@ -90,7 +86,7 @@ def _check_natives(experiment: "Experiment") -> None:
         raise UsageError(f"{found[0]} has no fault points: leave it or --fault out.")
 
 
-def _check_load(experiment: "Experiment") -> None:
+def _check_load(experiment: Experiment) -> None:
     check_peak(experiment.schedule())
     if not experiment.records:
         raise UsageError("The load has no record: the rates are 0 all the time.")
@@ -99,7 +95,7 @@ def _check_load(experiment: "Experiment") -> None:
         raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
 
 
-def _check_fault(experiment: "Experiment") -> None:
+def _check_fault(experiment: Experiment) -> None:
     victim, point = parse_fault(str(experiment.fault))
     if experiment.migration == "none":
         raise UsageError("A fault needs a migration to happen in: leave out --fault or --migration none.")
@@ -109,7 +105,7 @@ def _check_fault(experiment: "Experiment") -> None:
         raise UsageError("The point 'during-recovery' comes with a lost environment: use ./inv fault-test.")
 
 
-def _check_options(experiment: "Experiment") -> None:
+def _check_options(experiment: Experiment) -> None:
     for option in experiment.options:
         takers = [name for name in experiment.mechanisms if option in catalog.options(name)]
         if not takers:

@@ -1,4 +1,4 @@
-"""The description of an experiment: every parameter, its default, and the checks that refuse bad input."""
+"""The description of an experiment: every parameter with its default, and the runs that follow from it."""
 
 import hashlib
 import json
@@ -10,44 +10,13 @@ import numpy as np
 
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
-from harness.experiment.checks import WORKLOADS, check
-from harness.options import parse_list
 from impls import catalog
-from impls.errors import UsageError
 
-__all__ = [
-    "DEFAULT_MECHANISMS",
-    "DEFAULT_QUERY",
-    "QUICK",
-    "STANDARD",
-    "WORKLOADS",
-    "Experiment",
-    "Run",
-    "make_experiment",
-    "parse_number",
-    "parse_workers",
-]
+__all__ = ["DEFAULT_MECHANISMS", "WORKLOADS", "Experiment", "Run"]
 
-DEFAULT_QUERY = "q4"
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
-# What `./inv bench` compares when nothing is said of what to compare: all counting in an entry per key, as Spark does.
-STANDARD: dict[str, Any] = {
-    "mechanism": "none,native-repartition,runtime-restart,megaphone-all-at-once,megaphone-batched",
-    "workload": "hash",
-    "keys": 1_000_000,
-    "duration_s": 30.0,
-    "name": "hash-count",
-}
-QUICK: dict[str, Any] = {
-    "mechanism": "none,megaphone-all-at-once,megaphone-batched",
-    "keys": 400_000,
-    "duration_s": 7.5,
-    "lead_in_s": 3.0,
-    "bins": 64,
-    "name": "quick",
-}
+WORKLOADS = ("dense", "hash", "nexmark")
 _WITH = " with "  # between a mechanism and the fault of a disturbed run
-_SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 
 
 @dataclass(frozen=True)
@@ -194,49 +163,3 @@ class Run:
         title, number, round_ = data.pop("mechanism"), data.pop("number"), data.pop("round")
         mechanism, _, fault = title.partition(_WITH)
         return cls(Experiment.from_json(data), mechanism, round_, number, disturbed=bool(fault))
-
-
-def parse_number(text: str | float, what: str) -> int:
-    """Reads 4000000, 4e6 or 4M; raises UsageError for anything else or below 1."""
-    raw = str(text).strip().lower()
-    scale = _SUFFIX.get(raw[-1:], 1)
-    try:
-        value = float(raw[:-1] if scale > 1 else raw) * scale
-    except ValueError:
-        raise UsageError(f"{what} must be a number such as 4000000, 4e6 or 4M, not {text!r}.") from None
-    if not 1 <= value < 1e15 or value != int(value):
-        raise UsageError(f"{what} must be a whole number from 1, not {text!r}.")
-    return int(value)
-
-
-def parse_workers(text: str | int) -> tuple[int, int]:
-    """Reads "4" or "4:8" into (workers, workers after the rescale)."""
-    parts = str(text).split(":")
-    if len(parts) > 2:
-        raise UsageError(f"Workers must be given as N or FROM:TO, not {text!r}.")
-    numbers = [parse_number(part, "The number of workers") for part in parts]
-    return numbers[0], numbers[-1]
-
-
-def make_experiment(**given: Any) -> Experiment:
-    """Builds an experiment from command-line values and checks them; raises UsageError with one sentence."""
-    values = {name: value for name, value in given.items() if value is not None}
-    values["mechanisms"] = parse_list(str(values.pop("mechanism", ",".join(DEFAULT_MECHANISMS))))
-    for name, what in (
-        ("keys", "The number of keys"),
-        ("rate", "The rate"),
-        ("bins", "The number of bins"),
-        ("rounds", "The number of rounds"),
-    ):
-        if name in values:
-            values[name] = parse_number(values[name], what)
-    if "workers" in values:
-        values["workers"], values["workers_goal"] = parse_workers(values["workers"])
-    if values.get("workers") != values.get("workers_goal") and "migration" not in values:
-        values["migration"] = "rescale"
-    if values.get("workload") == "nexmark":
-        values["query"] = str(values.get("query", DEFAULT_QUERY)).strip().lower()
-        values.setdefault("name", f"nexmark-{values['query']}")
-    experiment = Experiment(**values)
-    check(experiment)
-    return experiment

@@ -4,17 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.experiment.description import Experiment
 from impls.errors import UsageError
 from impls.placement import goal as placement_goal
 from impls.placement import initial as initial_assignment
-
-if TYPE_CHECKING:
-    from harness.experiment.description import Experiment
 
 __all__ = ["Step", "megaphone_pattern", "plan_for", "read_plan_file"]
 
@@ -59,7 +56,7 @@ def megaphone_pattern(initial: NDArray[np.int32], workers: int) -> NDArray[np.in
     return goal
 
 
-def plan_for(experiment: "Experiment") -> list[Step]:
+def plan_for(experiment: Experiment) -> list[Step]:
     """Returns an experiment's schedule; raises UsageError when its migration cannot be carried out."""
     third, lead = experiment.duration_s / 3, experiment.lead_in_s
     bins, workers = experiment.bins, experiment.workers

@@ -2,15 +2,18 @@
 
 import math
 import statistics
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from rich.console import Console
 from rich.table import Table
 
 from plots import metrics
-from plots.data import Experiment, Run
+from plots.data import Experiment, Run, load
 from plots.metrics import DASH, Metric
 
-__all__ = ["COLUMNS", "Line", "comparison", "comparison_table"]
+__all__ = ["COLUMNS", "Line", "comparison", "comparison_table", "print_comparison"]
 
 _PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
 COLUMNS = (
@@ -22,6 +25,7 @@ COLUMNS = (
     metrics.by_name("latency_steady_p50_ms"),
     metrics.by_name("latency_steady_p99_ms"),
 )
+_WIDE = 160  # columns of a log file
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +98,8 @@ def comparison_table(experiment: Experiment) -> Table:
         head = [*([line.cell] if swept else []), line.mechanism, f"{line.compared} of {line.runs}"]
         table.add_row(*head, *(text if text != DASH else "-" for text in shown))
     return table
+
+
+def print_comparison(folder: Path) -> None:
+    """Prints the comparison table of a result folder."""
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(comparison_table(load(folder)))

@@ -1,21 +1,31 @@
 """An experiment from parameters to report: its runs one after another, each in a process of its own."""
 
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
+from generators.errors import GeneratorError
 from harness.experiment.description import Experiment
+from harness.experiment.make import experiments_from
 from harness.files import ROOT, write_json
+from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.live.view import LiveView
 from harness.options import CUT_OFF
+from harness.report.comparison import print_comparison
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.place import find_earlier, making, new_folder, unchanged
 from harness.results.summary import write_result
 from harness.run.carry_out import carry_out_all
+from harness.run.machine import check_machine
+from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
 from plots.figures import write_all
 
-__all__ = ["bench", "prepare"]
+__all__ = ["bench", "prepare", "run_bench"]
 
 
 def prepare(experiment: Experiment, output: Path) -> Path:
@@ -71,3 +81,41 @@ def bench(
         (folder / "done").touch()
     bad = [run for run in result["runs"] if run["verdict"] != "valid"]
     return folder, CUT_OFF if cut_off else int(bool(bad))
+
+
+def run_bench(options: Mapping[str, Any]) -> int:
+    """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
+    try:
+        experiments = experiments_from(options)
+        state = LiveState()
+        with _serving(options.get("metrics_port"), state):
+            return _carry_out(experiments, options, state)
+    except (UsageError, GeneratorError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return CUT_OFF
+
+
+def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:
+    if port is None:
+        return nullcontext()
+    return serving(str(port), state)
+
+
+def _carry_out(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:
+    """Runs the experiments one after another and returns the worst exit code; raises UsageError for bad input."""
+    output = Path(options.get("output") or ROOT / "results")
+    for experiment in experiments:
+        check_machine(experiment, output)
+    ensure_jars()
+    codes = []
+    given = {name: bool(options.get(name)) for name in ("force", "resume")}
+    for experiment in experiments:
+        folder, code = bench(experiment, output, **given, state=state)
+        print_comparison(folder)
+        sys.stdout.write(f"{folder}\n")
+        codes.append(code)
+        if code == CUT_OFF:
+            break
+    return max(codes)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.commands import run_bench
 from harness.results.validate import validate
+from harness.suites.bench import run_bench
 from impls.errors import UsageError
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.cli.commands import redraw, run_bench
 from harness.files import ROOT
 from harness.options import CUT_OFF
+from harness.report.redraw import redraw
+from harness.suites.bench import run_bench
 from harness.suites.claims.claims import read_claims
 from harness.suites.claims.verify import run_claims
 from harness.suites.nexmark.suite import run_nexmark

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cli.commands import check_machine, experiment_from
 from harness.experiment.description import Experiment
+from harness.experiment.make import experiment_from
 from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from harness.results.environment import environment
 from harness.results.place import find_earlier, new_folder
+from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.claims.claims import Source

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from generators.clock import now_us
+from harness.experiment.faults import ANY_PHASE, DRIVER_POINTS
 from harness.lab.processes import jvm_of, kill_all, lives, python_workers, signal_if_alive
-from harness.suites.faults.schedule import ANY_PHASE, DRIVER_POINTS, Fault
+from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import Site, StuckError
 from harness.suites.faults.storage import lose
 from impls.store.environment import store_path

@@ -7,25 +7,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from harness.experiment.faults import VICTIMS
 from harness.options import parse_names
 from impls import catalog
-from impls.errors import UsageError
 from impls.faults import POINTS
 
 __all__ = [
-    "ANY_PHASE",
-    "DRIVER_POINTS",
     "EXPECTED",
     "KILLS",
     "MECHANISMS",
     "QUICK",
-    "VICTIMS",
     "Fault",
     "draw_schedule",
-    "parse_fault",
 ]
 
-VICTIMS = ("worker", "jvm", "driver", "broker")
 MECHANISMS = ("runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 QUICK_MECHANISMS = ("runtime-restart", "megaphone-batched")
 
@@ -56,10 +51,6 @@ QUICK = (
     "driver@before-epoch-commit", "worker@between-pull-and-drop", "worker@during-recovery", "environment@flipped",
     "environment@lost", "frame@flipped", "worker@zombie",
 )  # fmt: skip
-DRIVER_POINTS = frozenset({"before-plan", "after-plan", "before-epoch-commit", "between-pull-and-drop"})
-ANY_PHASE = frozenset(
-    {"during-pull", "between-pull-and-drop", "during-recovery"}
-)  # with a migration or a loss, or behind
 _KILLS_EACH = 24
 _STEADY_EVERY = 8  # the others happen in a migration
 _IN_MIGRATIONS = {"during-pull", "between-pull-and-drop"}
@@ -107,15 +98,6 @@ class Fault:
     def to_json(self) -> dict[str, Any]:
         """Returns the fault as a line of a report."""
         return {**asdict(self), "name": self.name, "expected": self.expected}
-
-
-def parse_fault(text: str) -> tuple[str, str]:
-    """Reads victim@point, or victim@migrating for the middle of an epoch; raises UsageError for anything else."""
-    victim, _, point = text.partition("@")
-    if victim not in VICTIMS or point not in {*POINTS, "migrating"}:
-        points = ", ".join(("migrating", *POINTS))
-        raise UsageError(f"A fault is VICTIM@POINT, a victim of {', '.join(VICTIMS)} and a point of {points}.")
-    return victim, "after-commit" if point == "migrating" else point
 
 
 def draw_schedule(

@@ -11,12 +11,13 @@ from typing import Any
 from rich.console import Console
 
 from generators.errors import GeneratorError
-from harness.cli.commands import check_machine, typed
 from harness.experiment.checks import lacks_twin
-from harness.experiment.description import Experiment, make_experiment
+from harness.experiment.description import Experiment
+from harness.experiment.make import make_experiment, typed
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.options import CUT_OFF, parse_list
 from harness.results.place import find_earlier, result_folder
+from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.nexmark.table import markdown, rows_of, table

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.files import ROOT, write_json
 from harness.results.environment import environment
 from harness.results.place import new_folder

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.suites.perf.interleave import interleave
 from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
 

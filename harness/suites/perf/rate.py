@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.experiment.description import Experiment, make_experiment
+from harness.experiment.description import Experiment
+from harness.experiment.make import make_experiment
 from harness.measure.hdr import percentiles
 from harness.results.entry import RunFiles
 from harness.suites.perf.interleave import interleave

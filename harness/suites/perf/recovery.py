@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness.experiment.description import parse_number
+from harness.options import parse_number
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.experiment.description import Experiment, make_experiment, parse_number
+from harness.experiment.description import Experiment
+from harness.experiment.make import make_experiment
+from harness.options import parse_number
 from harness.suites.perf.interleave import interleave
 from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
 

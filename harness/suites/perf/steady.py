@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.suites.perf.interleave import interleave, ratio, values
 from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
 

@@ -7,10 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness.cli.commands import typed
-from harness.experiment.description import parse_number
+from harness.experiment.make import typed
 from harness.files import ROOT, read_json, write_json, write_text
-from harness.options import CUT_OFF
+from harness.options import CUT_OFF, parse_number
 from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java

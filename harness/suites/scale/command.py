@@ -9,9 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.cli.commands import mechanism_options
-from harness.experiment.description import parse_number
-from harness.options import CUT_OFF, parse_list
+from harness.experiment.make import mechanism_options
+from harness.options import CUT_OFF, parse_list, parse_number
 from harness.suites.scale.calibrate import calibrate, read_runs
 from harness.suites.scale.check import FIGURES, Compared, compare, median_error
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs

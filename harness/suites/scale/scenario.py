@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.experiment.description import parse_number, parse_workers
 from harness.experiment.schedules import megaphone_pattern
-from harness.options import parse_list
+from harness.options import parse_list, parse_number, parse_workers
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import zipf_bins
 from harness.suites.scale.simulate import Prediction, Setting, predict

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.experiment.description import Experiment, make_experiment, parse_number
+from harness.experiment.description import Experiment
+from harness.experiment.make import make_experiment
+from harness.options import parse_number
 from harness.run.carry_out import NamedRun
 from impls.errors import UsageError
 

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from generators.errors import GeneratorError
-from harness.cli.commands import check_machine, mechanism_options, print_comparison, typed
+from harness.experiment.make import mechanism_options, typed
 from harness.files import ROOT, write_json
 from harness.options import CUT_OFF
+from harness.report.comparison import print_comparison
 from harness.report.report import write_report
 from harness.results.environment import environment
 from harness.results.place import find_earlier, making, new_folder, unchanged
 from harness.results.summary import CELL_FILE, write_result
 from harness.run.carry_out import carry_out_all
 from harness.run.lines import Lines
+from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.sweep.grid import Grid, make_grid
 from impls.errors import UsageError

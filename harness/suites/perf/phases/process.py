@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.lab.broker import create_topics, open_broker
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule

@@ -20,7 +20,7 @@ import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.lab.broker import create_topics, open_broker
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles

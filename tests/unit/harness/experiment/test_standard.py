@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.cli.commands import experiment_from
 from harness.experiment.description import DEFAULT_MECHANISMS
+from harness.experiment.make import experiment_from
 from impls import catalog
 
 

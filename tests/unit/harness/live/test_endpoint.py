@@ -13,12 +13,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from telling import RUN, epoch_record
 
-from harness.cli.commands import run_bench
 from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.results.entry import ENTRY_FILE
 from harness.run.progress import line_of
 from harness.run.recorder import Recorder
+from harness.suites.bench import run_bench
 from impls.errors import UsageError
 
 LABELS = {"run": "03-megaphone-batched-r0", "mechanism": "megaphone-batched"}

@@ -4,7 +4,7 @@ import histories
 import numpy as np
 import pytest
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.oracle.columns import Moves, Ranges, Records
 from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines

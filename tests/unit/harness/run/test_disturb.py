@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.experiment.description import Run, make_experiment
+from harness.experiment.description import Run
+from harness.experiment.make import make_experiment
 from harness.files import read_json, write_json
 from harness.lab.arming import VARIABLE
 from harness.lab.broker import ExternalBroker

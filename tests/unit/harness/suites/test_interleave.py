@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.experiment.description import make_experiment
+from harness.experiment.make import make_experiment
 from harness.files import write_json
 from harness.suites.perf import interleave
 from impls.errors import StateError, UsageError

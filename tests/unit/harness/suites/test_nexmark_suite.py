@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from generators.errors import GeneratorError
-from harness.cli.commands import experiments_from
-from harness.experiment.description import make_experiment
+from harness.experiment.make import experiments_from, make_experiment
 from harness.experiment.space import needed_bytes
 from harness.files import write_json
 from harness.measure.cells import encode_cells

@@ -5,10 +5,10 @@ import json
 import pytest
 from synthetic import write_sweep
 
-from harness.cli.commands import redraw
 from harness.files import read_json
 from harness.report.comparison import comparison
 from harness.report.conclusions import conclusions
+from harness.report.redraw import redraw
 from harness.report.report import write_report
 from harness.results.summary import CELL_FILE
 from harness.results.validate import validate

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment.description import Experiment, make_experiment, parse_number
+from harness.experiment.description import Experiment
+from harness.experiment.make import make_experiment
 from harness.experiment.schedules import megaphone_pattern, plan_for
+from harness.options import parse_number
 from impls import catalog
 from impls.errors import UsageError
 from impls.placement import goal, initial

@@ -1,0 +1,19 @@
+"""Whether this machine has what an experiment needs."""
+
+from pathlib import Path
+
+from harness.experiment.description import Experiment
+from harness.experiment.space import check_space
+from harness.lab.broker import open_broker
+from harness.setup.java import use_java
+
+__all__ = ["check_machine"]
+
+
+def check_machine(experiment: Experiment, output: Path) -> None:
+    """Raises UsageError when Java, disk space, a folder or the broker named is not there."""
+    use_java()
+    for folder in (output, *([Path(experiment.state_dir)] if experiment.state_dir else [])):
+        check_space(folder, experiment)
+    if experiment.bootstrap is not None:
+        open_broker(experiment.bootstrap, output, (), Path()).stop()
