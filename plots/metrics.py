@@ -56,6 +56,17 @@ def _over_migrations(field: str, combine: Callable[[list[float]], float]) -> Cal
     return value
 
 
+def _total(field: str) -> Callable[[dict[str, Any]], float | None]:
+    """Returns the sum over migrations; None where there is none, or where it is not known of one of them."""
+
+    def value(entry: dict[str, Any]) -> float | None:
+        found = [at(migration, field) for migration in entry.get("migrations") or []]
+        known = [number for number in found if number is not None]
+        return sum(known) if known and len(known) == len(found) else None
+
+    return value
+
+
 def _interval_p99(entry: dict[str, Any]) -> float | None:
     rows = [row for row in entry.get("timeline") or [] if row.get("tag") == "migrating"]
     found = [number for row in rows if (number := at(row, "p99")) is not None]
@@ -63,7 +74,7 @@ def _interval_p99(entry: dict[str, Any]) -> float | None:
 
 
 def _shipped_share(entry: dict[str, Any]) -> float | None:
-    moved, required = (_over_migrations(name, sum)(entry) for name in ("bytes", "required_bytes"))
+    moved, required = (_total(name)(entry) for name in ("bytes", "required_bytes"))
     return None if moved is None or not required else moved / required
 
 
@@ -152,8 +163,8 @@ METRICS: tuple[Metric, ...] = (
         _worst_settled,
         in_table=False,
     ),
-    Metric("moved_bins", "moved bins", "count", None, "Bins moved by all migrations.", _over_migrations("bins", sum)),
-    Metric("moved_bytes", "moved bytes", "B", "lower", "Bytes of state pulled.", _over_migrations("bytes", sum)),
+    Metric("moved_bins", "moved bins", "count", None, "Bins moved by all migrations.", _total("bins")),
+    Metric("moved_bytes", "moved bytes", "B", "lower", "Bytes of state pulled.", _total("bytes")),
     Metric(
         "shipped_share",
         "shipped share",
@@ -204,7 +215,7 @@ METRICS: tuple[Metric, ...] = (
         "count",
         None,
         "Epochs that all migrations took.",
-        _over_migrations("epochs", sum),
+        _total("epochs"),
     ),
     Metric(
         "epoch_steady_p50_ms",

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from harness.experiment.description import Experiment, Run
 from harness.live.state import LiveState
+from plots.metrics import by_name
 
 __all__ = ["LiveView"]
 
@@ -35,6 +36,15 @@ def _workload(experiment: Experiment) -> str:
     if experiment.workload == "nexmark":
         return f"nexmark {experiment.query}, profile {experiment.profile}"
     return f"{experiment.workload} key-count, {experiment.keys:,} keys"
+
+
+def _moves(entry: dict[str, Any]) -> list[str]:
+    """Returns the texts of peak, duration, bins and MiB of a run's migrations; a dash for what is not known."""
+    if not entry["migrations"]:
+        return ["-", "-", "0", "0.0"]
+    peak = max((m["peak_ms"] for m in entry["migrations"] if m["peak_ms"] is not None), default=None)
+    seconds, bins, size = (by_name(name).value(entry) for name in ("migration_s", "moved_bins", "moved_bytes"))
+    return [_number(peak), _number(seconds, 1), _number(bins), _number(None if size is None else size / _MIB, 1)]
 
 
 class LiveView:
@@ -112,16 +122,11 @@ class LiveView:
             self._rows[run.folder][1] = "failed"
         else:
             latency = entry["latency_ms"]
-            peak = max((m["peak_ms"] or 0 for m in entry["migrations"]), default=None)
-            seconds = max((m["duration_s"] or 0 for m in entry["migrations"]), default=None)
             self._rows[run.folder] = [
                 run.folder,
                 f"{entry['verdict']}{'' if entry['load'] == 'met' else ' (' + entry['load'] + ')'}",
                 *[_number(latency["steady"][name]) for name in ("p50", "p99", "max")],
-                _number(peak),
-                _number(seconds, 1),
-                _number(sum(m["bins"] for m in entry["migrations"])),
-                _number(sum(m["bytes"] for m in entry["migrations"]) / _MIB, 1),
+                *_moves(entry),
             ]
         self._show(f"{run.folder}: {self._rows[run.folder][1]}", always=True)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Migration", "Moved", "migrations_of", "moved"]
+__all__ = ["Migration", "Moved", "migrations_of", "moved", "outcome"]
 
 Line = dict[str, Any]
 
@@ -36,14 +36,14 @@ class Moved:
     """What a migration moved.
 
     Attributes:
-        bins, size: bins and bytes moved.
+        bins, size: bins and bytes moved; None if no epoch of the migration is known, so that nothing is known of them.
         duration_s: from the begin of the epoch that moved the first bin, or from the end of the query if it was stopped
             for that, to the end of the epoch that moved the last; None if none.
         longest_pull_ms: longest time a worker pulled in one epoch; None if no worker pulled.
     """
 
-    bins: int
-    size: int
+    bins: int | None
+    size: int | None
     duration_s: float | None
     longest_pull_ms: float | None
 
@@ -93,8 +93,36 @@ def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) 
     stops = [e["at_us"] for e in events if e["kind"] == "query_stop" and migration.begin_us <= e["at_us"] <= until]
     begins = [*stops, *(line["begin_us"] for line in moving)]
     return Moved(
-        bins=sum(line["moved_bins"] for line in moving),
-        size=sum(line["moved_bytes"] for line in moving),
+        bins=sum(line["moved_bins"] for line in moving) if own else None,
+        size=sum(line["moved_bytes"] for line in moving) if own else None,
         duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
         longest_pull_ms=max((float(line["longest_pull_ms"]) for line in moving), default=0.0) or None,
     )
+
+
+def outcome(migration: Migration, what: Moved, events: Sequence[Line]) -> str | None:
+    """Returns in a sentence what became of a migration that did not just move its bins; None for one that did.
+
+    Args:
+        migration: one of `migrations_of`.
+        what: what it moved.
+        events: the events of its run.
+    """
+    begin, end = (_first(events, kind).get(migration.id) for kind in ("migration_begin", "migration_end"))
+    so_far = "an unknown number of bins" if what.bins is None else f"{what.bins:,} bins"
+    if begin is None:
+        return "It was commanded and did not begin before the run ended."
+    if end is None:
+        return f"It had not ended when the run did: it had moved {so_far}."
+    if end.get("superseded"):
+        return f"The next command took its place: it had moved {so_far}."
+    return None if what.bins else _still(begin, what)
+
+
+def _still(begin: Line, what: Moved) -> str:
+    """Returns why a migration ended without a move of its own."""
+    if what.bins is None:
+        return "It ended, and no epoch of it is in the epoch log."
+    if begin.get("bins") == 0:
+        return "Every bin was where the command wanted it: the command was fulfilled without a move."
+    return "Its bins arrived without a move of its own: moves that were under way when it was commanded did it."

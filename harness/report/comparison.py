@@ -13,7 +13,7 @@ from plots import metrics
 from plots.data import Experiment, Run, load
 from plots.metrics import DASH, Metric
 
-__all__ = ["COLUMNS", "Line", "comparison", "comparison_table", "print_comparison"]
+__all__ = ["COLUMNS", "Line", "comparison", "comparison_table", "outcomes", "print_comparison"]
 
 _PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
 COLUMNS = (
@@ -101,5 +101,18 @@ def comparison_table(experiment: Experiment) -> Table:
 
 
 def print_comparison(folder: Path) -> None:
-    """Prints the comparison table of a result folder."""
-    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE).print(comparison_table(load(folder)))
+    """Prints the comparison table of a result folder, and what became of migrations that did not just move bins."""
+    console, experiment = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE), load(folder)
+    console.print(comparison_table(experiment))
+    for run, migration, sentence in outcomes(experiment):
+        console.print(f"{run}, {migration}: {sentence}", markup=False, soft_wrap=True)
+
+
+def outcomes(experiment: Experiment) -> list[tuple[str, str, str]]:
+    """Returns (run, migration, sentence) of each migration that did not just move its bins, in order of the runs."""
+    return [
+        (", ".join(filter(None, (run.label, experiment.cell_label(run.cell)))), told["label"] or told["id"], sentence)
+        for run in experiment.ordered()
+        for told in run.entry.get("migrations") or []
+        if (sentence := told.get("outcome"))
+    ]

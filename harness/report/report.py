@@ -8,7 +8,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from harness.files import write_text
-from harness.report.comparison import COLUMNS, comparison
+from harness.report.comparison import COLUMNS, comparison, outcomes
 from harness.report.conclusions import conclusions
 from harness.report.page import (
     Cell,
@@ -74,6 +74,7 @@ def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
         "columns": _columns(experiment),
         "rows": [_row(experiment, run, place) for place, run in enumerate(runs)],
         "withheld": [(run.label, run.why_withheld(), reasons(run)) for run in experiment.withheld()],
+        "outcomes": outcomes(experiment),
         "figures": _figures(experiment, drawn=drawn),
         "environment": _flat(experiment.environment),
         "parameters": _flat(experiment.parameters),

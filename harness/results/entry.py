@@ -15,7 +15,7 @@ from harness.measure.cells import Cells, read_cells, read_epochs
 from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.memory import memory_entries, peaks
-from harness.measure.migrations import Migration, migrations_of, moved
+from harness.measure.migrations import Migration, migrations_of, moved, outcome
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
 from impls.worker.cells import INTERVAL_US
@@ -240,6 +240,7 @@ def _migration(files: RunFiles, number: int) -> dict[str, Any]:
         "label": migration.label,
         "begin_s": seconds(migration.begin_us),
         "end_s": None if migration.end_us is None else seconds(migration.end_us),
+        "outcome": outcome(migration, what, files.events),
         "bins": what.bins,
         "bytes": what.size,
         "required_bins": migration.moves.get("bins"),

@@ -1,7 +1,7 @@
 """Runs of several variants of an experiment, interleaved on one machine: only ratios of one round are compared."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from harness.suites.perf.part import Spread
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
-__all__ = ["Ratio", "interleave", "ratio", "values"]
+__all__ = ["Ratio", "interleave", "migrations", "ratio", "values"]
 
 
 class Ratio(Spread):
@@ -81,6 +81,15 @@ def values(entries: list[dict[str, Any]], *path: str) -> tuple[float, ...]:
         return float(found)
 
     return tuple(value(entry) for entry in entries)
+
+
+def migrations(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the migrations of all entries; raises StateError for one that moved nothing, which has no duration."""
+    found = [migration for entry in entries for migration in entry["migrations"]]
+    for migration in found:
+        if migration["duration_s"] is None:
+            raise StateError(f"The migration {migration['label']!r} has no duration. {migration['outcome']}")
+    return found
 
 
 def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Ratio:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.experiment.make import make_experiment
-from harness.suites.perf.interleave import interleave
+from harness.suites.perf.interleave import interleave, migrations
 from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
 
 __all__ = ["PART", "measure"]
@@ -24,7 +24,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         for workload, count in keys.items()
     }  # fmt: skip
     entries = interleave(variants, scale.pick(2, 1), folder)
-    moves = {name: [m for entry in found for m in entry["migrations"]] for name, found in entries.items()}
+    moves = {name: migrations(found) for name, found in entries.items()}
     speed = {name: Spread(tuple(_mb(m) / m["duration_s"] for m in found)) for name, found in moves.items()}
     rows = [[name, keys[name], *_row(found), speed[name].text()] for name, found in moves.items()]
     columns = ("workload", "keys", "MB moved", "epochs' time, ms", "longest pull, ms", "MB/s end to end")

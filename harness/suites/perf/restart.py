@@ -7,7 +7,7 @@ from typing import Any
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
-from harness.suites.perf.interleave import interleave
+from harness.suites.perf.interleave import interleave, migrations
 from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
 
 __all__ = ["PART", "excess_ms", "measure"]
@@ -70,9 +70,8 @@ def _over(excess: Mapping[str, Spread], name: str) -> float:
 
 
 def _row(entries: Sequence[Mapping[str, Any]]) -> list[str]:
-    migrations = [entry["migrations"][0] for entry in entries]
     steady = Spread(tuple(entry["latency_ms"]["steady"]["p99"] for entry in entries))
-    peak, duration = (Spread(tuple(m[name] for m in migrations)) for name in ("peak_ms", "duration_s"))
+    peak, duration = (Spread(tuple(m[name] for m in migrations(entries))) for name in ("peak_ms", "duration_s"))
     return [steady.text(), peak.text(), duration.text(1)]
 
 

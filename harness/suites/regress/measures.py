@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.files import read_json, read_lines
 from impls.errors import StateError
-from plots.metrics import at
+from plots.metrics import at, by_name
 
 __all__ = ["measures_of", "mechanisms_in"]
 
@@ -34,10 +34,10 @@ def measures_of(folder: Path) -> dict[str, dict[str, float]]:
             raise StateError(f"A run in {folder} is {entry['verdict']}: {'; '.join(entry['reasons'])}")
         times = {name: float(value) for name, path in _PATHS.items() if (value := at(entry, *path))}
         plans = read_lines(folder / entry["folder"] / "plan.jsonl")
+        moved = {name: by_name(name).value(entry) for name in ("moved_bins", "moved_bytes")}
         counts = {
             "records": float(entry["generator"]["records"]),
-            "moved_bins": float(sum(m["bins"] or 0 for m in entry["migrations"])),
-            "moved_bytes": float(sum(m["bytes"] or 0 for m in entry["migrations"])),
+            **{name: float(value) for name, value in moved.items() if value is not None},
             "pulls": float(sum(len(plan["pulls"]) for plan in plans)),
         }
         out[entry["mechanism"]] = {**times, **counts}
