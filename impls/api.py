@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import IntegralType
+from pyspark.sql import DataFrame
 
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
@@ -18,11 +16,12 @@ from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.timed import clock_of
 from impls.placement import initial
+from impls.protocol.bins import check_bins
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
+from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.session import check_session
 from impls.spark.warm import warm_workers
-from impls.store.hashing import check_bins, key_bytes
 from impls.worker.output import Output
 
 __all__ = ["stream"]
@@ -116,35 +115,3 @@ def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs:
             raise UsageError("A store that all workers share has no timers: choose another mechanism.")
         how.shared.check()
     return durability != "none" and how.shared is None
-
-
-def prepared(df: DataFrame, key: str, operator: Operator, bins: int, time: str | None) -> DataFrame:
-    """Returns the columns the step needs: bin, partition, offset, time, key and the operator's own."""
-    missing = [c for c in ("partition", "offset", key, time, *operator.columns) if c and c not in df.columns]
-    if missing:
-        raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
-    when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
-    whole = isinstance(df.schema[key].dataType, IntegralType)
-    if operator.key_type == "long" and not whole:
-        raise UsageError(f"{type(operator).__name__} needs an integer key, but column {key!r} is not one.")
-    name = F.col(key).cast("long") if whole else F.col(key).cast("binary")
-    return df.select(
-        operator.bin_column(name, bins).alias("bin"),
-        F.col("partition").cast("int"),
-        F.col("offset").cast("long"),
-        when.alias("time"),
-        (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
-        *[F.col(c) for c in operator.columns],
-    )
-
-
-def with_heartbeat(df: DataFrame) -> DataFrame:
-    """Adds a source that ticks every second and yields no record, so that epochs follow each other on idle input.
-
-    Without it Structured Streaming starts no epoch on idle input and a migration would stand still.
-    """
-    ticks = df.sparkSession.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    empty = [
-        (F.lit(-1) if f.name == "partition" else F.lit(None)).cast(f.dataType).alias(f.name) for f in df.schema.fields
-    ]
-    return df.unionByName(ticks.select(*empty)).where("partition >= 0")

@@ -15,10 +15,11 @@ from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.operators import HashCount, Operator
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.report import Report
 from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.worker.attempts import run_epoch
-from impls.worker.order import Report, StepOrder
+from impls.worker.order import StepOrder
 
 BINS = 16
 

@@ -6,8 +6,8 @@ from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
 from impls.driver.driver import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.report import Report
 from impls.worker.cells import make_cells
-from impls.worker.order import Report
 
 RUN = Run(make_experiment(mechanism="megaphone-batched", bins="8", workers="2"), "megaphone-batched", 0, 3)
 BEGIN_US = 1_767_225_600_000_000

@@ -15,7 +15,7 @@ from impls.mechanisms.native_spark.nexmark import missing_twin
 from impls.operators.cost import check_cost
 from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
-from impls.store.hashing import check_bins
+from impls.protocol.bins import check_bins
 
 __all__ = ["check", "lacks_twin"]
 

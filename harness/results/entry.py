@@ -18,9 +18,9 @@ from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
+from impls.protocol.report import PARTS
+from impls.protocol.report import PHASES as WORKER_PHASES
 from impls.worker.cells import INTERVAL_US
-from impls.worker.order import PARTS
-from impls.worker.order import PHASES as WORKER_PHASES
 
 __all__ = ["ENTRY_FILE", "RunFiles", "run_entry", "summarise_run"]
 

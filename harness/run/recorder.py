@@ -13,7 +13,7 @@ from harness.files import JsonLines
 from harness.measure.cells import encode_cells
 from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
-from impls.worker.order import PARTS, PHASES
+from impls.protocol.report import PARTS, PHASES
 
 __all__ = ["Recorder", "epoch_line"]
 

@@ -27,11 +27,12 @@ from impls.protocol.events import Event
 from impls.protocol.eventtime import Partial
 from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Stop, WrittenPlan
+from impls.protocol.report import Report
 from impls.protocol.shared import Shared
+from impls.spark.columns import worker_column, workers_column
 from impls.spark.step import REPORT_SCHEMA, run_step
-from impls.store.hashing import worker_column, workers_column
 from impls.worker.cells import CELL
-from impls.worker.order import Report, StepOrder
+from impls.worker.order import StepOrder
 from impls.worker.output import Output
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]

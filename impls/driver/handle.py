@@ -19,7 +19,7 @@ from impls.driver.driver import Driver, QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
-from impls.store.hashing import check_bins
+from impls.protocol.bins import check_bins
 
 __all__ = ["StreamHandle"]
 

@@ -10,7 +10,7 @@ from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
 from impls.durability.manifest import Manifest, read_manifest, write_manifest
 from impls.durability.schedule import REPLAY_EPOCHS, Done, SnapshotSchedule, needless_log, needless_snapshots
-from impls.worker.order import Report
+from impls.protocol.report import Report
 
 __all__ = ["Keeper"]
 

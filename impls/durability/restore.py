@@ -19,8 +19,9 @@ from impls.durability.manifest import Manifest, SnapshotName, read_manifest
 from impls.errors import CorruptStateError, StateError, UsageError
 from impls.faults import fault
 from impls.operators.base import Operator
+from impls.store.bins import read_size
 from impls.store.queue import put_queued, take_queues
-from impls.store.state import BinState, read_size
+from impls.store.state import BinState
 
 __all__ = ["Restored", "Source", "Wanted", "restore", "usable_from"]
 

@@ -4,10 +4,9 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 import pyarrow as pa
-from pyspark.sql import Column
 
 from impls.protocol.eventtime import EventTime
-from impls.store.hashing import bin_column
+from impls.store.hashing import bin_sql
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -31,9 +30,9 @@ class Operator(ABC):
     columns: tuple[str, ...] = ()
     event_time: EventTime | None = None
 
-    def bin_column(self, key: Column, bins: int) -> Column:
-        """Returns the Spark expression of a key's bin; by default the top bits of its hash."""
-        return bin_column(key, bins)
+    def bin_sql(self, key: str, bins: int) -> str:
+        """Returns a key's bin as a Spark SQL expression of the one for the key; by default the top bits of its hash."""
+        return bin_sql(key, bins)
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:  # noqa: B027 - most operators start empty
         """Fills a new bin; the default leaves it empty."""

@@ -13,8 +13,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
 
 from impls.operators.base import Operator
 from impls.operators.cost import check_cost, padding, pay
@@ -46,9 +44,9 @@ class DenseCount(Operator):
         """Returns the number of keys of a bin."""
         return -(-self.keys // bins)
 
-    def bin_column(self, key: Column, bins: int) -> Column:
-        """Returns key // keys per bin: the top bits of the key's index."""
-        return F.floor(key / F.lit(self.per_bin(bins))).cast("int")
+    def bin_sql(self, key: str, bins: int) -> str:
+        """Returns key // keys per bin, as SQL: the top bits of the key's index."""
+        return f"cast(floor({key} / {self.per_bin(bins)}) as int)"
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the bin's zero counts."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.placement.base import Placing
-from impls.store.hashing import check_bins
+from impls.protocol.bins import check_bins
 
 __all__ = ["Placing", "Policy", "goal", "initial", "options", "policies"]
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from impls.protocol.plan import Pull
 
 if TYPE_CHECKING:
+    from impls.protocol.report import Report
     from impls.worker.opening import Opened
-    from impls.worker.order import Report, StepOrder
+    from impls.worker.order import StepOrder
 
 __all__ = ["Shared", "WorkerStore"]
 

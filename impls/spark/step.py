@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from impls.protocol.report import Report
 from impls.worker.attempts import run_epoch
-from impls.worker.order import Report, StepOrder
+from impls.worker.order import StepOrder
 
 __all__ = ["REPORT_SCHEMA", "answer_of", "run_step", "spare_the_collector"]
 

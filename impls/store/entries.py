@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.store.environment import STATE, bin_key
-from impls.store.hashing import MAX_BINS
+from impls.protocol.bins import MAX_BINS
+from impls.store.tables import STATE, bin_key
 
 __all__ = [
     "CHECK_BYTES",

@@ -1,62 +1,19 @@
-"""One worker's state in one LMDB environment: bins, queue, outbox and epoch commit together.
-
-Keys begin with one byte that names the table; bins are two big-endian bytes, so a bin is one key range.
-"""
+"""One worker's state in one LMDB environment: bins, queue, outbox and epoch commit together."""
 
 import os
 import shutil
 import sys
 import threading
 import uuid
-import zlib
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import lmdb
 
 from impls.errors import CorruptStateError, StateError
-from impls.protocol.jsontext import from_text, to_text
 
-__all__ = [
-    "DAMAGE",
-    "DENSE",
-    "DUE",
-    "FORMAT",
-    "MAP_BYTES",
-    "META",
-    "OUTBOX",
-    "QUEUE",
-    "SIZE",
-    "STATE",
-    "STATE_TABLES",
-    "Meta",
-    "Store",
-    "at_epoch",
-    "bin_key",
-    "bin_range",
-    "get_checked",
-    "get_of_epoch",
-    "new_meta",
-    "open_record",
-    "put_checked",
-    "put_of_epoch",
-    "read_meta",
-    "set_aside",
-    "store_path",
-    "wipe",
-    "write_meta",
-]
+__all__ = ["DAMAGE", "MAP_BYTES", "Store", "set_aside", "store_path", "wipe"]
 
-FORMAT = 3
-META = b"\x00"
-STATE = b"\x01"
-QUEUE = b"\x02"
-OUTBOX = b"\x03"
-SIZE = b"\x04"
-DENSE = b"\x05"
-DUE = b"\x06"
-STATE_TABLES = (STATE, DENSE, DUE)  # in key order
 MAP_BYTES = 1 << 30
 DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
 _READERS = 512
@@ -67,31 +24,9 @@ _open: dict[tuple[int, int], "Store"] = {}
 _open_lock = threading.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Meta:
-    """What an environment says of itself: the query and worker it belongs to and the last epoch committed in it."""
-
-    query: str
-    worker: int
-    epoch: int
-    generation: int
-    store: str
-    format: int = FORMAT
-
-
 def store_path(state_dir: str | Path, worker: int) -> Path:
     """Returns the folder of a worker's environment."""
     return Path(state_dir) / f"worker-{worker:04d}"
-
-
-def bin_key(table: bytes, bin_: int) -> bytes:
-    """Returns the prefix of a bin's keys in a table."""
-    return table + bin_.to_bytes(2, "big")
-
-
-def bin_range(table: bytes, bin_: int) -> tuple[bytes, bytes]:
-    """Returns the half-open key range of a bin in a table."""
-    return bin_key(table, bin_), bin_key(table, bin_ + 1)
 
 
 class Store:
@@ -228,69 +163,6 @@ def _file_bytes(path: Path) -> int:
         return (path / "data.mdb").stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
-    """Writes a record with the checksum of its key and value."""
-    txn.put(key, zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
-
-
-def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
-    """Returns a record that `put_checked` wrote, None for an absent one; raises CorruptStateError for a damaged one."""
-    raw = txn.get(key)
-    if raw is None:
-        return None
-    return open_record(key, bytes(raw))
-
-
-def open_record(key: bytes, raw: bytes) -> bytes:
-    """Returns the value of a record as `put_checked` wrote it; raises CorruptStateError when it is damaged."""
-    if zlib.crc32(raw[4:], zlib.crc32(key)).to_bytes(4, "little") != raw[:4]:
-        raise CorruptStateError("A record of the worker's state is damaged: its checksum does not match.")
-    return raw[4:]
-
-
-def put_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int, value: bytes) -> None:
-    """Writes a record that every epoch writes anew."""
-    put_checked(txn, key, epoch.to_bytes(8, "little", signed=True) + value)
-
-
-def get_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int) -> bytes | None:
-    """Returns a record that `put_of_epoch` wrote in an epoch, None when it is absent or of another epoch.
-
-    A damaged key beside it can hide the record, and the next epoch then writes a second one of the same key.
-    """
-    raw = get_checked(txn, key)
-    return raw[8:] if raw is not None and int.from_bytes(raw[:8], "little", signed=True) == epoch else None
-
-
-def read_meta(txn: lmdb.Transaction) -> Meta | None:
-    """Returns the environment's meta record, None for a new environment.
-
-    Raises CorruptStateError for a damaged one and StateError for another format.
-    """
-    raw = get_checked(txn, META)
-    if raw is None:
-        return None
-    data = from_text(raw)
-    if data.get("format") != FORMAT:
-        raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
-    return Meta(**data)
-
-
-def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
-    """Writes the meta record."""
-    put_checked(txn, META, to_text(meta))
-
-
-def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:
-    """Returns the meta record of a new environment with an identity of its own."""
-    return Meta(query, worker, epoch, generation, uuid.uuid4().hex)
-
-
-def at_epoch(meta: Meta, epoch: int, generation: int) -> Meta:
-    """Returns the meta record as it stands after an epoch."""
-    return replace(meta, epoch=epoch, generation=generation)
 
 
 def set_aside(path: Path) -> Path | None:

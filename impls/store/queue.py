@@ -6,12 +6,12 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from impls.store.environment import QUEUE, bin_key, bin_range, get_checked, open_record, put_checked
+from impls.store.checked import get_checked, open_record, put_checked
 from impls.store.ranges import drop_range, iter_range
 from impls.store.records import from_bytes, to_bytes
-from impls.worker.turns import Turn, with_turn
+from impls.store.tables import QUEUE, bin_key, bin_range
 
-__all__ = ["Lengths", "add_to_queues", "add_turns", "put_queued", "queue_lengths", "take_queues"]
+__all__ = ["Lengths", "add_to_queues", "put_queued", "queue_lengths", "take_queues"]
 
 Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
 
@@ -25,23 +25,6 @@ def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tu
         value = epoch.to_bytes(6, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
         put_queued(txn, bin_, value)
         added.append((bin_, value))
-    return added
-
-
-def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, bytes | None]]:
-    """Appends an epoch's turn to the queues of its bins, of those that get something in it; else as `add_to_queues`.
-
-    What was merged counts as records, so that a queue of nothing else is no empty queue.
-    """
-    records = turn.records if turn.records is not None else pa.table({"bin": pa.array([], pa.int32())})
-    bins = records.column("bin").to_numpy()
-    added: list[tuple[int, bytes | None]] = []
-    for bin_ in sorted({*np.unique(bins).tolist(), *(partial.bin for partial in turn.merged)}):
-        merged = [partial for partial in turn.merged if partial.bin == bin_]
-        part = with_turn(records.filter(pa.array(bins == bin_)), epoch, turn.watermark, merged)
-        number = (len(part) + len(merged)).to_bytes(4, "little")
-        added.append((bin_, epoch.to_bytes(6, "big") + number + to_bytes(part)))
-        put_queued(txn, bin_, added[-1][1] or b"")
     return added
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Results", "concat", "from_bytes", "times_of", "to_bytes"]
+__all__ = ["Results", "concat", "counts", "from_bytes", "times_of", "to_bytes"]
 
 _NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
@@ -51,3 +51,10 @@ def concat(tables: list[pa.Table]) -> pa.Table:
         return table
     order = np.lexsort((table.column("offset").to_numpy(), table.column("partition").to_numpy()))
     return table if bool((np.diff(order) == 1).all()) else table.take(pa.array(order))
+
+
+def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:
+    """Returns (distinct bins, records of each)."""
+    number = np.bincount(bins)
+    ids = np.flatnonzero(number)
+    return ids.tolist(), number[ids].tolist()

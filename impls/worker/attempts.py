@@ -10,10 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import StateError
+from impls.protocol.report import Report
 from impls.store.environment import MAP_BYTES, store_path
 from impls.worker.core import WorkerCore
 from impls.worker.opening import DAMAGE
-from impls.worker.order import Report, StepOrder
+from impls.worker.order import StepOrder
 
 __all__ = ["run_epoch"]
 

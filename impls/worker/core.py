@@ -15,23 +15,20 @@ from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
+from impls.protocol.report import Report
 from impls.protocol.shared import WorkerStore
-from impls.store.environment import (
-    MAP_BYTES,
-    OUTBOX,
-    at_epoch,
-    get_of_epoch,
-    put_of_epoch,
-    read_meta,
-    write_meta,
-)
+from impls.store import outbox
+from impls.store.bins import drop_bin, read_size
+from impls.store.checked import get_of_epoch, put_of_epoch
+from impls.store.environment import MAP_BYTES
+from impls.store.meta import at_epoch, read_meta, write_meta
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
-from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
-from impls.store.state import BinState, Changes, drop_bin, read_size
-from impls.worker import output as outbox
+from impls.store.records import Results, concat, counts, from_bytes, times_of, to_bytes
+from impls.store.state import BinState, Changes
+from impls.store.tables import OUTBOX
 from impls.worker.cells import make_cells
 from impls.worker.opening import Opened, open_worker
-from impls.worker.order import Report, StepOrder, counts
+from impls.worker.order import StepOrder
 from impls.worker.phase import Phase
 from impls.worker.pull import Puller
 from impls.worker.replicas import keep_replicas

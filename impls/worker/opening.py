@@ -11,22 +11,15 @@ import numpy as np
 from impls.durability.frame import decode, frame_name
 from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
+from impls.protocol.report import Report
 from impls.protocol.shared import WorkerStore
-from impls.store.environment import (
-    DAMAGE,
-    OUTBOX,
-    Meta,
-    Store,
-    get_of_epoch,
-    new_meta,
-    read_meta,
-    set_aside,
-    store_path,
-    write_meta,
-)
+from impls.store.checked import get_of_epoch
+from impls.store.environment import DAMAGE, Store, set_aside, store_path
 from impls.store.lock import WriterLock, holds, take_lock
+from impls.store.meta import Meta, new_meta, read_meta, write_meta
 from impls.store.state import BinState
-from impls.worker.order import Report, StepOrder
+from impls.store.tables import OUTBOX
+from impls.worker.order import StepOrder
 from impls.worker.replicas import copy_replicas
 
 __all__ = ["DAMAGE", "Opened", "check_owner", "open_worker"]

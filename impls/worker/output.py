@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
 from impls.errors import StateError
-from impls.store.records import Results, from_bytes, to_bytes
+from impls.store.records import Results
 from impls.worker.results import HEADER, numbers_of
 
-__all__ = ["Output", "close_producers", "pack", "unpack"]
+__all__ = ["Output", "close_producers"]
 
 _SEND_DEADLINE_S = 60.0
 _CONNECT_DEADLINE_S = 5.0
@@ -73,19 +72,6 @@ class Output:
             total = len(results.keys)
             reason = failed[0] if failed else f"{left} of {total} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
             raise StateError(f"Results of epoch {epoch} were not taken by {self.bootstrap}: {reason}.")
-
-
-def pack(results: Results) -> bytes:
-    """Returns results in their stored form."""
-    columns = {"key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())}
-    return to_bytes(pa.table({"bin": results.bins, **columns}))
-
-
-def unpack(raw: bytes) -> Results:
-    """Reads what `pack` wrote."""
-    table = from_bytes(raw)
-    bins = table.column("bin").to_numpy().astype(np.int32)
-    return Results(bins, table.column("key").to_pylist(), table.column("value").to_pylist())
 
 
 def _producer(output: Output) -> Producer:

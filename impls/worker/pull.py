@@ -10,9 +10,11 @@ from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
 from impls.protocol.plan import EpochPlan, Pull
-from impls.store.environment import Store, read_meta, store_path
-from impls.store.state import copy_bin, drop_bin, read_size
-from impls.worker.order import Report, StepOrder
+from impls.protocol.report import Report
+from impls.store.bins import copy_bin, drop_bin, read_size
+from impls.store.environment import Store, store_path
+from impls.store.meta import read_meta
+from impls.worker.order import StepOrder
 from impls.worker.replicas import copy_replicas
 
 __all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]

@@ -15,23 +15,16 @@ import pyarrow as pa
 
 from impls.durability.restore import Restored, Source, Wanted, restore, usable_from
 from impls.errors import StateError
-from impls.store.environment import (
-    DAMAGE,
-    META,
-    OUTBOX,
-    Store,
-    get_checked,
-    new_meta,
-    put_checked,
-    read_meta,
-    store_path,
-    wipe,
-    write_meta,
-)
+from impls.protocol.report import Report
+from impls.store.bins import copy_bin, drop_bin
+from impls.store.checked import get_checked, put_checked
+from impls.store.environment import DAMAGE, Store, store_path, wipe
 from impls.store.lock import take_lock
+from impls.store.meta import new_meta, read_meta, write_meta
 from impls.store.records import concat
-from impls.store.state import BinState, copy_bin, drop_bin
-from impls.worker.order import Report, StepOrder
+from impls.store.state import BinState
+from impls.store.tables import META, OUTBOX
+from impls.worker.order import StepOrder
 from impls.worker.timed import shadow_timed
 
 __all__ = ["copy_replicas", "keep_replicas", "replica_path", "shadow_records"]

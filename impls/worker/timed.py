@@ -6,11 +6,12 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from impls.store.queue import add_turns, queue_lengths, take_queues
+from impls.protocol.report import Report
+from impls.store.queue import queue_lengths, take_queues
 from impls.store.records import Results
 from impls.store.state import BinState
-from impls.worker.order import Report, StepOrder
-from impls.worker.turns import Turn, highest_times, queued_turns, run_turns
+from impls.worker.order import StepOrder
+from impls.worker.turns import Turn, add_turns, highest_times, queued_turns, run_turns
 
 __all__ = ["Applied", "apply_timed", "shadow_timed"]
 

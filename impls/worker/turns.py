@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import lmdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -19,10 +20,11 @@ from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
 from impls.store.keyed import Keyed
-from impls.store.records import Results, concat
+from impls.store.queue import put_queued
+from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 
-__all__ = ["Turn", "Turned", "highest_times", "queued_turns", "run_turns", "with_turn"]
+__all__ = ["Turn", "Turned", "add_turns", "highest_times", "queued_turns", "run_turns", "with_turn"]
 
 _META = b"turn"
 
@@ -106,3 +108,20 @@ def queued_turns(tables: Iterable[pa.Table], bins: int) -> list[Turn]:
             mask[table.column("bin").to_numpy()] = True
         turns.append(Turn(mask, parts[0][1], concat(records) if records else None, partials))
     return turns
+
+
+def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, bytes | None]]:
+    """Appends an epoch's turn to the queues of its bins, of those that get something in it; else as `add_to_queues`.
+
+    What was merged counts as records, so that a queue of nothing else is no empty queue.
+    """
+    records = turn.records if turn.records is not None else pa.table({"bin": pa.array([], pa.int32())})
+    bins = records.column("bin").to_numpy()
+    added: list[tuple[int, bytes | None]] = []
+    for bin_ in sorted({*np.unique(bins).tolist(), *(partial.bin for partial in turn.merged)}):
+        merged = [partial for partial in turn.merged if partial.bin == bin_]
+        part = with_turn(records.filter(pa.array(bins == bin_)), epoch, turn.watermark, merged)
+        number = (len(part) + len(merged)).to_bytes(4, "little")
+        added.append((bin_, epoch.to_bytes(6, "big") + number + to_bytes(part)))
+        put_queued(txn, bin_, added[-1][1] or b"")
+    return added

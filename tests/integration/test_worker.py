@@ -9,9 +9,10 @@ import pytest
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.report import Report
 from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.worker.attempts import run_epoch
-from impls.worker.order import Report, StepOrder
+from impls.worker.order import StepOrder
 from impls.worker.output import Output
 
 BINS = 4

@@ -23,10 +23,11 @@ from impls.errors import StateError
 from impls.protocol import controller
 from impls.protocol.controller import Controller
 from impls.protocol.plan import EpochPlan, Pull
-from impls.store import state
-from impls.store.environment import Store, get_checked, store_path
+from impls.store import bins, blocks, state
+from impls.store.bins import copy_bin
+from impls.store.checked import get_checked
+from impls.store.environment import Store, store_path
 from impls.store.lock import WriterLock
-from impls.store.state import copy_bin
 from impls.worker import core as worker
 from impls.worker import opening, replicas
 from impls.worker.core import WorkerCore
@@ -250,11 +251,11 @@ def outbox_of_another_epoch_taken(patch):
 
 def bins_copied_in_whatever_order(patch):
     """A damaged key comes to stand where it belongs, and the sound one is taken for absent."""
-    patch.setattr(state, "_check_order", lambda names: None)
+    patch.setattr(bins, "_check_order", lambda names: None)
 
 
 def neighbours_of_other_tables_not_verified(patch):
-    patch.setattr(state, "_verify_neighbour", lambda *_: None)
+    patch.setattr(bins, "_verify_neighbour", lambda *_: None)
 
 
 def queue_believed_whatever_its_length(patch):
@@ -263,9 +264,10 @@ def queue_believed_whatever_its_length(patch):
 
 def checksums_of_blocks_ignored(patch):
     def unchecked(raw, _numbers, _where):
-        return np.frombuffer(raw, "<u8").reshape(-1, state.SLOTS + 1).copy()
+        return np.frombuffer(raw, "<u8").reshape(-1, blocks.SLOTS + 1).copy()
 
     patch.setattr(state, "open_blocks", unchecked)
+    patch.setattr(bins, "open_blocks", unchecked)
 
 
 def torn_frames_not_healed(patch):

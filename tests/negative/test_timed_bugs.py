@@ -9,7 +9,8 @@ from timed import BINS, TimedRun, close_all, spread
 
 from impls.operators.nexmark import make
 from impls.protocol import eventtime
-from impls.store.state import BinState, copy_bin
+from impls.store.bins import copy_bin
+from impls.store.state import BinState
 from impls.worker import pull, timed
 
 

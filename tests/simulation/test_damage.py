@@ -10,8 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from chaos.pages import leaf_nodes
 
 from impls.errors import CorruptStateError
+from impls.store.bins import drop_bin
 from impls.store.environment import Store
-from impls.store.state import BinState, drop_bin
+from impls.store.state import BinState
 
 ENTRIES = 60
 

@@ -15,9 +15,9 @@ from impls.driver.driver import EpochRecord
 from impls.errors import InvalidPlanError
 from impls.protocol.events import MigrationBegun, MigrationDone
 from impls.protocol.plan import Pull
+from impls.protocol.report import Report
 from impls.protocol.validate import validate
 from impls.protocol.view import View
-from impls.worker.order import Report
 
 __all__ = ["Delta", "Migration", "Watch"]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from impls.store.blocks import BLOCK_BYTES
-from impls.store.environment import DENSE
+from impls.store.tables import DENSE
 
 __all__ = ["is_block", "words_changed"]
 

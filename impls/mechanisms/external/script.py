@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from impls.store.blocks import BLOCK_BYTES
-from impls.store.environment import DENSE
+from impls.store.tables import DENSE
 
 __all__ = ["COMMIT", "GUARD", "READ", "STAGE", "pack_items", "pack_names", "unpack_values"]
 

@@ -12,10 +12,11 @@ from impls.mechanisms.external.store import RedisStore
 from impls.mechanisms.external.token import Token
 from impls.mechanisms.external.transaction import RedisTransaction
 from impls.protocol.plan import Pull
-from impls.store.environment import Meta, new_meta, read_meta, write_meta
+from impls.protocol.report import Report
+from impls.store.meta import Meta, new_meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.worker.opening import Opened, check_owner
-from impls.worker.order import Report, StepOrder
+from impls.worker.order import StepOrder
 
 __all__ = ["CACHE_BYTES", "SharedRedis"]
 

@@ -12,8 +12,8 @@ from impls.mechanisms.external.client import connect, prefix, reach, script, sho
 from impls.mechanisms.external.dense import is_block, words_changed
 from impls.mechanisms.external.script import COMMIT, GUARD, READ, STAGE, pack_items, pack_names, unpack_values
 from impls.mechanisms.external.transaction import RedisTransaction, bin_of
-from impls.store.environment import META, QUEUE, SIZE
-from impls.worker.order import Report
+from impls.protocol.report import Report
+from impls.store.tables import META, QUEUE, SIZE
 
 __all__ = ["RedisStore"]
 

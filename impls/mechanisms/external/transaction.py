@@ -12,8 +12,8 @@ from impls.errors import StateError
 from impls.mechanisms.external.dense import is_block
 from impls.mechanisms.external.script import GUARD
 from impls.mechanisms.external.token import Token
-from impls.store.environment import DENSE, SIZE, STATE, bin_key
-from impls.store.state import read_size
+from impls.store.bins import read_size
+from impls.store.tables import DENSE, SIZE, STATE, bin_key
 
 if TYPE_CHECKING:
     from impls.mechanisms.external.store import RedisStore

@@ -21,11 +21,14 @@ from impls.durability.restore import Source, Wanted, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
+from impls.store.bins import verify_items
 from impls.store.blocks import BLOCK_BYTES, SLOTS
-from impls.store.environment import DENSE, OUTBOX, QUEUE, SIZE, STATE, Store, open_record, read_meta, store_path
+from impls.store.checked import open_record
+from impls.store.environment import Store, store_path
+from impls.store.meta import read_meta
 from impls.store.ranges import iter_range
 from impls.store.records import from_bytes
-from impls.store.state import verify_items
+from impls.store.tables import DENSE, OUTBOX, QUEUE, SIZE, STATE
 from impls.worker.replicas import replica_path
 from impls.worker.results import Deduplicator
 

@@ -19,7 +19,7 @@ from impls.driver.journal import Journal
 from impls.durability.files import Files
 from impls.protocol import commands
 from impls.store import environment as stores
-from impls.store import lock
+from impls.store import lock, meta
 from impls.store.environment import Store
 from impls.worker import core as worker
 from impls.worker import opening, phase
@@ -38,7 +38,7 @@ def simulated(
     with contextlib.ExitStack() as stack:
         for module in (driver, lock, opening, phase, worker):
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
-        for module in (checkpoint, commands, stores):
+        for module in (checkpoint, commands, meta, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))

@@ -13,7 +13,8 @@ from chaos.fibers import Killed
 from chaos.oracle import Attempts, Violation
 from chaos.parameters import RESTART, Fault, Parameters
 from impls.errors import StateError
-from impls.store.environment import Store, read_meta
+from impls.store.environment import Store
+from impls.store.meta import read_meta
 
 
 class Troubles:

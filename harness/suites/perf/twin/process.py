@@ -32,8 +32,8 @@ from harness.setup.java import use_java
 from harness.suites.perf.children import measure_here
 from harness.suites.perf.twin.pairs import Block
 from harness.suites.perf.twin.query import Alternating, Done
-from impls.api import with_heartbeat
 from impls.errors import StateError
+from impls.spark.columns import with_heartbeat
 from impls.spark.session import spark_session
 from impls.worker.output import Output
 

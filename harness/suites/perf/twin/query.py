@@ -12,16 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from generators.clock import now_us
 from harness.suites.perf.twin.step import TwinOrder, run_twin
-from impls.api import prepared
 from impls.catalog import make
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.operators.base import Operator
 from impls.placement import initial
 from impls.protocol.controller import Controller
+from impls.protocol.report import Report
+from impls.spark.columns import prepared
 from impls.spark.step import REPORT_SCHEMA
 from impls.worker.cells import CELL
-from impls.worker.order import Report
 from impls.worker.output import Output
 
 __all__ = ["SIDES", "Alternating", "Done", "block_at"]

@@ -17,25 +17,17 @@ from pyspark import TaskContext
 
 from impls.errors import StateError
 from impls.operators.base import Operator
+from impls.protocol.report import Report
 from impls.spark.step import answer_of, spare_the_collector
-from impls.store.environment import (
-    OUTBOX,
-    Meta,
-    Store,
-    at_epoch,
-    get_of_epoch,
-    new_meta,
-    put_of_epoch,
-    read_meta,
-    store_path,
-    write_meta,
-)
+from impls.store import outbox
+from impls.store.checked import get_of_epoch, put_of_epoch
+from impls.store.environment import Store, store_path
 from impls.store.lock import take_lock
+from impls.store.meta import Meta, at_epoch, new_meta, read_meta, write_meta
 from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.store.state import BinState
-from impls.worker import output as outbox
+from impls.store.tables import OUTBOX
 from impls.worker.cells import make_cells
-from impls.worker.order import Report
 from impls.worker.output import Output
 from impls.worker.phase import Phase
 

@@ -9,11 +9,14 @@ from harness.suites.perf.twin.step import TwinOrder, twin_epoch
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.store.environment import OUTBOX, Store, get_of_epoch, store_path
+from impls.protocol.report import Report
+from impls.store.checked import get_of_epoch
+from impls.store.environment import Store, store_path
 from impls.store.hashing import bin_of_hash, hash_int64
+from impls.store.outbox import unpack
+from impls.store.tables import OUTBOX
 from impls.worker.attempts import run_epoch
-from impls.worker.order import Report, StepOrder
-from impls.worker.output import unpack
+from impls.worker.order import StepOrder
 
 KEYS, BINS, WORKERS = 1_000, 16, 2
 

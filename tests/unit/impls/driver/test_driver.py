@@ -12,8 +12,8 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
+from impls.protocol.report import Report
 from impls.worker.cells import CELL
-from impls.worker.order import Report
 
 START = np.array([0, 0, 1, 1], np.int32)
 AWAY = np.array([3, 0, 1, 1], np.int32)

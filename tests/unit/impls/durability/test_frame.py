@@ -9,8 +9,8 @@ from impls.durability import frame as frames
 from impls.durability.files import Files, check_level
 from impls.durability.manifest import Manifest, read_manifest, write_manifest
 from impls.errors import CorruptStateError, StateError, UsageError
-from impls.store.environment import STATE, bin_key
 from impls.store.state import BinState
+from impls.store.tables import STATE, bin_key
 
 names = st.builds(lambda b, key: bin_key(STATE, b) + key, st.integers(0, 15), st.binary(min_size=1, max_size=20))
 queue = st.lists(st.tuples(st.integers(0, 15), st.none() | st.binary(min_size=6, max_size=30)), max_size=5)

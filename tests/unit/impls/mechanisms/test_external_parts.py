@@ -13,7 +13,7 @@ from impls.mechanisms.external.script import pack_items, pack_names, unpack_valu
 from impls.mechanisms.external.token import Token
 from impls.mechanisms.external.transaction import bin_of
 from impls.protocol.controller import Controller
-from impls.store.environment import DENSE, META, OUTBOX, QUEUE, SIZE, STATE, bin_key
+from impls.store.tables import DENSE, META, OUTBOX, QUEUE, SIZE, STATE, bin_key
 
 names = st.binary(min_size=1, max_size=40)
 

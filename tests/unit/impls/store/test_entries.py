@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.errors import CorruptStateError
+from impls.protocol.bins import MAX_BINS
 from impls.store.entries import open_value, open_values, stored_name, stored_names, stored_value, stored_values
-from impls.store.environment import STATE, bin_key
-from impls.store.hashing import MAX_BINS
+from impls.store.tables import STATE, bin_key
 
 entries = st.lists(st.tuples(st.integers(0, MAX_BINS - 1), st.binary(max_size=40), st.binary(max_size=40)), max_size=40)
 LONG = bytes(range(200)) * 3

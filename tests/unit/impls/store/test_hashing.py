@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from impls.errors import UsageError
-from impls.store.hashing import bin_of_hash, check_bins, hash_bytes, hash_int64, routing_literal
+from impls.protocol.bins import check_bins
+from impls.store.hashing import bin_of_hash, hash_bytes, hash_int64
 
 
 def test_integers_hash_as_their_little_endian_bytes():
@@ -21,8 +22,3 @@ def test_the_bin_is_the_top_bits():
 def test_unusable_bin_counts_are_refused(bins, workers):
     with pytest.raises(UsageError):
         check_bins(bins, workers)
-
-
-def test_a_routing_takes_a_byte_per_bin_and_digit():
-    assert routing_literal(np.array([1, 127], np.int32), 1) == b"\x01\x7f"
-    assert routing_literal(np.array([1, 258], np.int32), 2) == b"\x00\x01\x02\x02"

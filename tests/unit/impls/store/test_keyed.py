@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from impls.errors import CorruptStateError, UsageError
-from impls.store.environment import DUE, Store, bin_key
+from impls.store.bins import copy_bin, drop_bin, read_size, verify_items
+from impls.store.environment import Store
 from impls.store.keyed import Keyed
-from impls.store.state import BinState, copy_bin, drop_bin, read_size, verify_items
+from impls.store.state import BinState
+from impls.store.tables import DUE, bin_key
 
 BINS = 16
 ALL = np.ones(BINS, bool)

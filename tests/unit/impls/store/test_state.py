@@ -8,23 +8,15 @@ import pyarrow as pa
 import pytest
 
 from impls.errors import CorruptStateError, StateError
-from impls.store.blocks import BLOCK_BYTES
-from impls.store.environment import (
-    DENSE,
-    META,
-    STATE,
-    Store,
-    bin_key,
-    bin_range,
-    new_meta,
-    put_checked,
-    read_meta,
-    wipe,
-    write_meta,
-)
+from impls.store.bins import copy_bin, read_size
+from impls.store.blocks import BLOCK_BYTES, SLOTS
+from impls.store.checked import put_checked
+from impls.store.environment import Store, wipe
+from impls.store.meta import new_meta, read_meta, write_meta
 from impls.store.queue import add_to_queues, queue_lengths, take_queues
 from impls.store.ranges import drop_range
-from impls.store.state import SLOTS, BinState, copy_bin, read_size
+from impls.store.state import BinState
+from impls.store.tables import DENSE, META, STATE, bin_key, bin_range
 
 
 @pytest.fixture

@@ -1,0 +1,130 @@
+"""Bins as a whole: their sizes, copying and dropping them, and finding what damage has hidden."""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import islice, pairwise
+from operator import lt
+
+import lmdb
+import numpy as np
+
+from impls.errors import CorruptStateError
+from impls.store.blocks import BLOCK_BYTES, open_blocks
+from impls.store.checked import get_checked, open_record, put_checked
+from impls.store.entries import open_value, verify_entries
+from impls.store.ranges import chunks, drop_range
+from impls.store.tables import DENSE, DUE, SIZE, STATE, STATE_TABLES, bin_key, bin_range
+
+__all__ = ["check_absent", "copy_bin", "drop_bin", "item_at", "read_size", "verify_items", "write_size"]
+
+_SIZE = struct.Struct("<QQ")  # entries, bytes
+
+
+def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
+    """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
+    raw = get_checked(txn, name := bin_key(SIZE, bin_))
+    if raw is None:
+        check_absent(txn, [name])
+        return 0, 0
+    entries, size = _SIZE.unpack(raw)
+    return entries, size
+
+
+def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> None:
+    """Writes what `read_size` returns."""
+    put_checked(txn, bin_key(SIZE, bin_), _SIZE.pack(entries, size))
+
+
+def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
+    """Deletes a bin's state; its queue is left alone.
+
+    Raises CorruptStateError when with `whole` not as many entries as are recorded are found: a damaged key ends the
+    search for them, and what is left behind it would come back to life with the bin.
+    """
+    found = sum(drop_range(txn, *bin_range(table, bin_)) for table in STATE_TABLES)
+    if whole and found != read_size(txn, bin_)[0]:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {read_size(txn, bin_)[0]} are recorded.")
+    txn.delete(bin_key(SIZE, bin_))
+
+
+def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
+    """Copies a bin's state and size record between environments and returns the bytes of its values.
+
+    It is quickest from a source that is read without buffers, see `Store.reading`.
+
+    Raises CorruptStateError when the number of entries found is not the number recorded, or when they are out of order:
+    a copy would put a damaged key where it belongs, and a search for the sound one would find nothing amiss beside it.
+    """
+    drop_bin(target, bin_)
+    found = 0
+    for table in STATE_TABLES:
+        cursor, last = target.cursor(), b""
+        for chunk in chunks(source, *bin_range(table, bin_)):
+            names = [last, *(bytes(name) for name, _ in chunk)]
+            _check_order(names)
+            found, last = found + cursor.putmulti(chunk)[0], names[-1]
+    entries, size = read_size(source, bin_)
+    if found != entries:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
+    write_size(target, bin_, entries, size)
+    return size
+
+
+def _check_order(names: list[bytes]) -> None:
+    """Raises CorruptStateError at a name that is not above the one before."""
+    if all(map(lt, names, islice(names, 1, None))):
+        return
+    wrong = next(after for before, after in pairwise(names) if before >= after)
+    raise CorruptStateError(f"Items of bin {_bin_of(wrong)} are out of order: the state is damaged.")
+
+
+def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
+    """Raises CorruptStateError when an item of the tables of state, in key order, does not match its checksum."""
+    keyed, due = bisect_left(names, DENSE), bisect_left(names, DUE)
+    verify_entries([*names[:keyed], *names[due:]], [*values[:keyed], *values[due:]])
+    if any(len(block) != BLOCK_BYTES for block in values[keyed:due]):
+        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:due]]
+    open_blocks(
+        b"".join(values[keyed:due]),
+        np.array(numbers, np.int64),
+        f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
+    )
+
+
+def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
+    """Raises CorruptStateError when what stands where the items would be is damaged.
+
+    A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
+    """
+    cursor = txn.cursor()
+    beside: dict[bytes, bytes] = {}
+    for name in names:
+        found = cursor.set_range(name)
+        above = item_at(cursor) if found else None
+        below = item_at(cursor) if (cursor.prev() if found else cursor.last()) else None
+        if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
+            raise CorruptStateError(f"Items of bin {_bin_of(name)} are out of order: the state is damaged.")
+        beside |= dict(item for item in (above, below) if item is not None)
+    for name, stored in beside.items():
+        _verify_neighbour(name, stored)
+
+
+def _verify_neighbour(name: bytes, stored: bytes) -> None:
+    """Raises CorruptStateError when an item beside an entry is damaged, whatever table its key says it is of."""
+    if name[:1] in {STATE, DUE}:
+        open_value(name, stored)
+    elif name[:1] != DENSE:
+        open_record(name, stored)
+    elif len(stored) != BLOCK_BYTES:
+        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+
+
+def item_at(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
+    """Returns (name, value) of the item that a cursor stands at."""
+    return bytes(cursor.key()), bytes(cursor.value())
+
+
+def _bin_of(name: bytes) -> int:
+    return int.from_bytes(name[1:3], "big")
