@@ -80,10 +80,10 @@ def stream(
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
     kept = _checked(how, operator, durability, replay_epochs)
-    settings = {"bins": bins, "operator": type(operator).__name__, "key": key, "changelog": kept}
+    settings: dict[str, Any] = {"bins": bins, "key": key, "changelog": kept}
     settings["state"] = "own" if how.shared is None else "shared"
     warm_workers(df.sparkSession, results)
-    opened = Checkpoint(checkpoint, settings, fsync=durability == "host")
+    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None

@@ -12,12 +12,15 @@ from typing import IO, Any
 from impls.driver.base import Base, read_base, write_base
 from impls.driver.journal import ADVICE, Journal, read_journal, replace_bytes, sync_folder
 from impls.errors import UsageError
+from impls.operators.base import Operator
 
 __all__ = ["BASE_BYTES", "BASE_EPOCHS", "Checkpoint", "replace_text"]
 
-FORMAT = 3  # 3: results go to partitions by ranges of bins
+FORMAT = 4  # 3: results go to partitions by ranges of bins; 4: the operator's identity
+_WITHOUT_IDENTITY = 3
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
+_OF_OPERATOR = "operator."
 _JOURNALS = ("plan", "observed", "commands")
 
 
@@ -25,6 +28,9 @@ class Checkpoint:
     """Opens `<folder>/rescale` for one driver at a time; Spark's own files are in `<folder>/spark`.
 
     Every opening takes the next generation number, which plans and environments carry; lower ones are refused there.
+
+    A folder goes on with equal `settings` and an operator of equal class and identity; one of format 3, which has no
+    identity, takes the operator's at its next start.
 
     With `fsync`, what is durable survives the failure of the host too.
 
@@ -40,13 +46,15 @@ class Checkpoint:
             missing or damaged.
     """
 
-    def __init__(self, folder: str | Path, settings: Mapping[str, Any], *, fsync: bool = False):
+    def __init__(
+        self, folder: str | Path, settings: Mapping[str, Any], *, operator: Operator | None = None, fsync: bool = False
+    ):
         self.folder, self._fsync = Path(folder).absolute(), fsync
         self.own = self.folder / "rescale"
         with ExitStack() as opened:
             opened.enter_context(self._take_lock())
             self._check_complete()
-            self.query = self._identity(dict(settings))
+            self.query = self._identity({**settings, **_identity_of(operator)})
             self.base = read_base(self.own, self.query)
             self.plans, self.observed, self.commands = (
                 opened.enter_context(Journal(self.own / f"{name}.log", fsync=fsync)) for name in _JOURNALS
@@ -138,14 +146,18 @@ class Checkpoint:
             stored, query, version = data["settings"], str(data["query"]), data["format"]
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The checkpoint {self.folder} is corrupt: {path.name} is damaged: {ADVICE}.") from error
-        if version != FORMAT:
+        if version not in {FORMAT, _WITHOUT_IDENTITY}:
             raise UsageError(f"The checkpoint {self.folder} has format {version}; this version reads {FORMAT}.")
-        for name, value in settings.items():
-            if stored.get(name) != value:
+        if version == _WITHOUT_IDENTITY:  # what it does not say is what this start says
+            stored = {**{name: value for name, value in settings.items() if name.startswith(_OF_OPERATOR)}, **stored}
+        for name in (*settings, *(name for name in stored if name.startswith(_OF_OPERATOR) and "operator" in settings)):
+            if stored.get(name) != settings.get(name):
                 raise UsageError(
-                    f"The checkpoint {self.folder} was made with {name}={stored.get(name)}, not {value}: "
+                    f"The checkpoint {self.folder} was made with {name}={stored.get(name)}, not {settings.get(name)}: "
                     "use the same setting or another checkpoint."
                 )
+        if version == _WITHOUT_IDENTITY:
+            replace_text(path, json.dumps({**data, "format": FORMAT, "settings": stored}, indent=1), fsync=self._fsync)
         return query
 
     def _next_generation(self) -> int:
@@ -156,6 +168,14 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_text(path, str(generation), fsync=self._fsync)
         return generation
+
+
+def _identity_of(operator: Operator | None) -> dict[str, Any]:
+    """Returns the settings of an operator's class and parameters, as JSON gives them back."""
+    if operator is None:
+        return {}
+    parameters = {f"{_OF_OPERATOR}{name}": value for name, value in operator.identity().items()}
+    return dict(json.loads(json.dumps({"operator": type(operator).__name__, **parameters})))
 
 
 def replace_text(path: Path, text: str, *, fsync: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The interface of a keyed stateful operator."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -33,6 +33,13 @@ class Operator(ABC):
     def bin_sql(self, key: str, bins: int) -> str:
         """Returns a key's bin as a Spark SQL expression of the one for the key; by default the top bits of its hash."""
         return bin_sql(key, bins)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns, by name, the parameters that decide where state lies and what it means, as JSON values.
+
+        A checkpoint is continued only with equal ones; by default there are none, and any parameter may change.
+        """
+        return {}
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:  # noqa: B027 - most operators start empty
         """Fills a new bin; the default leaves it empty."""

@@ -8,7 +8,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -44,9 +44,19 @@ class DenseCount(Operator):
         """Returns the number of keys of a bin."""
         return -(-self.keys // bins)
 
+<<<<<<< Updated upstream
     def bin_sql(self, key: str, bins: int) -> str:
         """Returns key // keys per bin, as SQL: the top bits of the key's index."""
         return f"cast(floor({key} / {self.per_bin(bins)}) as int)"
+=======
+    def identity(self) -> dict[str, Any]:
+        """Returns `keys`, from which a key's bin and slot follow."""
+        return {"keys": self.keys}
+
+    def bin_column(self, key: Column, bins: int) -> Column:
+        """Returns key // keys per bin: the top bits of the key's index."""
+        return F.floor(key / F.lit(self.per_bin(bins))).cast("int")
+>>>>>>> Stashed changes
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the bin's zero counts."""
@@ -78,6 +88,9 @@ class HashCount(Operator):
 
     An entry is the count and `value_bytes` bytes that follow from the key, so that state per key can be swept (1, 10
     and 100 KB in Trisk, SoCC 2021). Each update writes them anew, as an operator does whose value is one object.
+
+    No parameter is part of the identity: an entry lies where its key's hash says, a missing one counts as 0, and only
+    the count of an entry is ever read.
     """
 
     preload: int = 0

@@ -32,6 +32,10 @@ class TimedOperator(Operator):
     event_time: EventTime
     late: ClassVar[Literal["drop", "keep"]] = "drop"
 
+    def identity(self) -> dict[str, Any]:
+        """Returns the column of the event time, in whose unit timers are kept."""
+        return {"event_time": self.event_time.column}
+
     @abstractmethod
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Applies records; columns and order as for `Operator.apply`."""

@@ -162,6 +162,11 @@ def test_another_querys_state_is_refused(pipeline, tmp_path):
     run.start()
     run.await_applied()
     run.stop()
+    run.operator = DenseCount(run.keys // 2)
+    with pytest.raises(UsageError, match=r"operator\.keys=4096, not 2048: use the same setting or another checkpoint"):
+        run.start()
+    run.recorder.close()
+    run.operator = None
     (tmp_path / "run" / "checkpoint").rename(tmp_path / "elsewhere")
     query = run.start()
     await_true(lambda: query.failed is not None, "the query to fail")

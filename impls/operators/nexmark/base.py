@@ -1,6 +1,6 @@
 """What all NEXMark queries share: what they read, how they are keyed, and in which dialect they answer."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,10 @@ class TimedQuery(Query, TimedOperator):
 
     def __init__(self, partitions: int = 0, disorder: int = 0):
         self.event_time = EventTime("dateTime", disorder, partitions)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns the dialect too: the class is the query, and what it keeps follows from both."""
+        return {**super().identity(), "dialect": self.dialect}
 
 
 def id_bytes(number: int) -> bytes:

@@ -8,6 +8,9 @@ from impls.driver import checkpoint as checkpoints
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.journal import Journal
 from impls.errors import UsageError
+from impls.operators import DenseCount, HashCount
+from impls.operators.nexmark import make
+from impls.protocol.eventtime import EventTime
 
 NAMES = ("plan", "observed", "commands")
 CONTROLLER = {"pending": [{"id": "c2"}]}
@@ -134,3 +137,64 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot be written"):
         Checkpoint(tmp_path / "file", {})
+
+
+def refused(folder, operator):
+    with pytest.raises(UsageError) as caught:
+        Checkpoint(folder, {"bins": 16}, operator=operator)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "other", "said"),
+    [
+        (DenseCount(4000), DenseCount(2000), "operator.keys=4000, not 2000"),
+        (DenseCount(4000), HashCount(), "operator=DenseCount, not HashCount"),
+        (make("q4"), make("q6"), "operator=Q4, not Q6"),
+    ],
+)
+def test_an_operator_whose_state_lies_elsewhere_is_refused_in_one_sentence(tmp_path, made, other, said):
+    Checkpoint(tmp_path, {"bins": 16}, operator=made).close()
+    expected = f"The checkpoint {tmp_path} was made with {said}: use the same setting or another checkpoint."
+    assert refused(tmp_path, other) == expected
+    Checkpoint(tmp_path, {"bins": 16}, operator=made).close()
+
+
+@pytest.mark.parametrize(("name", "value"), [("dialect", "flink-sql"), ("event_time", "at")])
+def test_a_query_of_another_dialect_or_event_time_is_refused(tmp_path, monkeypatch, name, value):
+    query = make("q5")
+    before = query.identity()[name]
+    Checkpoint(tmp_path, {"bins": 16}, operator=query).close()
+    if name == "dialect":
+        monkeypatch.setattr(type(query), "dialect", value)
+    else:
+        query.event_time = EventTime(value)
+    assert f"operator.{name}={before}, not {value}:" in refused(tmp_path, query)
+
+
+@pytest.mark.parametrize(
+    ("made", "other"),
+    [
+        (DenseCount(4000), DenseCount(4000, cost_us=5, cost="compute")),
+        (HashCount(preload=1000, value_bytes=100), HashCount(preload=10, value_bytes=7, cost_us=5)),
+        (make("q4", partitions=2, disorder=5), make("q4", partitions=3, disorder=9)),
+    ],
+)
+def test_what_does_not_place_state_may_change(tmp_path, made, other):
+    Checkpoint(tmp_path, {"bins": 16}, operator=made).close()
+    Checkpoint(tmp_path, {"bins": 16}, operator=other).close()
+
+
+def test_a_checkpoint_of_format_3_takes_the_operators_identity_at_its_next_start(tmp_path):
+    Checkpoint(tmp_path, {"bins": 16}).close()
+    path = tmp_path / "rescale" / "query.json"
+    data = json.loads(path.read_text())
+    data |= {"format": 3, "settings": {"bins": 16, "operator": "DenseCount"}}
+    path.write_text(json.dumps(data))
+    assert "operator=DenseCount, not HashCount" in refused(tmp_path, HashCount())
+    assert json.loads(path.read_text()) == data
+    opened = Checkpoint(tmp_path, {"bins": 16}, operator=DenseCount(4000))
+    assert opened.query == data["query"]
+    opened.close()
+    assert json.loads(path.read_text())["format"] == 4
+    assert "operator.keys=4000, not 2000" in refused(tmp_path, DenseCount(2000))

@@ -8,7 +8,7 @@ from collections import defaultdict
 
 import pytest
 from auctions import FROM_SCRATCH, auction, bid, closings, ends, of, person, random_events, rounded
-from test_oracle_nexmark import judged, results
+from judging import judged, results
 
 from impls.mechanisms.native_spark.nexmark_closing import best_price, means_of_last
 from impls.operators.nexmark import QUERIES
