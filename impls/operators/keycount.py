@@ -44,19 +44,13 @@ class DenseCount(Operator):
         """Returns the number of keys of a bin."""
         return -(-self.keys // bins)
 
-<<<<<<< Updated upstream
-    def bin_sql(self, key: str, bins: int) -> str:
-        """Returns key // keys per bin, as SQL: the top bits of the key's index."""
-        return f"cast(floor({key} / {self.per_bin(bins)}) as int)"
-=======
     def identity(self) -> dict[str, Any]:
         """Returns `keys`, from which a key's bin and slot follow."""
         return {"keys": self.keys}
 
-    def bin_column(self, key: Column, bins: int) -> Column:
-        """Returns key // keys per bin: the top bits of the key's index."""
-        return F.floor(key / F.lit(self.per_bin(bins))).cast("int")
->>>>>>> Stashed changes
+    def bin_sql(self, key: str, bins: int) -> str:
+        """Returns key // keys per bin, as SQL: the top bits of the key's index."""
+        return f"cast(floor({key} / {self.per_bin(bins)}) as int)"
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the bin's zero counts."""
