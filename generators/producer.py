@@ -23,6 +23,7 @@ from generators.nexmark.stream import NexmarkStream
 from generators.openloop import OpenLoop
 from generators.rates import ConstantRate, Schedule
 from generators.shapes import SHAPES, make_schedule
+from generators.stdin import watch_stdin
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         if options.watch_stdin:
-            threading.Thread(target=_watch_stdin, args=(stop,), daemon=True).start()
+            watch_stdin(lambda: _end_orphaned(stop))
         complaint = _produce(options, stop)
     except GeneratorError as error:
         sys.stderr.write(f"{error}\n")
@@ -156,10 +157,8 @@ def _preload(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int]
     return loop.produced
 
 
-def _watch_stdin(stop: threading.Event) -> None:
-    """Ends the process when standard input closes, that is when its parent is gone, even if the broker is too."""
-    while os.read(0, 4096):
-        pass
+def _end_orphaned(stop: threading.Event) -> None:
+    """Ends the process, whose parent is gone, even if the broker is too."""
     stop.set()
     time.sleep(_ORPHAN_S)
     os._exit(1)

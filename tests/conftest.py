@@ -45,7 +45,7 @@ def kafka(tmp_path_factory):
 @pytest.fixture(scope="session")
 def topic_factory(kafka):
     """Makes topics: topic_factory(partitions) returns the name of a new one."""
-    from harness.lab.broker import create_topics
+    from harness.lab.topics import create_topics
 
     numbers = itertools.count()
 

@@ -6,22 +6,20 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaException
 
 from harness import guard
+from harness.lab.topics import admin_of, words_of
 from impls.errors import UsageError
 
-__all__ = ["Broker", "EmbeddedBroker", "ExternalBroker", "create_topics", "open_broker"]
+__all__ = ["Broker", "EmbeddedBroker", "ExternalBroker"]
 
 _READY_DEADLINE_S = 60.0
 _REACH_DEADLINE_S = 10.0
-_CREATE_DEADLINE_S = 30.0
 _STOP_GRACE_S = 10.0
 _POLL_S = 0.02
 _PORT_TRIES = 5
@@ -88,6 +86,10 @@ class Broker(ABC):
     def stop(self) -> None:
         """Lets the broker go; its data stays."""
 
+    @abstractmethod
+    def revive(self) -> None:
+        """Starts the broker again if it is this program's own and has died."""
+
     def __enter__(self) -> "Broker":
         self.start()
         return self
@@ -104,16 +106,19 @@ class ExternalBroker(Broker):
 
     def start(self) -> None:
         """Returns when the broker answers; raises UsageError when it does not within 10 s."""
-        admin = _admin(self.bootstrap)
+        admin = admin_of(self.bootstrap)
         try:
             admin.list_topics(timeout=_REACH_DEADLINE_S)
         except KafkaException as error:
             raise UsageError(
                 f"The broker at {self.bootstrap} does not answer within {_REACH_DEADLINE_S:.0f} s "
-                f"({_words(error)}): check --bootstrap-servers, or leave it out for an embedded broker."
+                f"({words_of(error)}): check --bootstrap-servers, or leave it out for an embedded broker."
             ) from error
 
     def stop(self) -> None:
+        """Does nothing."""
+
+    def revive(self) -> None:
         """Does nothing."""
 
 
@@ -163,6 +168,11 @@ class EmbeddedBroker(Broker):
         except OSError as error:
             raise UsageError(f"The broker cannot be started in {self._folder}: {error.strerror or error}.") from error
         raise UsageError(f"The broker found its ports taken {_PORT_TRIES} times: see {self.log}.")
+
+    def revive(self) -> None:
+        """Starts the broker again if it has died; raises what `restart` raises."""
+        if not self.running:
+            self.restart()
 
     def restart(self) -> None:
         """Starts a broker that was killed again, on its ports and data, and returns when it answers.
@@ -242,14 +252,14 @@ class EmbeddedBroker(Broker):
         raise UsageError(f"The broker did not open its port in {_READY_DEADLINE_S:.0f} s: {self._tail()}.")
 
     def _await_answer(self, bootstrap: str) -> None:
-        admin, deadline = _admin(bootstrap), time.monotonic() + _READY_DEADLINE_S
+        admin, deadline = admin_of(bootstrap), time.monotonic() + _READY_DEADLINE_S
         while True:
             try:
                 if admin.list_topics(timeout=1).brokers:
                     return
             except KafkaException as error:
                 if time.monotonic() > deadline:
-                    raise UsageError(f"The broker opened its port but never answered ({_words(error)}).") from error
+                    raise UsageError(f"The broker opened its port but never answered ({words_of(error)}).") from error
             if self._process is None or self._process.poll() is not None:
                 raise UsageError(f"The broker ended while it started: {self._tail()}; its log is {self.log}.")
 
@@ -268,81 +278,6 @@ class EmbeddedBroker(Broker):
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         telling = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
         return (telling or lines or ["it said nothing"])[-1].strip()
-
-
-def open_broker(bootstrap: str | None, data_dir: Path, jars: Sequence[Path], java: Path) -> Broker:
-    """Returns a broker that answers: the one at `bootstrap`, or an embedded one when that is None.
-
-    Raises:
-        UsageError: it does not answer before its deadline.
-    """
-    broker = EmbeddedBroker(data_dir, jars, java) if bootstrap is None else ExternalBroker(bootstrap)
-    broker.start()
-    return broker
-
-
-def create_topics(bootstrap: str, topics: Mapping[str, int], *, broker_time: bool = False) -> None:
-    """Creates topics (name -> partitions) that keep their records; one that exists with as many partitions is kept.
-
-    With `broker_time` a record carries the time at which the broker appended it, not the one its producer gives.
-
-    Raises:
-        UsageError: the broker refuses, or a topic exists with another number of partitions.
-    """
-    admin = _admin(bootstrap)
-    config = {"retention.ms": "-1", **({"message.timestamp.type": "LogAppendTime"} if broker_time else {})}
-    new = [
-        NewTopic(name, num_partitions=partitions, replication_factor=-1, config=config)
-        for name, partitions in topics.items()
-    ]
-    for name, created in admin.create_topics(new, request_timeout=_CREATE_DEADLINE_S).items():
-        try:
-            created.result(_CREATE_DEADLINE_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise UsageError(f"The broker refuses to create the topic {name}: {_words(error)}.") from error
-            _check_partitions(admin, name, topics[name])
-    _await_leaders(admin, topics)
-
-
-def _await_leaders(admin: AdminClient, topics: Mapping[str, int]) -> None:
-    """Waits until every partition's leader answers: it is named before it has made the partition's log."""
-    end = time.monotonic() + _CREATE_DEADLINE_S
-    ends = {TopicPartition(name, number): OffsetSpec.latest() for name in topics for number in range(topics[name])}
-    while True:
-        waiting = [place.topic for place, told in admin.list_offsets(ends).items() if not _answered(told)]
-        if not waiting:
-            return
-        if time.monotonic() > end:
-            raise UsageError(
-                f"The topic {waiting[0]} has no leader after {_CREATE_DEADLINE_S:.0f} s: see the broker's log."
-            )
-        time.sleep(_POLL_S)
-
-
-def _answered(told: Future[Any]) -> bool:
-    try:
-        told.result(_CREATE_DEADLINE_S)
-    except KafkaException:
-        return False
-    return True
-
-
-def _check_partitions(admin: AdminClient, name: str, wanted: int) -> None:
-    found = len(admin.list_topics(name, timeout=_CREATE_DEADLINE_S).topics[name].partitions)
-    if found != wanted:
-        raise UsageError(
-            f"The topic {name} exists with {found} partitions, not {wanted}: delete it, or ask for {found}."
-        )
-
-
-def _admin(bootstrap: str) -> AdminClient:
-    quiet = {"log_level": 0, "error_cb": lambda _: None}  # errors come back from the calls
-    return AdminClient({"bootstrap.servers": bootstrap, **quiet})
-
-
-def _words(error: KafkaException) -> str:
-    return str(error.args[0].str())
 
 
 def _free_ports() -> tuple[int, int]:

@@ -6,39 +6,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from harness.lab.session import end_session, stop_session
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.query import NativeQuery
 
-__all__ = ["Application", "Query", "end_session", "stop_session"]
+__all__ = ["Application", "Query"]
 
 Query = StreamHandle | NativeQuery
 
 _RESTART_DEADLINE_S = 120.0
-_JVM_DEADLINE_S = 30.0
-
-
-def stop_session(spark: SparkSession) -> None:
-    """Stops a session unless that has been done: its JVM may be gone, and then a second stop fails."""
-    if spark.sparkContext._jsc is not None:
-        spark.stop()
-
-
-def end_session(spark: SparkSession) -> None:
-    """Stops a session and its JVM, so that the next session starts a new one."""
-    gateway = SparkContext._gateway
-    spark.stop()
-    if gateway is None:
-        return
-    gateway.shutdown()
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        process.stdin.close()  # the JVM ends when its standard input does
-        process.wait(_JVM_DEADLINE_S)
-    SparkContext._gateway = SparkContext._jvm = None
 
 
 class Application:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from harness.experiment.description import Run
 from harness.experiment.faults import ANY_PHASE, DRIVER_POINTS, parse_fault
 from harness.lab.arming import VARIABLE, Arming
-from harness.lab.broker import Broker, EmbeddedBroker
+from harness.lab.broker import Broker
 from harness.lab.processes import jvm_of, python_workers
 from harness.run.application import Application
 from impls import catalog
@@ -54,8 +54,7 @@ class Disturbance:
         """
         if self._run.fault is None:
             return
-        if isinstance(broker, EmbeddedBroker) and not broker.running:
-            broker.restart()
+        broker.revive()
         if commanded is not None and self._half is None:
             self._half = self._half_way(*commanded)
         if self._over or self._half is None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.experiment.description import Experiment
 from harness.experiment.space import check_space
-from harness.lab.broker import open_broker
+from harness.lab.broker import ExternalBroker
 from harness.setup.java import use_java
 
 __all__ = ["check_machine"]
@@ -16,4 +16,4 @@ def check_machine(experiment: Experiment, output: Path) -> None:
     for folder in (output, *([Path(experiment.state_dir)] if experiment.state_dir else [])):
         check_space(folder, experiment)
     if experiment.bootstrap is not None:
-        open_broker(experiment.bootstrap, output, (), Path()).stop()
+        ExternalBroker(experiment.bootstrap).start()

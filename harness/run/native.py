@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from generators.keycount import NUMBER_BYTES
 from harness.experiment.description import Run
-from harness.lab.broker import create_topics
+from harness.lab.topics import create_topics
 from harness.run.pipeline import read_raw, read_records, spark_checkpoint
 from impls import catalog
 from impls.mechanisms.native_spark.nexmark import answers

@@ -100,7 +100,7 @@ def start_query(
     *,
     on_epoch: Callable[[EpochRecord], None],
     on_event: Callable[[str, dict[str, Any]], None],
-    redis: str | None = None,
+    redis: str = "",
 ) -> StreamHandle:
     """Starts the run's query on its checkpoint, or continues it; `redis` is the server of mechanisms that need one."""
     experiment, operator = run.experiment, operator_for(run.experiment)

@@ -6,13 +6,11 @@ the one who started it.
 """
 
 import json
-import os
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,16 +21,19 @@ from pyspark.sql import SparkSession
 
 from generators.clock import now_us
 from generators.errors import GeneratorError
+from generators.stdin import watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
-from harness.lab.broker import Broker, create_topics, open_broker
-from harness.lab.redis_server import RedisServer
+from harness.lab.bringup import Services, bring_up
+from harness.lab.broker import Broker
+from harness.lab.session import KEEP_LOGS, open_session
+from harness.lab.topics import create_topics
 from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
 from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
 from harness.results.summary import summarise_run
-from harness.run.application import Application, Query, stop_session
+from harness.run.application import Application, Query
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
@@ -40,19 +41,15 @@ from harness.run.native import start_native
 from harness.run.pipeline import spark_checkpoint, start_query, state_dir
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
-from impls.spark.session import spark_session
 
 __all__ = ["execute", "main"]
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0
 _GO_DEADLINE_S = 600.0
-_SPARK = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 
 
 def topics_of(run: Run, folder: Path) -> tuple[str, str]:
@@ -75,8 +72,10 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     with ExitStack() as stack:
         stack.callback(recorder.close)
         progress.say("starting")
-        broker, first = _start(run, folder, stack)
-        server = _redis(run, folder, stack)
+        services = stack.enter_context(
+            bring_up(folder, bootstrap=run.experiment.bootstrap, session=partial(_session, run), redis=_redis(run))
+        )
+        broker, server = services.broker, services.redis
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
         if not resumed:
@@ -90,9 +89,9 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             recorder.event("resume")
             recorder.forget({line["epoch"]: line["records"] for line in read_epochs(folder / "epochs.jsonl")})
         with Application(
-            first,
+            services.spark,
             new_session=partial(_session, run),
-            start=_starter(run, folder, broker, topics=topics, recorder=recorder, server=server),
+            start=_starter(run, folder, services, topics=topics, recorder=recorder),
             on_event=recorder.event,
         ) as query:  # fmt: skip
             stack.callback(query.end)
@@ -117,38 +116,24 @@ def _begin_anew(folder: Path) -> None:
 
 
 def _starter(
-    run: Run, folder: Path, broker: Broker, *, topics: tuple[str, str], recorder: Recorder, server: RedisServer | None
+    run: Run, folder: Path, services: Services, *, topics: tuple[str, str], recorder: Recorder
 ) -> Callable[[SparkSession], Query]:
-    where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": broker.bootstrap, "topics": topics}
+    where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": services.broker.bootstrap, "topics": topics}
     if run.mechanism in catalog.natives():
         return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
-    redis = server.url if server else None
-    return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event, redis=redis)
+    return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event, redis=services.redis_url)
 
 
-def _start(run: Run, folder: Path, stack: ExitStack) -> tuple[Broker, SparkSession]:
-    jars = ensure_jars()
-    with ThreadPoolExecutor(1) as pool:
-        starting = pool.submit(open_broker, run.experiment.bootstrap, folder / "broker", jars.broker, use_java())
-        spark = _session(run)
-        stack.callback(stop_session, spark)
-        broker = starting.result()
-    stack.callback(broker.stop)
-    return broker, spark
-
-
-def _redis(run: Run, folder: Path, stack: ExitStack) -> RedisServer | None:
-    """Starts the Redis server that the mechanism needs, unless its options name one."""
+def _redis(run: Run) -> str | None:
+    """Returns the durability of the Redis server that the mechanism needs, None where its options name a server."""
     needed = "redis" in catalog.options(run.mechanism) and not run.options().get("redis")
-    return stack.enter_context(RedisServer(folder / "redis", run.experiment.durability)) if needed else None
+    return run.experiment.durability if needed else None
 
 
 def _session(run: Run) -> SparkSession:
     workers = max(run.experiment.workers, run.experiment.workers_goal)
-    return spark_session(
-        ensure_jars().spark, threads=workers, master=run.experiment.master, name=run.folder,
-        settings={**_SPARK, **(NATIVE_SETTINGS if run.mechanism in catalog.natives() else {})},
-    )  # fmt: skip
+    own = NATIVE_SETTINGS if run.mechanism in catalog.natives() else {}
+    return open_session(run.folder, workers, master=run.experiment.master, settings={**KEEP_LOGS, **own})
 
 
 def _drive(
@@ -269,18 +254,12 @@ def _raise_if_ended(query: Application) -> None:
         raise StateError("The query ended before its run was over.")
 
 
-def _watch_stdin(cancelled: threading.Event, go: threading.Event) -> None:
-    while os.read(0, 4096):  # unbuffered: a thread inside sys.stdin would crash the interpreter's shutdown
-        go.set()
-    cancelled.set()
-
-
 def main(arguments: list[str]) -> int:
     """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
     cancelled, go = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: cancelled.set())
-    threading.Thread(target=_watch_stdin, args=(cancelled, go), daemon=True).start()
+    watch_stdin(cancelled.set, on_words=go.set)
     try:
         execute(Path(arguments[0]), cancelled, go)
     except Cancelled:

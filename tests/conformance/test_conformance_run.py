@@ -1,5 +1,8 @@
 """What `./inv conformance` does with what its tours come to; the tours themselves are stood in for."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
 from harness.suites.conformance import run
@@ -9,7 +12,8 @@ from harness.suites.conformance.judge import Row
 @pytest.fixture
 def suite(monkeypatch, tmp_path):
     """suite(bad=, stop=) runs two queries and returns (exit code, tours carried out)."""
-    monkeypatch.setattr(run, "_servers", lambda _folder, _stack: ("", "", None))
+    services = SimpleNamespace(spark=None, broker=SimpleNamespace(bootstrap=""), redis_url="")
+    monkeypatch.setattr(run, "bring_up", lambda *_, **__: nullcontext(services))
     monkeypatch.setattr(run, "use_java", lambda: None)
     monkeypatch.setattr(run, "ensure_jars", lambda: None)
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.spark
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SCRIPT = """
-from harness.run.application import end_session, stop_session
+from harness.lab.session import end_session, stop_session
 from harness.setup.java import use_java
 from impls.spark.session import spark_session
 

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from harness.lab import broker as module
-from harness.lab.broker import EmbeddedBroker, ExternalBroker, create_topics, open_broker
+from harness.lab.broker import EmbeddedBroker, ExternalBroker
+from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
 from impls.errors import UsageError
@@ -117,7 +118,7 @@ def test_a_broker_that_cannot_start_says_why(tmp_path):
     with pytest.raises(UsageError, match=r"The broker did not start: .*broker\.log"):
         embedded(tmp_path / "broker").start()
     with pytest.raises(UsageError, match="The broker cannot be started in"):
-        open_broker(None, tmp_path, [], tmp_path / "no-java")
+        EmbeddedBroker(tmp_path, [], tmp_path / "no-java").start()
 
 
 def test_a_broker_elsewhere_that_does_not_answer_is_named(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import redis
 from processes import spawn
 
-from harness.lab.broker import open_broker
+from harness.lab.broker import ExternalBroker
 
 pytestmark = pytest.mark.timeout(120)
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def test_a_service_answers_on_its_port_until_it_is_told_to_end(tmp_path, service
     try:
         assert process.stdout.readline() == f"{service} answers on port {port}\n", process.stderr.read()
         if service == "broker":
-            open_broker(f"127.0.0.1:{port}", tmp_path, (), Path()).stop()
+            ExternalBroker(f"127.0.0.1:{port}").start()
         else:
             with redis.Redis(port=port) as client:
                 assert client.ping()

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from generators.clock import now_us
 from generators.keycount import encode_block, split_block
 from generators.keys import make_keys
-from harness.lab.broker import create_topics
+from harness.lab.topics import create_topics
 from harness.oracle.offsets import read_offsets
 from harness.oracle.read import read_records as read_input
 from harness.oracle.read import read_results

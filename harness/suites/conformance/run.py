@@ -6,34 +6,31 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from harness.files import ROOT, JsonLines, read_json, read_lines, write_json
-from harness.lab.broker import EmbeddedBroker
-from harness.lab.redis_server import RedisServer
+from harness.lab.bringup import Services, bring_up
+from harness.lab.session import KEEP_LOGS, open_session
 from harness.options import CUT_OFF, parse_names
 from harness.results.environment import environment
 from harness.results.place import making
 from harness.setup.jars import ensure_jars
-from harness.setup.java import find_java, use_java
+from harness.setup.java import use_java
 from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
 from harness.suites.conformance.judge import Row
 from harness.suites.conformance.query import run_tour
 from impls import catalog
 from impls.errors import UsageError
-from impls.spark.session import spark_session
-from impls.worker.output import close_producers
 
 __all__ = ["conformance", "run_conformance", "selected", "table_of"]
 
 _ROWS, _SUITE, _DONE = "rows.jsonl", "suite.json", "done"
 _HEAVY = ("broker", "redis", "runs")
-_KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
-_THREADS = 4
+_session = partial(open_session, "conformance", 4, settings=KEEP_LOGS)
 _WIDTH = 160  # of a log file, so that names stay whole
 
 
@@ -67,14 +64,16 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
     begun = time.monotonic()
     try:
         with ExitStack() as stack, JsonLines(folder / _ROWS) as file:
-            servers: tuple[str, str, SparkSession] | None = None
+            services: Services | None = None
             for number, tour in enumerate(left, 1):
-                servers = servers or _servers(folder, stack)
+                services = services or stack.enter_context(bring_up(folder, session=_session, redis="none"))
                 where = folder / "runs" / str(tour).replace("/", "-")
                 shutil.rmtree(where, ignore_errors=True)
-                bootstrap, redis, spark = servers
                 name = f"{time.monotonic_ns()}-{where.name}"  # a broker that is gone on with has the topics of before
-                found = run_tour(tour, where, spark=spark, bootstrap=bootstrap, name=name, redis=redis)
+                found = run_tour(
+                    tour, where, spark=services.spark, bootstrap=services.broker.bootstrap, name=name,
+                    redis=services.redis_url,
+                )  # fmt: skip
                 _keep(found, file, where)
                 rows += found
                 rest = (time.monotonic() - begun) / number * (len(left) - number)
@@ -88,17 +87,6 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
         for heavy in _HEAVY:
             shutil.rmtree(folder / heavy, ignore_errors=True)
     return rows, False
-
-
-def _servers(folder: Path, stack: ExitStack) -> tuple[str, str, SparkSession]:
-    """Starts broker, Redis server and session; returns the addresses of the first two, and the session."""
-    jars = ensure_jars()
-    broker = stack.enter_context(EmbeddedBroker(folder / "broker", jars.broker, find_java()))
-    redis = stack.enter_context(RedisServer(folder / "redis", "none"))
-    spark = spark_session(jars.spark, threads=_THREADS, name="conformance", settings=_KEEP_LOGS)
-    stack.callback(close_producers)
-    stack.callback(spark.stop)
-    return broker.bootstrap, redis.url, spark
 
 
 def _keep(rows: Sequence[Row], file: JsonLines, where: Path) -> None:

@@ -12,30 +12,25 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from generators.stdin import watch_stdin
 from harness.files import read_json
+from harness.lab.session import KEEP_LOGS, open_session
 from harness.run.pipeline import read_records
 from harness.run.recorder import Recorder
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.operators import DenseCount
-from impls.spark.session import spark_session
 from impls.worker.output import Output
 
 __all__ = ["main"]
 
-_KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 _POLL_S = 0.05
 
 
 def start(folder: Path, settings: dict[str, Any], recorder: Recorder) -> StreamHandle:
     """Starts the query on its checkpoint, or continues it."""
-    use_java()
-    spark = spark_session(
-        ensure_jars().spark, threads=settings["threads"], name=f"faults-{settings['mechanism']}", settings=_KEEP_LOGS
-    )
+    spark = open_session(f"faults-{settings['mechanism']}", settings["threads"], settings=KEEP_LOGS)
     return stream(
         read_records(spark, settings["bootstrap"], settings["topics"][0]),
         key="key",
@@ -54,12 +49,6 @@ def start(folder: Path, settings: dict[str, Any], recorder: Recorder) -> StreamH
     )
 
 
-def _watch_stdin(orphaned: threading.Event) -> None:
-    while os.read(0, 4096):
-        pass
-    orphaned.set()
-
-
 def _tell(**words: str) -> None:
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
@@ -68,7 +57,7 @@ def _tell(**words: str) -> None:
 def main(arguments: list[str]) -> int:
     """Runs the query and returns the exit code: 0 stopped as asked, 1 ended with a sentence, 3 with anything else."""
     folder, orphaned = Path(arguments[0]), threading.Event()
-    threading.Thread(target=_watch_stdin, args=(orphaned,), daemon=True).start()
+    watch_stdin(orphaned.set)
     recorder = Recorder(folder)
     try:
         query = start(folder, read_json(folder / "query.json"), recorder)

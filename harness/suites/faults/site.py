@@ -12,14 +12,13 @@ import numpy as np
 from generators.clock import now_us
 from harness.files import read_lines, write_json
 from harness.lab.arming import Arming
-from harness.lab.broker import EmbeddedBroker, create_topics
+from harness.lab.bringup import embedded_broker
 from harness.lab.processes import Ended, QueryProcess
+from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.bins import dense_bins
 from harness.oracle.run import check_run
 from harness.run.load import Load
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from harness.suites.faults.storage import Disk
 from impls.driver.control import ask
 from impls.driver.journal import read_journal
@@ -56,7 +55,7 @@ class Site:
         self._seed, self._durability = seed, durability
         self.arming = Arming(folder / "fault.json")
         self.query = QueryProcess(folder, self.arming.file)
-        self.broker = EmbeddedBroker(folder / "broker", ensure_jars().broker, use_java())
+        self.broker = embedded_broker(folder / "broker")
         self._load: Load | None = None
         self._lines: dict[int, dict[str, Any]] = {}
         self._read_bytes = 0
@@ -98,8 +97,7 @@ class Site:
 
     def tend(self) -> None:
         """Starts the broker or the query again when it has ended, as whoever operates them would."""
-        if not self.broker.running:
-            self.broker.restart()
+        self.broker.revive()
         if self.held and self.ended:
             return
         ended = self.query.ended()

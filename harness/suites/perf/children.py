@@ -4,13 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from generators.errors import GeneratorError
+from generators.stdin import watch_stdin
 from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from impls.errors import StateError, UsageError
@@ -18,17 +18,6 @@ from impls.errors import StateError, UsageError
 __all__ = ["carry_out", "measure_here"]
 
 _DEADLINE_S = 900.0
-
-
-def _end_with_stdin() -> None:
-    """Lets this process end as soon as its standard input does, that is when the one who started it is gone."""
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        os._exit(CUT_OFF)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], Sequence[Any]], found: str) -> int:
@@ -43,7 +32,7 @@ def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], S
     Returns:
         The exit code: 0 done, 1 failed, 2 bad input.
     """
-    _end_with_stdin()
+    watch_stdin(lambda: os._exit(CUT_OFF))
     try:
         measured = measure(read_json(folder / asked))
     except (UsageError, GeneratorError, StateError) as error:

@@ -4,23 +4,22 @@ import json
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from harness.experiment.make import make_experiment
-from harness.lab.broker import create_topics, open_broker
+from harness.lab.bringup import bring_up
+from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from harness.suites.perf.children import measure_here
 from harness.suites.perf.phases.account import Epoch
 from impls.api import stream
 from impls.driver.driver import EpochRecord
-from impls.spark.session import spark_session
 from impls.worker.output import Output
 
 __all__ = ["EPOCHS_FILE", "Settings", "main", "measure_epochs"]
@@ -51,12 +50,14 @@ def measure_epochs(folder: Path, settings: Settings) -> list[Epoch]:
     )  # fmt: skip
     records: list[EpochRecord] = []
     with ExitStack() as stack:
-        jars = ensure_jars()
-        broker = open_broker(None, folder / "broker", jars.broker, use_java())
-        stack.callback(broker.stop)
-        spark = spark_session(jars.spark, threads=settings.workers, name="phases", settings=_KEEP)
-        stack.callback(spark.stop)
-        create_topics(broker.bootstrap, {"in": experiment.input_partitions, "out": experiment.result_partitions})
+        services = stack.enter_context(
+            bring_up(
+                folder,
+                session=partial(open_session, "phases", settings.workers, settings=_KEEP),
+                topics={"in": experiment.input_partitions, "out": experiment.result_partitions},
+            )
+        )
+        broker, spark = services.broker, services.spark
         query = stack.enter_context(
             stream(
                 read_records(spark, broker.bootstrap, "in"), key="key", time="scheduled_us",

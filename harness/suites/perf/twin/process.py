@@ -21,20 +21,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from harness.experiment.make import make_experiment
-from harness.lab.broker import create_topics, open_broker
+from harness.lab.bringup import bring_up
+from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from harness.suites.perf.children import measure_here
 from harness.suites.perf.twin.pairs import Block
 from harness.suites.perf.twin.query import Alternating, Done
 from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
-from impls.spark.session import spark_session
 from impls.worker.output import Output
 
 __all__ = ["BLOCKS_FILE", "Settings", "blocks_of", "main", "measure_blocks"]
@@ -160,12 +158,14 @@ def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
     )  # fmt: skip
     marks: list[Mark] = []
     with ExitStack() as stack:
-        jars = ensure_jars()
-        broker = open_broker(None, folder / "broker", jars.broker, use_java())
-        stack.callback(broker.stop)
-        spark = spark_session(jars.spark, threads=settings.workers, name="twin")
-        stack.callback(spark.stop)
-        create_topics(broker.bootstrap, {"in": experiment.input_partitions, "out": experiment.result_partitions})
+        services = stack.enter_context(
+            bring_up(
+                folder,
+                session=partial(open_session, "twin", settings.workers),
+                topics={"in": experiment.input_partitions, "out": experiment.result_partitions},
+            )
+        )
+        broker, spark = services.broker, services.spark
         meter = Meter()
         output = Output(broker.bootstrap, "out", experiment.result_partitions)
         sides = Alternating(

@@ -1,0 +1,86 @@
+"""What runs around a query, brought up together: broker, topics, Spark session, Redis server."""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from harness.lab.broker import Broker, EmbeddedBroker, ExternalBroker
+from harness.lab.redis_server import RedisServer
+from harness.lab.session import stop_session
+from harness.lab.topics import create_topics
+from harness.setup.jars import ensure_jars
+from harness.setup.java import use_java
+from impls.worker.output import close_producers
+
+__all__ = ["Services", "bring_up", "broker_at", "embedded_broker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What has been brought up: a broker that answers, and what else was asked for, else None."""
+
+    broker: Broker
+    session: SparkSession | None
+    redis: RedisServer | None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, which must have been asked for."""
+        assert self.session is not None, "bring_up was not asked for a session"
+        return self.session
+
+    @property
+    def redis_url(self) -> str:
+        """The Redis server's address, "" where there is none."""
+        return self.redis.url if self.redis else ""
+
+
+def embedded_broker(folder: Path) -> EmbeddedBroker:
+    """Returns a broker of this program with its data in a folder, not started yet; raises UsageError without Java."""
+    return EmbeddedBroker(folder, ensure_jars().broker, use_java())
+
+
+def broker_at(bootstrap: str | None, folder: Path) -> Broker:
+    """Returns the broker at an address, or an embedded one where that is None; neither is started."""
+    return embedded_broker(folder) if bootstrap is None else ExternalBroker(bootstrap)
+
+
+@contextmanager
+def bring_up(
+    folder: Path,
+    *,
+    bootstrap: str | None = None,
+    session: Callable[[], SparkSession] | None = None,
+    redis: str | None = None,
+    topics: Mapping[str, int] | None = None,
+) -> Iterator[Services]:
+    """Brings services up, broker and session at the same time, and takes them down in the end, the session first.
+
+    Args:
+        folder: for the data of broker and Redis server.
+        bootstrap: address of an existing broker, None for an embedded one.
+        session: opens the Spark session; none is opened without it.
+        redis: durability of a Redis server; none is started without it.
+        topics: topics to create, name -> partitions.
+
+    Raises:
+        UsageError: a service does not answer before its deadline, or Java is missing.
+    """
+    broker = broker_at(bootstrap, folder / "broker")
+    with ExitStack() as stack:
+        stack.callback(broker.stop)
+        stack.callback(close_producers)  # those of this process write to the broker
+        server = stack.enter_context(RedisServer(folder / "redis", redis)) if redis else None
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(broker.start)
+            spark = session() if session else None
+            if spark is not None:
+                stack.callback(stop_session, spark)
+            starting.result()
+        if topics:
+            create_topics(broker.bootstrap, topics)
+        yield Services(broker, spark, server)
