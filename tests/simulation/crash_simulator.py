@@ -1,17 +1,15 @@
-"""A query without Spark: workers are dictionaries, an epoch is a function call, everything follows from one seed.
-
-Semantics are those of the worker core: drop, pull, apply queued and new records of bins that are here, queue the rest.
-"""
+"""A query without Spark whose driver dies: an epoch is a function call, everything follows from one seed."""
 
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from dictionaries import DROP_ENTRIES, KEYS_PER_BIN, Cluster, Record
 
 from impls.driver.base import Base
 from impls.protocol.commands import Command
@@ -20,10 +18,6 @@ from impls.protocol.mechanism import Mechanism
 from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.view import View
-
-KEYS_PER_BIN = 3
-DROP_ENTRIES = 4
-Record = tuple[int, int]  # key, position in the stream
 
 
 class OnDemand(Mechanism):
@@ -40,96 +34,6 @@ class OnDemand(Mechanism):
         return EpochPlan(routing, pulls, self.budget, on_demand=True)
 
 
-@dataclass
-class Worker:
-    """State of bins, key -> (count, position of the last record applied), and the queues of bins."""
-
-    bins: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    queues: dict[int, list[Record]] = field(default_factory=lambda: defaultdict(list))
-
-    def apply(self, bin_: int, records: Iterable[Record]) -> None:
-        state = self.bins[bin_]
-        for key, at in records:
-            count, last = state.get(key, (0, -1))
-            assert at > last, f"key {key}: record {at} applied after record {last}"
-            state[key] = count + 1, at
-
-
-class Cluster:
-    """All workers; `epoch` carries out a plan and returns what was observed. A seed orders the workers of an epoch."""
-
-    def __init__(self, random: np.random.Generator):
-        self.workers: dict[int, Worker] = defaultdict(Worker)
-        self.done = -1
-        self.last: Observation | None = None
-        self._random = random
-
-    def create(self, routing: Any) -> None:
-        for bin_, worker in enumerate(routing.tolist()):
-            self.workers[worker].bins[bin_] = {}
-
-    def epoch(self, written: WrittenPlan, records: list[Record]) -> Observation:
-        """Runs an epoch; run again it changes nothing and observes the same, as workers have committed it."""
-        if self.done == written.epoch:
-            assert self.last is not None
-            return self.last
-        assert self.done == written.epoch - 1
-        for number in [n for n in self.workers if n >= written.workers]:
-            gone = self.workers.pop(number)
-            assert not gone.bins, f"worker {number} left with bins"
-            assert not any(gone.queues.values()), f"worker {number} left with queued records"
-        arrived: dict[int, list[Record]] = defaultdict(list)
-        for key, at in records:
-            arrived[key // KEYS_PER_BIN].append((key, at))
-        pulled: list[int] = []
-        for number in self._random.permutation(written.workers).tolist():
-            mine = {b: r for b, r in arrived.items() if written.plan.routing[b] == number}
-            pulled += self._step(number, written, mine)
-        self.done, self.last = written.epoch, self._observation(written.epoch, written.plan, arrived, pulled)
-        return self.last
-
-    def _step(self, number: int, written: WrittenPlan, arrived: dict[int, list[Record]]) -> list[int]:
-        me, plan = self.workers[number], written.plan
-        for bin_, worker in written.drops:
-            if worker == number:
-                me.bins.pop(bin_, None)
-        pulls = [p for p in plan.pulls if p.target == number]
-        if plan.on_demand:
-            pulls.sort(key=lambda p: -(len(arrived.get(p.bin, ())) + len(me.queues.get(p.bin, ()))))
-        pulled = self._pull(me, pulls, plan.budget_bytes)
-        ready = {b for b in me.bins if plan.routing[b] == number} - set(plan.hold)
-        missing = {p.bin for p in pulls} - set(pulled)
-        for bin_, records in arrived.items():
-            me.queues[bin_] += records
-        for bin_ in sorted(me.queues):
-            if bin_ in ready and bin_ not in missing:
-                me.apply(bin_, me.queues.pop(bin_))
-        return pulled
-
-    def _pull(self, me: Worker, pulls: list[Pull], budget: int | None) -> list[int]:
-        left, pulled = budget, []
-        for pull in pulls:
-            state = self.workers[pull.source].bins[pull.bin]
-            if left is not None and pulled and size_of(state) > left:
-                break
-            me.bins[pull.bin] = dict(state)
-            pulled.append(pull.bin)
-            left = None if left is None else max(0, left - size_of(state))
-        return pulled
-
-    def _observation(
-        self, epoch: int, plan: EpochPlan, arrived: dict[int, list[Record]], pulled: list[int]
-    ) -> Observation:
-        queued = {b: len(q) for w in self.workers.values() for b, q in w.queues.items() if q}
-        sizes = {b: size_of(s) for w in self.workers.values() for b, s in w.bins.items()}
-        replicas = tuple((b, w, epoch - 1) for b, w in plan.replicas) + tuple((b, w, epoch) for b, w in plan.shadows)
-        return Observation(
-            epoch, tuple(pulled), sparse({b: len(r) for b, r in arrived.items()}), sparse(queued), sparse(sizes),
-            epoch_ms=epoch + 0.5, job_ms=0.25, pull_ms=float(len(pulled)), replicas=replicas,
-            entries=tuple(len(self.workers[int(plan.routing[b])].bins[b]) for b in pulled),
-        )  # fmt: skip
-
-
 @lru_cache(maxsize=10_000)
 def read(kind: Any, line: str) -> tuple[dict[str, Any], Any]:
     """A line of a log as fields and as an entry, whose array nobody may change: every crash reads all lines again."""
@@ -138,14 +42,6 @@ def read(kind: Any, line: str) -> tuple[dict[str, Any], Any]:
     if kind is WrittenPlan:
         entry.plan.routing.setflags(write=False)
     return fields, entry
-
-
-def size_of(state: dict[int, tuple[int, int]]) -> int:
-    return 16 + 24 * len(state)
-
-
-def sparse(values: dict[int, int]) -> Any:
-    return np.array(list(values), np.int32), np.array(list(values.values()), np.int64)
 
 
 @dataclass
@@ -181,7 +77,7 @@ class Simulation:
             for make in self.given.get(self.epoch, []):
                 self._accept(make(self.controller.commanded))
             self._one_epoch(self._records())
-            self._one_owner()
+            self.cluster.check_owners(self.controller)
             self.epoch += 1
         return self
 
@@ -278,20 +174,9 @@ class Simulation:
         )
         return controller
 
-    def _one_owner(self) -> None:
-        """Every bin is at its location, and a copy elsewhere is one that waits for its drop."""
-        location = self.controller.location
-        for bin_ in range(self.controller.bins):
-            holders = {n for n, w in self.cluster.workers.items() if bin_ in w.bins}
-            assert int(location[bin_]) in holders, f"bin {bin_} is not at worker {location[bin_]}"
-            waiting = {drop.worker for drop in self.controller._drops if drop.bin == bin_}
-            assert holders - {int(location[bin_])} <= waiting, f"bin {bin_} has copies at {holders}"
-
     def counts(self) -> dict[int, int]:
         """Count per key at the bins' owners, queued records left out."""
-        location = self.controller.location
-        states = [self.cluster.workers[int(w)].bins[b] for b, w in enumerate(location)]
-        return {key: count for state in states for key, (count, _) in state.items()}
+        return self.cluster.counts(self.controller.location)
 
     def digest(self) -> str:
         """Digest of all plans, observations, events and counts."""
