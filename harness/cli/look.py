@@ -8,7 +8,9 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from harness.cli.running import one_sentence, run_module
+from harness.cli.running import run_module
+from harness.cli.verb import run, verb
+from harness.options.declared import COUNT, FLAG, FOLDER, Option
 
 __all__ = [
     "compare",
@@ -23,55 +25,51 @@ __all__ = [
     "validate",
 ]
 
+_CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
+_FOLDER = Option("folder", "result folder", FOLDER, required=True)
 
-@task(help={"checkpoint": "checkpoint folder of the running query", "workers": "number of workers to go to"})
+
+@verb(
+    _CHECKPOINT, Option("workers", "number of workers to go to", COUNT, required=True, subject="The number of workers")
+)
 def rescale(c: Context, checkpoint: str, workers: int) -> None:
     """Rescale a running query."""
-    run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} rescale {int(workers)}")
+    run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} rescale {workers}")
 
 
-@task(help={"checkpoint": "checkpoint folder of the running query"})
+@verb(_CHECKPOINT)
 def status(c: Context, checkpoint: str) -> None:
     """Show epoch, workers and migration of a running query."""
     run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} status")
 
 
-@task(help={"folder": "result folder; its figures and report are drawn anew"})
+@verb(_FOLDER)
 def report(c: Context, folder: str) -> None:
     """Draw the figures and the report of a result again."""
-    from harness.report.redraw import redraw
-
-    sys.exit(redraw(folder))
+    run("harness.report.redraw:redraw", folder)
 
 
-@task(
-    help={
-        "folders": "result folders, or folders of such, separated by commas; results/ by default",
-        "output": "the page to write; results/compare.html by default",
-    }
+@verb(
+    Option("folders", "result folders, or folders of such, separated by commas", default="", shown="results/"),
+    Option("output", "the page to write", default="", shown="results/compare.html"),
 )
-def compare(c: Context, folders: str = "", output: str = "") -> None:
+def compare(c: Context, folders: str, output: str) -> None:
     """Compare finished experiments on one page: every run's verdict, a table, figures."""
-    from harness.cli.commands import compare as write
-
-    sys.exit(write(folders, output))
+    run("harness.cli.compare:compare", folders, output)
 
 
-@task(help={"file": "a result.json"})
+@verb(Option("file", "a result.json", required=True))
 def validate(c: Context, file: str) -> None:
     """Check a result file against the schema."""
     from harness.results.validate import validate as check_file
 
-    with one_sentence():
-        check_file(Path(file))
+    check_file(Path(file))
 
 
 @task
 def mechanisms(c: Context) -> None:
     """List the mechanisms and their options."""
-    from harness.cli.commands import list_mechanisms
-
-    list_mechanisms()
+    run("harness.cli.mechanisms:list_mechanisms")
 
 
 @task
@@ -87,27 +85,25 @@ def doctor(c: Context) -> None:
         raise Exit(code=2)
 
 
-@task(help={"quick": "every table and figure on a small load, about 20 minutes", "output": "folder for results"})
-def reproduce(c: Context, quick: bool = False, output: str = "") -> None:
+@verb(
+    Option("quick", "every table and figure on a small load, about 20 minutes", FLAG),
+    Option("output", "folder for results", FOLDER, shown="results/"),
+)
+def reproduce(c: Context, quick: bool, output: str | None) -> None:
     """Regenerate every table and figure from scratch, some 9 hours; goes on where it was cut off."""
-    from harness.suites.artifact.reproduce import reproduce as carry_out
-
-    sys.exit(carry_out(Path(output) if output else None, quick=quick))
+    run("harness.suites.artifact.reproduce:reproduce", Path(output) if output else None, quick=quick)
 
 
-@task(help={"results": "folder with results"})
-def figures(c: Context, results: str = "") -> None:
+@verb(Option("results", "folder with results", FOLDER, shown="results/"))
+def figures(c: Context, results: str | None) -> None:
     """Draw the figures and reports of all stored results again."""
-    from harness.suites.artifact.reproduce import figures as draw
-
-    sys.exit(draw(Path(results) if results else None))
+    run("harness.suites.artifact.reproduce:figures", Path(results) if results else None)
 
 
-@task(help={"folder": "result folder"})
+@verb(_FOLDER)
 def export(c: Context, folder: str) -> None:
     """Write the epoch logs of a result as Parquet."""
     from harness.report.export import export as write
 
-    with one_sentence():
-        for path in write(Path(folder)):
-            sys.stdout.write(f"{path}\n")
+    for path in write(Path(folder)):
+        sys.stdout.write(f"{path}\n")

@@ -1,21 +1,15 @@
 """What tasks share: running a module of this project, and bad input as one sentence."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
 from harness.files import ROOT
 
-__all__ = ["ROOT", "given", "one_sentence", "run_module"]
-
-
-def given(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a task's options by name: its parameters, as `locals()` gives them at its begin, without the context."""
-    return {name: value for name, value in parameters.items() if name != "c"}
+__all__ = ["ROOT", "one_sentence", "run_module"]
 
 
 @contextmanager

@@ -1,18 +1,16 @@
 """The checks of an experiment's parameters: bad input is refused before anything starts."""
 
-import math
-
 from generators.keys import make_keys
 from generators.nexmark.profile import make_profile
 from generators.producer import check_peak
 from harness.experiment import schedules as migrations
-from harness.experiment.description import WORKLOADS, Experiment
+from harness.experiment.description import Experiment
 from harness.experiment.faults import parse_fault
+from harness.experiment.parameters import PARAMETERS
 from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import UsageError
 from impls.mechanisms.native_spark.nexmark import missing_twin
-from impls.operators.cost import check_cost
 from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
 from impls.protocol.bins import check_bins
@@ -24,13 +22,13 @@ _TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, 
 
 def check(experiment: Experiment) -> None:
     """Raises UsageError for the first parameter that cannot be used."""
+    for option in PARAMETERS:
+        option.check(getattr(experiment, option.field))
     if not experiment.mechanisms:
         raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
     for name in experiment.mechanisms:
         catalog.check(name)
     _check_options(experiment)
-    if experiment.workload not in WORKLOADS:
-        raise UsageError(f"The workload {experiment.workload!r} is unknown: use one of {', '.join(WORKLOADS)}.")
     _check_nexmark(experiment)
     check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
     if experiment.keys < experiment.bins:
@@ -40,8 +38,6 @@ def check(experiment: Experiment) -> None:
     _check_natives(experiment)
     replicates = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).replicates]
     check_level(experiment.durability, replicates=bool(replicates))
-    if not (3 <= experiment.duration_s < math.inf and 0 <= experiment.lead_in_s < math.inf):
-        raise UsageError("The load must last at least 3 seconds and its lead-in cannot be negative.")
     _check_load(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
@@ -90,7 +86,6 @@ def _check_load(experiment: Experiment) -> None:
     check_peak(experiment.schedule())
     if not experiment.records:
         raise UsageError("The load has no record: the rates are 0 all the time.")
-    check_cost(experiment.cost_us, experiment.cost, experiment.value_bytes)
     if experiment.value_bytes and experiment.workload == "dense":
         raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
 

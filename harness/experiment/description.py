@@ -1,8 +1,8 @@
-"""The description of an experiment: every parameter with its default, and the runs that follow from it."""
+"""An experiment: what follows from its parameters, and its runs."""
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,74 +10,17 @@ import numpy as np
 
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
+from harness.experiment.parameters import Parameters
 from impls import catalog
 
-__all__ = ["DEFAULT_MECHANISMS", "WORKLOADS", "Experiment", "Run"]
+__all__ = ["Experiment", "Run"]
 
-DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
-WORKLOADS = ("dense", "hash", "nexmark")
 _WITH = " with "  # between a mechanism and the fault of a disturbed run
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """A set of runs meant to be compared.
-
-    Attributes:
-        name: first part of the result folder's name.
-        mechanisms: mechanisms to run; `options` are those of every mechanism that knows them.
-        workload: dense (counts in an array per bin, "key-count"), hash (an entry per key, "hash-count") or nexmark.
-        query, profile, out_of_order: of nexmark: q0 to q8; default or large-state:OPTIONS; group=N,delay=SECONDS.
-        keys: number of keys; distribution: uniform, zipf with `exponent`, or drift:OPTION=VALUE,...
-        value_bytes: bytes that hash keeps per key besides the count.
-        cost_us: what a record costs a worker; cost: wait (a remote call) or compute.
-        rate: base rate in records per second; rate_shape: how it changes, see `generators.shapes`.
-        duration_s: length of the measured load; lead_in_s: load before it.
-        workers, workers_goal: workers at the start, and after the rescale (equal: Megaphone's pattern instead).
-        bins: number of bins. policy: placement policy of a rescale, see `impls.placement`.
-        migration: pattern, rescale, rebalance (by the policy), none, or the path of a plan file.
-        seed: of keys and of the order of runs; rounds: repetitions.
-        max_offsets_per_trigger: Spark's limit on records per epoch, None for no limit.
-        bootstrap: an existing broker, None for an embedded one.
-        state_dir: parent folder of the workers' state, None for the run's folder.
-        durability: what the state survives: none, process or host; see `impls.stream`.
-        master: Spark master, None for local.
-        fault: victim@migrating or victim@point: a fault in each mechanism's first migration, in a second run next to
-            the undisturbed one; None for none.
-    """
-
-    name: str = "key-count"
-    mechanisms: tuple[str, ...] = DEFAULT_MECHANISMS
-    options: dict[str, Any] = field(default_factory=dict)
-    workload: str = "dense"
-    query: str = ""
-    profile: str = "default"
-    out_of_order: str = ""
-    keys: int = 4_000_000
-    distribution: str = "uniform"
-    exponent: float = 1.0
-    value_bytes: int = 0
-    cost_us: float = 0.0
-    cost: str = "wait"
-    rate: int = 10_000
-    rate_shape: str = "constant"
-    duration_s: float = 36.0
-    lead_in_s: float = 5.0
-    workers: int = 4
-    workers_goal: int = 4
-    bins: int = 256
-    policy: str = "minimal_move"
-    migration: str = "pattern"
-    seed: int = 1
-    rounds: int = 1
-    max_offsets_per_trigger: int | None = None
-    bootstrap: str | None = None
-    state_dir: str | None = None
-    durability: str = "process"
-    master: str | None = None
-    fault: str | None = None
-    input_partitions: int = 2
-    result_partitions: int = 4
+class Experiment(Parameters):
+    """A set of runs meant to be compared, as their parameters say."""
 
     @property
     def records(self) -> int:
@@ -93,15 +36,6 @@ class Experiment:
         path = csv_path(self.rate_shape)
         rates = b"" if path is None else path.read_bytes()
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode() + rates).hexdigest()[:12]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns all parameters."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Experiment":
-        """Reads what `to_json` wrote."""
-        return cls(**{**data, "mechanisms": tuple(data["mechanisms"])})
 
     def runs(self) -> list["Run"]:
         """Returns the runs in the order they are made: interleaved by round, the order in each drawn from the seed."""

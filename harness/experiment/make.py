@@ -1,85 +1,38 @@
-"""Experiments from the options of a command: defaults, numbers read, and the checks that refuse bad input."""
+"""Experiments from the options of a command: what is given, over what a preset says; bad input is refused."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from harness.experiment.checks import check
-from harness.experiment.description import DEFAULT_MECHANISMS, Experiment
-from harness.options import parse_list, parse_number, parse_workers
+from harness.experiment.description import Experiment
+from harness.experiment.parameters import BENCH, PARAMETERS, QUICK, STANDARD
+from harness.options import parse_list, parse_number
+from harness.options.declared import read_given
 from impls import catalog
 from impls.errors import UsageError
 
-__all__ = [
-    "DEFAULT_QUERY",
-    "QUICK",
-    "STANDARD",
-    "experiment_from",
-    "experiments_from",
-    "make_experiment",
-    "mechanism_options",
-    "typed",
-]
+__all__ = ["experiment_from", "experiments_from", "make_experiment", "mechanism_options"]
 
-DEFAULT_QUERY = "q4"
-# What `./inv bench` compares when nothing is said of what to compare: all counting in an entry per key, as Spark does.
-STANDARD: dict[str, Any] = {
-    "mechanism": "none,native-repartition,runtime-restart,megaphone-all-at-once,megaphone-batched",
-    "workload": "hash",
-    "keys": 1_000_000,
-    "duration_s": 30.0,
-    "name": "hash-count",
-}
-QUICK: dict[str, Any] = {
-    "mechanism": "none,megaphone-all-at-once,megaphone-batched",
-    "keys": 400_000,
-    "duration_s": 7.5,
-    "lead_in_s": 3.0,
-    "bins": 64,
-    "name": "quick",
-}
-_RENAMED = {"duration": "duration_s", "bootstrap_servers": "bootstrap"}
+_QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
-_NUMBERS: dict[str, Callable[[str], Any]] = {
-    "duration_s": float, "exponent": float, "cost_us": float, "value_bytes": int,
-    "seed": int, "max_offsets_per_trigger": int
-}  # fmt: skip
+_OTHERS = {option.name for option in BENCH} - {option.name for option in PARAMETERS}
 
 
 def make_experiment(**given: Any) -> Experiment:
-    """Builds an experiment from command-line values and checks them; raises UsageError with one sentence."""
-    values = {name: value for name, value in given.items() if value is not None}
-    values["mechanisms"] = parse_list(str(values.pop("mechanism", ",".join(DEFAULT_MECHANISMS))))
-    for name, what in (
-        ("keys", "The number of keys"),
-        ("rate", "The rate"),
-        ("bins", "The number of bins"),
-        ("rounds", "The number of rounds"),
-    ):
-        if name in values:
-            values[name] = parse_number(values[name], what)
-    if "workers" in values:
-        values["workers"], values["workers_goal"] = parse_workers(values["workers"])
-    if values.get("workers") != values.get("workers_goal") and "migration" not in values:
-        values["migration"] = "rescale"
+    """Builds an experiment from options or fields by name, and checks it; raises UsageError with one sentence."""
+    values = read_given(PARAMETERS, given)
+    if isinstance(workers := values.get("workers"), tuple):
+        values = {**values, "workers": workers[0], "workers_goal": values.get("workers_goal", workers[1])}
+    if isinstance(values.get("options"), str):
+        values["options"] = mechanism_options(values["options"])
+    if values.get("workers") != values.get("workers_goal"):
+        values.setdefault("migration", "rescale")
     if values.get("workload") == "nexmark":
-        values["query"] = str(values.get("query", DEFAULT_QUERY)).strip().lower()
+        values["query"] = values.get("query", _QUERY).strip().lower()
         values.setdefault("name", f"nexmark-{values['query']}")
     experiment = Experiment(**values)
     check(experiment)
     return experiment
-
-
-def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Reads the options that are numbers; raises UsageError that names the option."""
-    out = dict(values)
-    for name, kind in _NUMBERS.items():
-        if out.get(name) is not None:
-            try:
-                out[name] = kind(out[name])
-            except ValueError:
-                option = name.removesuffix("_s").replace("_", "-")
-                raise UsageError(f"--{option} takes a number, not {out[name]!r}.") from None
-    return out
 
 
 def experiment_from(options: Mapping[str, Any]) -> Experiment:
@@ -87,16 +40,11 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
 
     Without a choice of what to compare it is the standard comparison, which has Spark's own restart in it.
     """
-    named = {_RENAMED.get(name, name): value for name, value in options.items() if value is not None}
-    values = typed(
-        {k: v for k, v in named.items() if k not in {"quick", "all", "output", "force", "resume", "metrics_port"}}
-    )
+    values = read_given(PARAMETERS, {name: value for name, value in options.items() if name not in _OTHERS})
     if options.get("all"):
-        values["mechanism"] = ",".join(catalog.names())
-    taken = mechanism_options(str(values.pop("option", "")))
+        values["mechanisms"] = tuple(catalog.names())
     standard = {} if any(options.get(name) for name in _CHOICES) else STANDARD
-    defaults = QUICK if options.get("quick") else standard
-    return make_experiment(**{**defaults, **values, **({"options": taken} if taken else {})})
+    return make_experiment(**{**(QUICK if options.get("quick") else standard), **values})
 
 
 def experiments_from(options: Mapping[str, Any]) -> list[Experiment]:

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from generators.errors import GeneratorError
 from harness.experiment.description import Experiment
 from harness.experiment.make import experiments_from
 from harness.files import ROOT, write_json
@@ -14,6 +13,7 @@ from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.live.view import LiveView
 from harness.options import CUT_OFF
+from harness.options.ending import ending
 from harness.report.comparison import print_comparison
 from harness.report.report import write_report
 from harness.results.environment import environment
@@ -83,18 +83,13 @@ def bench(
     return folder, CUT_OFF if cut_off else int(bool(bad))
 
 
+@ending()
 def run_bench(options: Mapping[str, Any]) -> int:
     """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
-    try:
-        experiments = experiments_from(options)
-        state = LiveState()
-        with _serving(options.get("metrics_port"), state):
-            return _carry_out(experiments, options, state)
-    except (UsageError, GeneratorError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return CUT_OFF
+    experiments = experiments_from(options)
+    state = LiveState()
+    with _serving(options.get("metrics_port"), state):
+        return _carry_out(experiments, options, state)
 
 
 def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:

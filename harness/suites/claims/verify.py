@@ -8,15 +8,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from generators.errors import GeneratorError
 from harness.files import ROOT
-from harness.options import CUT_OFF, parse_list
+from harness.options import parse_list
+from harness.options.ending import ending
 from harness.setup.java import use_java
 from harness.suites.claims import gather
 from harness.suites.claims.claims import Claim, Source, read_claims
 from harness.suites.claims.evidence import Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
-from impls.errors import StateError, UsageError
+from impls.errors import UsageError
 
 __all__ = ["Checked", "check", "run_claims"]
 
@@ -57,6 +57,7 @@ def check(claim: Claim, evidence: Evidence | None) -> Checked:
     return Checked(claim, "PASS" if finding.holds else "FAIL", finding.figures, evidence.origin)
 
 
+@ending()
 def run_claims(
     *,
     only: str = "",
@@ -77,21 +78,15 @@ def run_claims(
         listing: say what there is, and run nothing.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-    try:
-        claims = _chosen(read_claims(), only, quick=quick)
-        if listing:
-            _list(console, claims)
-            return 0
-        stored = Path(results or output or ROOT / "results")
-        if not stored.is_dir():
-            raise UsageError(f"{stored} is no folder: name one with results.")  # noqa: TRY301
-        obtain = _stored_only(stored) if results else _stored_or_made(console, stored, force=force)
-        checked = _check_all(console, claims, obtain)
-    except (UsageError, GeneratorError, StateError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1 if isinstance(error, StateError) else 2
-    except KeyboardInterrupt:
-        return CUT_OFF
+    claims = _chosen(read_claims(), only, quick=quick)
+    if listing:
+        _list(console, claims)
+        return 0
+    stored = Path(results or output or ROOT / "results")
+    if not stored.is_dir():
+        raise UsageError(f"{stored} is no folder: name one with results.")
+    obtain = _stored_only(stored) if results else _stored_or_made(console, stored, force=force)
+    checked = _check_all(console, claims, obtain)
     _sum_up(console, checked)
     return int(not all(one.as_expected for one in checked))
 

@@ -16,6 +16,7 @@ from harness.files import ROOT, JsonLines, read_json, read_lines, write_json
 from harness.lab.bringup import Services, bring_up
 from harness.lab.session import KEEP_LOGS, open_session
 from harness.options import CUT_OFF, parse_names
+from harness.options.ending import ending
 from harness.results.environment import environment
 from harness.results.place import making
 from harness.setup.jars import ensure_jars
@@ -24,7 +25,6 @@ from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, a
 from harness.suites.conformance.judge import Row
 from harness.suites.conformance.query import run_tour
 from impls import catalog
-from impls.errors import UsageError
 
 __all__ = ["conformance", "run_conformance", "selected", "table_of"]
 
@@ -138,6 +138,7 @@ def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
     return folder
 
 
+@ending()
 def run_conformance(
     *, mechanism: str = "", operator: str = "", scenario: str = "", quick: bool = False, output: str = "",
     force: bool = False,
@@ -148,18 +149,15 @@ def run_conformance(
     with what was cut off.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    try:
-        planned = tours(selected(mechanism, operator, scenario, quick=quick))
-        use_java()
-        ensure_jars()
-        folder = _folder(planned, Path(output or ROOT / "results"), force=force)
-        console.print(f"{sum(len(tour.scenarios) for tour in planned)} cases in {len(planned)} queries")
-        rows, cut_off = conformance(planned, folder, console)
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    planned = tours(selected(mechanism, operator, scenario, quick=quick))
+    cases = sum(len(tour.scenarios) for tour in planned)
+    use_java()
+    ensure_jars()
+    folder = _folder(planned, Path(output or ROOT / "results"), force=force)
+    console.print(f"{cases} cases in {len(planned)} queries")
+    rows, cut_off = conformance(planned, folder, console)
     console.print(table_of(rows))
     good = sum(row.good for row in rows)
-    console.print(f"{good} of {sum(len(tour.scenarios) for tour in planned)} cases are valid")
+    console.print(f"{good} of {cases} cases are valid")
     sys.stdout.write(f"{folder}\n")
-    return CUT_OFF if cut_off else int(good < sum(len(tour.scenarios) for tour in planned))
+    return CUT_OFF if cut_off else int(good < cases)

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from harness.files import ROOT
 from harness.options import CUT_OFF, parse_names
+from harness.options.ending import ending
 from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
@@ -21,7 +22,6 @@ from harness.suites.faults.report import report_of, show, write_report
 from harness.suites.faults.schedule import EXPECTED, Fault, draw_schedule
 from impls import catalog
 from impls.durability.files import check_level
-from impls.errors import UsageError
 
 __all__ = ["fault_test", "run_fault_test"]
 
@@ -62,6 +62,7 @@ def fault_test(
     return report, cut_off
 
 
+@ending()
 def run_fault_test(
     *,
     seed: int,
@@ -77,20 +78,16 @@ def run_fault_test(
     when it was cut off. The last line printed is the folder with the report.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    try:
-        check_level(durability)
-        schedule = draw_schedule(
-            seed,
-            parse_names(mechanism, catalog.names(), "mechanism"),
-            only=parse_names(only, EXPECTED, "fault"),
-            quick=quick,
-        )
-        use_java()
-        ensure_jars()
-        folder = new_folder(Path(output or ROOT / "results"), "faults")
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    check_level(durability)
+    schedule = draw_schedule(
+        seed,
+        parse_names(mechanism, catalog.names(), "mechanism"),
+        only=parse_names(only, EXPECTED, "fault"),
+        quick=quick,
+    )
+    use_java()
+    ensure_jars()
+    folder = new_folder(Path(output or ROOT / "results"), "faults")
     console.print(f"seed {seed}, durability {durability}, {len(schedule)} faults")
     for fault in schedule:
         console.print(f"{fault.id} {fault.mechanism} {fault.phase} {fault.expected} (draw {fault.draw})")

@@ -10,25 +10,26 @@ from typing import Any
 
 from rich.console import Console
 
-from generators.errors import GeneratorError
 from harness.experiment.checks import lacks_twin
 from harness.experiment.description import Experiment
-from harness.experiment.make import make_experiment, typed
+from harness.experiment.make import make_experiment
+from harness.experiment.parameters import PARAMETERS
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.options import CUT_OFF, parse_list
+from harness.options.declared import read_given
+from harness.options.ending import ending
 from harness.results.place import find_earlier, result_folder
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.nexmark.table import markdown, rows_of, table
-from impls.errors import UsageError
+from harness.suites.options import NEXMARK_QUICK
 from impls.operators.nexmark import QUERIES
 
 __all__ = ["Suite", "measured", "read_rows", "run_nexmark", "suite_from"]
 
 _MECHANISMS = "megaphone-batched,meces"
 _NATIVE = "native-repartition"
-_QUICK: dict[str, Any] = {"rate": "2000", "duration_s": 18.0, "lead_in_s": 3.0, "bins": "64"}
 _WIDE = 160
 _TABLE = "nexmark.json"
 
@@ -51,10 +52,9 @@ class Suite:
 def suite_from(options: Mapping[str, Any]) -> Suite:
     """Returns what the options ask for; raises UsageError for bad ones."""
     named = parse_list(str(options.get("query") or ""))
-    shared: dict[str, Any] = {"duration_s": 24.0, **(_QUICK if options.get("quick") else {})}
-    shared |= {name: options[name] for name in ("profile", "rate", "fault", "bins") if options.get(name)}
-    if options.get("duration"):
-        shared |= typed({"duration_s": options["duration"]})
+    shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
+    given = {name: options.get(name) or None for name in ("profile", "rate", "fault", "bins", "duration")}
+    shared |= read_given(PARAMETERS, given)
     workers = options.get("workers") or "2:4"
     return Suite(
         tuple(
@@ -103,16 +103,11 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     return list(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
 
 
+@ending()
 def run_nexmark(options: Mapping[str, Any]) -> int:
     """Runs the queries, prints their table and the result's path, and returns the exit code as `./inv bench` does."""
-    try:
-        suite, output = suite_from(options), Path(options.get("output") or ROOT / "results")
-        folder, code = measured(suite, output, force=bool(options.get("force")))
-    except (UsageError, GeneratorError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return CUT_OFF
+    suite, output = suite_from(options), Path(options.get("output") or ROOT / "results")
+    folder, code = measured(suite, output, force=bool(options.get("force")))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     console.print(table(read_rows(folder)))
     sys.stdout.write(f"{folder}\n")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generators.errors import GeneratorError
 from harness.files import ROOT, read_json, write_json
-from harness.options import CUT_OFF, parse_names
+from harness.options import parse_names
+from harness.options.ending import ending
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
@@ -17,7 +17,7 @@ from harness.suites.perf import growth, migratable, moved, rate, restart, steady
 from harness.suites.perf.part import Part, Scale
 from harness.suites.perf.phases import part as phases
 from harness.suites.perf.report import write_reference, write_tables
-from impls.errors import StateError, UsageError
+from impls.errors import UsageError
 
 __all__ = ["PARTS", "RESULT_FILE", "Suite", "measured", "run_perf", "suite_from"]
 
@@ -88,22 +88,16 @@ def _collected(suite: Suite, folder: Path) -> dict[str, Any]:
             "parts": {name: data for name, data in found.items() if data}}  # fmt: skip
 
 
+@ending("cut off; the same options again go on")
 def run_perf(options: Mapping[str, Any]) -> int:
     """Measures the parts asked for; returns the exit code: 0 all bounds kept, 1 not all, 2 bad input, 130 cut off.
 
     The quick form shows that the suite works: bounds that it does not keep are printed, and no failure.
     """
-    try:
-        suite = suite_from(options)
-        reference = _reference(suite) if options.get("reference") else None
-        output = Path(options.get("output") or ROOT / "results")
-        folder = measured(suite, output, force=bool(options.get("force")))
-    except (UsageError, GeneratorError, StateError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1 if isinstance(error, StateError) else 2
-    except KeyboardInterrupt:
-        sys.stderr.write("cut off; the same options again go on\n")
-        return CUT_OFF
+    suite = suite_from(options)
+    reference = _reference(suite) if options.get("reference") else None
+    output = Path(options.get("output") or ROOT / "results")
+    folder = measured(suite, output, force=bool(options.get("force")))
     if reference is not None:
         write_reference(folder, reference)
     return _told(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)

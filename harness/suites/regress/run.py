@@ -7,12 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from harness.experiment.make import typed
+from harness.experiment.parameters import PARAMETERS
 from harness.files import ROOT, read_json, write_json, write_text
-from harness.options import CUT_OFF, parse_number
+from harness.options.declared import read_given
+from harness.options.ending import ending
 from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.suites.options import REGRESS
 from harness.suites.regress.compare import Runs, compare
 from harness.suites.regress.decide import sides
 from harness.suites.regress.history import append
@@ -20,7 +22,7 @@ from harness.suites.regress.measures import measures_of
 from harness.suites.regress.noise import resampled
 from harness.suites.regress.summary import markdown
 from harness.suites.regress.trees import Tree, revision, work_tree
-from impls.errors import StateError, UsageError
+from impls.errors import UsageError
 
 __all__ = ["Comparison", "run_regress"]
 
@@ -50,36 +52,30 @@ class Comparison:
 def _bench_options(options: Mapping[str, Any]) -> list[str]:
     chosen = {**_OPTIONS, **(_QUICK if options.get("quick") else {})}
     chosen |= {name: str(options[name]) for name in chosen if options.get(name)}
-    typed({"duration_s": chosen["duration"]})
+    read_given(PARAMETERS, chosen)
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]
 
 
+@ending("cut off; the same options again go on")
 def run_regress(options: Mapping[str, Any]) -> int:
     """Compares two revisions; returns 0 when nothing has become worse, 1 when something has, 2 for bad input."""
-    try:
-        pairs = parse_number(options.get("pairs") or 9, "The number of pairs")
-        commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
-        resample = _resample(options, commits)
-        bench = _bench_options(options)
-        use_java()
-        ensure_jars()
-        folder = _folder(Path(options.get("output") or ROOT / "results"), commits, bench, pairs)
-        with ExitStack() as stack:
-            trees = {
-                side: stack.enter_context(work_tree(commit, folder / "trees" / side))
-                for side, commit in commits.items()
-            }
-            comparison = Comparison(trees, folder, bench, pairs)
-            first = comparison.round(1)
-            if resample:
-                return _noise(first, resample, folder)
-            verdict, found = compare(first, lambda: comparison.round(2))
-    except (UsageError, StateError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1 if isinstance(error, StateError) else 2
-    except KeyboardInterrupt:
-        sys.stderr.write("cut off; the same options again go on\n")
-        return CUT_OFF
+    asked = read_given(REGRESS, options)
+    pairs = asked.get("pairs", 9)
+    commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
+    resample = _resample(asked.get("resample", 0), commits)
+    bench = _bench_options(options)
+    use_java()
+    ensure_jars()
+    folder = _folder(Path(options.get("output") or ROOT / "results"), commits, bench, pairs)
+    with ExitStack() as stack:
+        trees = {
+            side: stack.enter_context(work_tree(commit, folder / "trees" / side)) for side, commit in commits.items()
+        }
+        comparison = Comparison(trees, folder, bench, pairs)
+        first = comparison.round(1)
+        if resample:
+            return _noise(first, resample, folder)
+        verdict, found = compare(first, lambda: comparison.round(2))
     text = markdown(commits, verdict, found)
     write_text(folder / "summary.md", text)
     append(folder.parent / "history.jsonl", commits["head"], first["head"])
@@ -88,8 +84,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
     return int(verdict == "worse")
 
 
-def _resample(options: Mapping[str, Any], commits: Mapping[str, str]) -> int:
-    number = parse_number(asked, "The number of comparisons") if (asked := options.get("resample")) else 0
+def _resample(number: int, commits: Mapping[str, str]) -> int:
     if number and commits["base"] != commits["head"]:
         raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
     return number

@@ -9,14 +9,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from harness.experiment.make import mechanism_options
-from harness.options import CUT_OFF, parse_list, parse_number
+from harness.options import parse_list
+from harness.options.declared import read_given
+from harness.options.ending import ending
+from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import calibrate, read_runs
 from harness.suites.scale.check import FIGURES, Compared, compare, median_error
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
-from harness.suites.scale.scenario import Scenario, at_scale, make_scenario, parse_bytes, predict_all
+from harness.suites.scale.scenario import Scenario, at_scale, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
-from impls.errors import UsageError
 
 __all__ = ["LEFT_OUT", "check_table", "prediction_table", "run_simulate_scale"]
 
@@ -28,32 +29,25 @@ _MIB = 1 << 20
 _WIDTH = 150
 
 
+@ending()
 def run_simulate_scale(options: Mapping[str, Any]) -> int:
     """Simulates, checks or calibrates; returns the exit code."""
-    given = {name: value for name, value in options.items() if value not in (None, "")}
-    try:
-        path = Path(given.pop("costs", DEFAULT_COSTS))
-        if "calibrate" in given:
-            _calibrate(str(given["calibrate"]), path)
-        elif "check" in given:
-            _check(Path(str(given["check"])), read_costs(path))
-        else:
-            _simulate(given, read_costs(path))
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    except KeyboardInterrupt:
-        return CUT_OFF
+    given = {name: value for name, value in options.items() if value not in {None, ""}}
+    path = Path(given.pop("costs", DEFAULT_COSTS))
+    if "calibrate" in given:
+        _calibrate(str(given["calibrate"]), path)
+    elif "check" in given:
+        _check(Path(str(given["check"])), read_costs(path))
+    else:
+        _simulate(given, read_costs(path))
     return 0
 
 
 def _simulate(given: dict[str, Any], costs: Costs) -> None:
-    given = {**given, "options": mechanism_options(str(given.pop("option", "")))}
-    bandwidth = parse_bytes(str(given["bandwidth"]), "The bandwidth") if "bandwidth" in given else None
-    jobs = parse_number(given["jobs"], "The number of processes") if "jobs" in given else None
     scenario, began = make_scenario(given), time.perf_counter()
-    setting = scenario.setting(at_scale(costs, bandwidth))
-    outcomes = list(predict_all(setting, scenario.mechanisms, jobs))
+    values = read_given(SCALE, given)
+    setting = scenario.setting(at_scale(costs, values.get("bandwidth")))
+    outcomes = list(predict_all(setting, scenario.mechanisms, values.get("jobs")))
     console = _console()
     console.print(prediction_table([found for found, _ in outcomes if found is not None], _title(scenario)))
     for _, why in outcomes:

@@ -1,5 +1,6 @@
 """What `./inv simulate-scale` simulates, from its options: sizes, shares and goal, and a prediction per mechanism."""
 
+import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.experiment.make import mechanism_options
 from harness.experiment.schedules import megaphone_pattern
-from harness.options import parse_list, parse_number, parse_workers
+from harness.options.declared import read_given
+from harness.suites.options import SCALE
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import zipf_bins
 from harness.suites.scale.simulate import Prediction, Setting, predict
@@ -19,12 +22,10 @@ from impls import catalog
 from impls.errors import UsageError
 from impls.placement import Placing, policies
 
-__all__ = ["Scenario", "at_scale", "make_scenario", "parse_bytes", "predict_all", "shares_of"]
+__all__ = ["Scenario", "at_scale", "make_scenario", "predict_all", "shares_of"]
 
-_BINS_MAX = 1 << 20
 _WORKERS_MAX = 10_000
 _KEY_BYTES = 8
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 @dataclass(frozen=True)
@@ -79,35 +80,14 @@ def shares_of(distribution: str, bins: int, keys: int, exponent: float, seed: in
 
 def make_scenario(given: Mapping[str, Any]) -> Scenario:
     """Builds a scenario from the options of the command line that were given; raises UsageError for bad ones."""
-    values: dict[str, Any] = {}
-    if "workers" in given:
-        values["workers"], values["workers_goal"] = parse_workers(given["workers"])
-    for name, what in (("bins", "The number of bins"), ("rate", "The rate"), ("seed", "The seed")):
-        if name in given:
-            values[name] = parse_number(given[name], what)
-    if "state" in given:
-        values["state_bytes"] = parse_bytes(str(given["state"]), "The state")
-    if "exponent" in given:
-        values["exponent"] = _exponent(given["exponent"])
-    if "mechanism" in given:
-        values["mechanisms"] = parse_list(str(given["mechanism"]))
-    values |= {name: given[name] for name in ("distribution", "options") if name in given}
+    fields = {field.name for field in dataclasses.fields(Scenario)}
+    values = {name: value for name, value in read_given(SCALE, given).items() if name in fields}
+    if "workers" in values:
+        values["workers"], values["workers_goal"] = values["workers"]
+    values["options"] = mechanism_options(values.pop("options", ""))
     scenario = Scenario(**values)
     _check(scenario)
     return scenario
-
-
-def parse_bytes(text: str, what: str) -> int:
-    """Reads 1TB, 1e12 or 500G (powers of ten); raises UsageError for anything else or below 1."""
-    raw = text.strip().lower().removesuffix("b").strip()
-    unit = raw[-1:] if raw[-1:].isalpha() else ""
-    try:
-        value = float(raw.removesuffix(unit)) * _UNITS[unit]
-    except (ValueError, KeyError):
-        raise UsageError(f"{what} must be a number of bytes such as 1TB, 500G or 1e12, not {text!r}.") from None
-    if not 1 <= value < 1e18:
-        raise UsageError(f"{what} must be at least 1 byte and below 1e18, not {text!r}.")
-    return int(value)
 
 
 def predict_all(
@@ -133,20 +113,8 @@ def _outcome(name: str, setting: Setting) -> tuple[Prediction | None, str]:
         return None, str(error)
 
 
-def _exponent(text: Any) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 10:
-        raise UsageError(f"The exponent of the Zipf law must be a number from 0 to 10, not {text!r}.")
-    return value
-
-
 def _check(scenario: Scenario) -> None:
     most = max(scenario.workers, scenario.workers_goal)
-    if scenario.bins & (scenario.bins - 1) or scenario.bins > _BINS_MAX:
-        raise UsageError(f"The number of bins must be a power of two up to {_BINS_MAX}, not {scenario.bins}.")
     if most > min(scenario.bins, _WORKERS_MAX):
         raise UsageError(f"{most} workers are too many for {scenario.bins} bins, or above {_WORKERS_MAX}.")
     if scenario.workers == scenario.workers_goal == 1:

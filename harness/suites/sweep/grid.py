@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from harness.experiment.checks import check
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
 from harness.run.carry_out import NamedRun
+from harness.suites.options import AXES, SWEEP_QUICK
 from impls.errors import UsageError
 
-__all__ = ["AXES", "PRESETS", "Cell", "Grid", "Preset", "make_grid"]
+__all__ = ["PRESETS", "Cell", "Grid", "Preset", "make_grid"]
 
-AXES = ("keys", "bins", "rate", "skew", "policy")
 Cell = dict[str, Any]
 _THREE = "megaphone-all-at-once,megaphone-fluid,megaphone-batched"
 _DEFAULT = "none,megaphone-all-at-once,megaphone-batched"
-_QUICK: dict[str, Any] = {"duration_s": 7.5, "lead_in_s": 3.0}
 _RUN_OVERHEAD_S = 14.0  # start, checking and summary of a run, on 2 cores
 
 
@@ -149,7 +149,7 @@ def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False
     }
     axes: dict[str, str] = {} if chosen is None else dict(chosen.quick if quick else chosen.axes)
     if quick:
-        base |= _QUICK | {"mechanism": _without_fluid(str(base["mechanism"]))}
+        base |= SWEEP_QUICK | {"mechanism": _without_fluid(str(base["mechanism"]))}
     axes |= {axis: str(values.pop(axis)) for axis in AXES if axis in values}
     base |= values
     shared = make_experiment(**{**base, "name": base.get("name") or f"sweep-{preset or 'grid'}"})
@@ -161,20 +161,12 @@ def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False
             f"A sweep needs two values at least of one of {', '.join(AXES)}: use ./inv bench for one cell."
         )
     for cell in cells:
-        _check(grid.experiment(cell, shared.mechanisms[0]), shared)
+        check(replace(grid.experiment(cell, ""), mechanisms=shared.mechanisms))
     return replace(grid, x=chosen.x if chosen and chosen.x in grid.varied else grid.varied[0])
 
 
 def _without_fluid(mechanisms: str) -> str:
     return ",".join(name for name in mechanisms.split(",") if name != "megaphone-fluid")
-
-
-def _check(experiment: Experiment, shared: Experiment) -> None:
-    """Checks a cell as `make_experiment` does, with all mechanisms."""
-    values = {**experiment.to_json(), "mechanism": ",".join(shared.mechanisms)}
-    values.pop("mechanisms")
-    workers = f"{values.pop('workers')}:{values.pop('workers_goal')}"
-    make_experiment(**values, workers=workers)
 
 
 def _values(axis: str, text: str) -> list[Any]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from generators.errors import GeneratorError
-from harness.experiment.make import mechanism_options, typed
 from harness.files import ROOT, write_json
 from harness.options import CUT_OFF
+from harness.options.ending import ending
 from harness.report.comparison import print_comparison
 from harness.report.report import write_report
 from harness.results.environment import environment
@@ -20,12 +19,9 @@ from harness.run.lines import Lines
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.sweep.grid import Grid, make_grid
-from impls.errors import UsageError
 from plots.figures import write_all
 
 __all__ = ["grid_from", "prepare", "run_sweep", "sweep"]
-
-_RENAMED = {"duration": "duration_s"}
 
 
 def prepare(grid: Grid, folder: Path) -> None:
@@ -76,25 +72,20 @@ def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
 
 def grid_from(options: Mapping[str, Any]) -> Grid:
     """Returns the grid that the options of `./inv sweep` describe; raises UsageError for bad ones."""
-    own = {"preset", "quick", "output", "force", "option"}
-    named = {_RENAMED.get(name, name): value for name, value in options.items() if name not in own}
-    taken = mechanism_options(str(options.get("option") or ""))
-    values = {**typed(named), **({"options": taken} if taken else {})}
-    return make_grid(values, preset=str(options.get("preset") or ""), quick=bool(options.get("quick")))
+    own = {"preset", "quick", "output", "force"}
+    given = {name: value for name, value in options.items() if name not in own}
+    return make_grid(given, preset=str(options.get("preset") or ""), quick=bool(options.get("quick")))
 
 
+@ending()
 def run_sweep(options: Mapping[str, Any]) -> int:
     """Runs a sweep, prints its comparison and the path of its result as the last line, and returns the exit code."""
-    try:
-        grid = grid_from(options)
-        output = Path(options.get("output") or ROOT / "results")
-        largest = max((run.experiment for run, _ in grid.runs()), key=lambda e: e.keys * e.rate)
-        check_machine(largest, output)
-        ensure_jars()
-        folder, code = sweep(grid, output, force=bool(options.get("force")))
-    except (UsageError, GeneratorError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
+    grid = grid_from(options)
+    output = Path(options.get("output") or ROOT / "results")
+    largest = max((run.experiment for run, _ in grid.runs()), key=lambda e: e.keys * e.rate)
+    check_machine(largest, output)
+    ensure_jars()
+    folder, code = sweep(grid, output, force=bool(options.get("force")))
     print_comparison(folder)
     sys.stdout.write(f"{folder}\n")
     return code

@@ -28,11 +28,11 @@ class Native:
 
 
 class NativeRestart(Native):
-    """Stop and start with the same number of partitions: the floor of any restart, which rescales nothing."""
+    """The query is stopped and started with as many partitions as before: the least a restart costs, no rescale."""
 
 
 class NativeRepartition(Native):
-    """Stop, repartition the state offline, start: what a Spark user has for a rescale since 4.2."""
+    """The query is stopped, its state is repartitioned offline, and it is started: how one rescales in Spark 4.2."""
 
     repartitions: ClassVar[bool] = True
 

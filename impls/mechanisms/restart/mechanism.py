@@ -27,7 +27,7 @@ class QueryRestart(Mechanism):
 
 
 class ApplicationRestart(QueryRestart):
-    """The same, and the whole application is stopped and started: the Spark session with its JVM."""
+    """The application is stopped and started, with its JVM; new owners then restore their bins from the checkpoint."""
 
     what: ClassVar[Stop] = "application"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.experiment.description import DEFAULT_MECHANISMS
 from harness.experiment.make import experiment_from
+from harness.experiment.parameters import DEFAULT_MECHANISMS
 from impls import catalog
 
 

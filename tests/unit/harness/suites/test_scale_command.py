@@ -6,11 +6,12 @@ from dataclasses import fields
 import pytest
 from synthetic import write_experiment
 
+from harness.options import parse_bytes
 from harness.suites.scale.calibrate import calibrate, read_runs
 from harness.suites.scale.check import FIGURES, compare, median_error
 from harness.suites.scale.command import prediction_table, run_simulate_scale
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
-from harness.suites.scale.scenario import at_scale, make_scenario, parse_bytes, predict_all
+from harness.suites.scale.scenario import at_scale, make_scenario, predict_all
 from impls import catalog
 from impls.errors import UsageError
 

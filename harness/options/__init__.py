@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from impls.errors import UsageError
 
-__all__ = ["CUT_OFF", "parse_list", "parse_names", "parse_number", "parse_workers"]
+__all__ = ["CUT_OFF", "parse_bytes", "parse_list", "parse_names", "parse_number", "parse_workers"]
 
 CUT_OFF = 130  # as a shell has it for a program that SIGINT ended
 _SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+_UNITS = {"": 1, **_SUFFIX, "t": 10**12}
 
 
 def parse_list(text: str) -> tuple[str, ...]:
@@ -45,3 +46,16 @@ def parse_workers(text: str | int) -> tuple[int, int]:
         raise UsageError(f"Workers must be given as N or FROM:TO, not {text!r}.")
     numbers = [parse_number(part, "The number of workers") for part in parts]
     return numbers[0], numbers[-1]
+
+
+def parse_bytes(text: str | float, what: str) -> int:
+    """Reads 1TB, 1e12 or 500G (powers of ten); raises UsageError for anything else or below 1."""
+    raw = str(text).strip().lower().removesuffix("b").strip()
+    unit = raw[-1:] if raw[-1:].isalpha() else ""
+    try:
+        value = float(raw.removesuffix(unit)) * _UNITS[unit]
+    except (ValueError, KeyError):
+        raise UsageError(f"{what} must be a number of bytes such as 1TB, 500G or 1e12, not {text!r}.") from None
+    if not 1 <= value < 1e18:
+        raise UsageError(f"{what} must be at least 1 byte and below 1e18, not {text!r}.")
+    return int(value)

@@ -1,18 +1,14 @@
-"""The edge of the command line: options in, sentences and exit codes out."""
+"""`./inv compare`: one page of finished experiments."""
 
 import sys
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from harness.files import ROOT
 from harness.options import parse_list
 from harness.report.across import find_experiments, write_comparison
-from impls import catalog
 from impls.errors import UsageError
 
-__all__ = ["compare", "list_mechanisms"]
+__all__ = ["compare"]
 
 
 def compare(folders: str, output: str) -> int:
@@ -33,15 +29,3 @@ def compare(folders: str, output: str) -> int:
         sys.stderr.write(f"{sentence}\n")
     sys.stdout.write(f"{page}\n")
     return 0
-
-
-def list_mechanisms() -> None:
-    """Prints the mechanisms with their options and first words."""
-    table = Table(box=None)
-    for title in ("mechanism", "options", "what it does"):
-        table.add_column(title)
-    for name in catalog.names():
-        kind = type(catalog.make(name))
-        options = ", ".join(f"{option}={value}" for option, value in catalog.options(name).items())
-        table.add_row(name, options or "-", (kind.__doc__ or "").strip().splitlines()[0])
-    Console().print(table)

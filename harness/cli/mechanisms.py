@@ -1,0 +1,50 @@
+"""`./inv mechanisms`: every mechanism and baseline, what it does, and its options with their defaults."""
+
+import inspect
+import sys
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from impls import catalog
+from impls.mechanisms.native_spark.native import NATIVES
+
+__all__ = ["list_mechanisms", "mechanism_tables"]
+
+_WIDE = 160  # columns of a log file
+
+
+def _table(title: str, lines: Iterable[tuple[str, type]]) -> Table:
+    """Returns a table of names, first sentences and options; text is wrapped, never cut."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("name", "what it does", "options and their defaults"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "name")
+    for name, kind in lines:
+        options = "\n".join(
+            f"{option}={value if value != '' else '(none)'}" for option, value in catalog.options(name).items()
+        )
+        about = inspect.getdoc(kind) or ""
+        table.add_row(Text(name), Text(about.split("\n\n")[0].replace("\n", " ")), Text(options or "-"))
+    return table
+
+
+def mechanism_tables() -> tuple[Table, Table]:
+    """Returns the mechanisms of this project, and the baselines, which keep the state as Spark does."""
+    live = [(name, type(catalog.make(name))) for name in catalog.names()]
+    native = [(name, NATIVES[name]) for name in catalog.natives()]
+    return (
+        _table("Mechanisms, on this project's state", live),
+        _table("Baselines, on Spark's own state, which moves only while the query is stopped", native),
+    )
+
+
+def list_mechanisms() -> int:
+    """Prints the mechanisms and the baselines as wide as the terminal, and returns the exit code 0."""
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    mechanisms, baselines = mechanism_tables()
+    console.print(mechanisms)
+    console.print()
+    console.print(baselines)
+    return 0

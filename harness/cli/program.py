@@ -1,0 +1,76 @@
+"""The program behind `./inv`: invoke, with each task's own help, and one sentence and exit code 2 for bad input."""
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import invoke
+from invoke.exceptions import Exit, ParseError
+from invoke.program import Program
+
+__all__ = ["Inv"]
+
+_HELP = {"--help", "-h"}
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    from impls.errors import UsageError  # which is found as soon as invoke has found tasks.py
+
+    try:
+        yield
+    except (ParseError, UsageError) as error:
+        raise Exit(_said(error) if isinstance(error, ParseError) else str(error), code=2) from None
+
+
+def _said(error: ParseError) -> str:
+    """Returns what invoke's parser says in the words of a user."""
+    task = getattr(error.context, "name", None)
+    if match := re.match(r"No idea what '(.*)' is!", str(error)):
+        if task and match[1].startswith("-"):
+            return f"./inv {task} has no option {match[1]}: ./inv {task} --help shows them all."
+        return (
+            f"There is no {'option' if match[1].startswith('-') else 'task'} {match[1]}: ./inv --list shows the tasks."
+        )
+    if match := re.match(r"Flag <Argument: (\w+)", str(error)):
+        return f"--{match[1].replace('_', '-')} needs a value: ./inv {task} --help says which."
+    if match := re.match(r"'.*' did not receive required positional arguments: (.*)", str(error)):
+        missing = re.sub(r"'(\w+)'", lambda name: "--" + name[1].replace("_", "-"), match[1])
+        return f"./inv {task} needs {missing}: ./inv {task} --help says what that is."
+    return str(error)
+
+
+class Inv(Program):
+    """Invoke as this project's users see it."""
+
+    def parse_tasks(self) -> None:
+        """Reads the tasks and their options; help that is asked for anywhere behind a task is that task's."""
+        with _one_sentence():
+            words = self.core.unparsed
+            if len(words) > 1 and _HELP & set(words[1:]):
+                self.args.help.value, self.core.unparsed = words[0], []
+            super().parse_tasks()
+
+    def parse_cleanup(self) -> None:
+        """Prints help or the list of tasks if one was asked for."""
+        with _one_sentence():
+            super().parse_cleanup()
+
+    def execute(self) -> None:
+        """Runs the tasks."""
+        with _one_sentence():
+            super().execute()
+
+    def print_task_help(self, name: str) -> None:
+        """Prints a task's help, as wide as the terminal."""
+        task = self.collection[name]
+        if help_for := getattr(task, "help_for", None):
+            sys.stdout.write(help_for(name, shutil.get_terminal_size((100, 24)).columns))
+        else:
+            super().print_task_help(name)
+
+
+if __name__ == "__main__":
+    Inv(name="Invoke", binary="./inv", binary_names=["inv"], version=invoke.__version__).run()
