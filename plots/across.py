@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib as mpl
 
 from plots import theme
-from plots.data import Experiment
+from plots.data import StoredExperiment
 from plots.marks import Group, Mark, Value, groups_of, marks_of
 from plots.metrics import Metric, by_name, show
 from plots.render import element, rendered
@@ -68,7 +68,7 @@ class AcrossFigure:
     draw: Callable[[list[Group], Tips], Any]
 
 
-def svg_across(figure: AcrossFigure, experiments: list[Experiment]) -> str | None:
+def svg_across(figure: AcrossFigure, experiments: list[StoredExperiment]) -> str | None:
     """Returns the figure's SVG element in the light colours, its marks titled; None if it has nothing to show."""
     tips = Tips()
     with theme.style():
@@ -80,7 +80,7 @@ def svg_across(figure: AcrossFigure, experiments: list[Experiment]) -> str | Non
     return tips.into(element(svg))
 
 
-def _foot(experiments: list[Experiment]) -> str:
+def _foot(experiments: list[StoredExperiment]) -> str:
     runs = sum(len(experiment.comparable()) for experiment in experiments)
     commits = dict.fromkeys(experiment.commit[:8] for experiment in experiments)
     shown = ", ".join(list(commits)[:5]) + (", …" if len(commits) > 5 else "")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plots.metrics import at
 
-__all__ = ["CELL", "Experiment", "Run", "load", "thin"]
+__all__ = ["CELL", "StoredExperiment", "StoredRun", "load", "thin"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 _LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3
@@ -45,7 +45,7 @@ def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> l
 
 
 @dataclass(frozen=True)
-class Run:
+class StoredRun:
     """One run: its entry in result.json and the files of its folder, read when asked for."""
 
     entry: dict[str, Any]
@@ -180,12 +180,12 @@ def _cells(text: str) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class StoredExperiment:
     """A result folder: what result.json says, and its runs."""
 
     folder: Path
     result: dict[str, Any]
-    runs: tuple[Run, ...] = field(default=())
+    runs: tuple[StoredRun, ...] = field(default=())
 
     @property
     def name(self) -> str:
@@ -208,15 +208,15 @@ class Experiment:
         here = self.environment
         return str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
 
-    def comparable(self) -> list[Run]:
+    def comparable(self) -> list[StoredRun]:
         """Returns the runs that may be compared: verdict valid and load not late."""
         return [run for run in self.ordered() if not run.why_withheld()]
 
-    def withheld(self) -> list[Run]:
+    def withheld(self) -> list[StoredRun]:
         """Returns the other runs."""
         return [run for run in self.ordered() if run.why_withheld()]
 
-    def ordered(self) -> list[Run]:
+    def ordered(self) -> list[StoredRun]:
         """Returns all runs, in order of mechanism, then round."""
         place = {name: number for number, name in enumerate(self.mechanisms())}
         return sorted(self.runs, key=lambda run: (place[run.mechanism], run.round))
@@ -226,7 +226,7 @@ class Experiment:
         asked = list(self.parameters.get("mechanisms") or [])
         return list(dict.fromkeys([*asked, *(run.mechanism for run in self.runs)]))
 
-    def rounds_of(self, mechanism: str) -> list[Run]:
+    def rounds_of(self, mechanism: str) -> list[StoredRun]:
         """Returns the comparable runs of a mechanism."""
         return [run for run in self.comparable() if run.mechanism == mechanism]
 
@@ -250,7 +250,7 @@ class Experiment:
         varied = [axis for axis in cell if len({str(other.get(axis)) for other in self.cells()}) > 1]
         return ", ".join(_named(axis, [cell[axis]]) for axis in varied)
 
-    def typical(self) -> list[Run]:
+    def typical(self) -> list[StoredRun]:
         """Returns one comparable run for each mechanism: the middle one by highest latency while migrating."""
         groups = [self.rounds_of(name) for name in self.mechanisms()]
         return [sorted(group, key=_peak)[(len(group) - 1) // 2] for group in groups if group]
@@ -279,12 +279,12 @@ def _named(name: str, values: list[Any]) -> str:
     return f"{name} {', '.join(f'{value:,}' if isinstance(value, int) else str(value) for value in values)}"
 
 
-def _peak(run: Run) -> float:
+def _peak(run: StoredRun) -> float:
     peak = at(run.entry, "latency_ms", "migrating", "max")
     return peak if peak is not None else at(run.entry, "latency_ms", "steady", "max") or 0.0
 
 
-def load(folder: Path) -> Experiment:
+def load(folder: Path) -> StoredExperiment:
     """Reads a result folder; raises ValueError with the file's name if result.json cannot be read."""
     path = folder / "result.json"
     try:
@@ -292,7 +292,7 @@ def load(folder: Path) -> Experiment:
     except (OSError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}.") from error
     runs = result.get("runs") or []
-    return Experiment(folder, result, tuple(Run(entry, _run_folder(folder, entry)) for entry in runs))
+    return StoredExperiment(folder, result, tuple(StoredRun(entry, _run_folder(folder, entry)) for entry in runs))
 
 
 def _run_folder(folder: Path, entry: dict[str, Any]) -> Path:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from plots import theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE", "PHASES", "phase_ms"]
@@ -25,7 +25,7 @@ def phase_ms(rows: list[dict[str, Any]], phase: str) -> list[float]:
     return [float((row.get("ms") or {}).get(phase) or 0.0) for row in rows]
 
 
-def _bars(runs: list[Run]) -> list[tuple[str, str, list[float]]]:
+def _bars(runs: list[StoredRun]) -> list[tuple[str, str, list[float]]]:
     """Returns (mechanism, steady or migrating, mean milliseconds of each phase), rounds together."""
     out: list[tuple[str, str, list[float]]] = []
     for name in dict.fromkeys(run.mechanism for run in runs):
@@ -58,7 +58,7 @@ def _label_totals(axes: Any, bars: list[tuple[str, str, list[float]]]) -> float:
     return widest
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws one bar for steady and one for migrating epochs of each mechanism."""
     bars = _bars(experiment.comparable())
     if not bars:

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 
 from plots import theme
-from plots.data import Experiment, Run, thin
+from plots.data import StoredExperiment, StoredRun, thin
 from plots.epoch_phases import PHASES, phase_ms
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
 
 
-def _panel(axes: Any, run: Run) -> list[Any]:
+def _panel(axes: Any, run: StoredRun) -> list[Any]:
     theme.shade_migrations(axes, run)
     begins = run.seconds([row["begin_us"] for row in run.epochs])
     series = [np.array(phase_ms(run.epochs, phase)) for phase in PHASES]
@@ -22,7 +22,7 @@ def _panel(axes: Any, run: Run) -> list[Any]:
     return list(axes.stackplot(x, ys, colors=colours, linewidth=0, step="post"))
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the milliseconds of each phase, stacked, at the time the epoch began."""
     runs = [run for run in experiment.typical() if run.epochs]
     if not runs:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plots.data import Experiment
+from plots.data import StoredExperiment
 
 __all__ = ["Figure"]
 
@@ -27,6 +27,6 @@ class Figure:
     title: str
     caption: str
     order: int
-    draw: Callable[[Experiment], Any]
+    draw: Callable[[StoredExperiment], Any]
     in_report: bool = True
     of_sweep: bool = False

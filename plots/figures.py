@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 
 from plots import theme
-from plots.data import Experiment, load
+from plots.data import StoredExperiment, load
 from plots.figure import Figure
 from plots.render import element, rendered, replace
 
@@ -20,7 +20,7 @@ def all_figures(*, sweep: bool = False) -> list[Figure]:
     return sorted(kept, key=lambda figure: (figure.order, figure.name))
 
 
-def _render(figure: Figure, experiment: Experiment, formats: tuple[str, ...]) -> dict[str, bytes]:
+def _render(figure: Figure, experiment: StoredExperiment, formats: tuple[str, ...]) -> dict[str, bytes]:
     """Returns the figure in each format; nothing if it has nothing to show."""
     with theme.style():
         drawn = figure.draw(experiment)
@@ -30,7 +30,7 @@ def _render(figure: Figure, experiment: Experiment, formats: tuple[str, ...]) ->
         return rendered(drawn, formats)
 
 
-def svg_of(figure: Figure, experiment: Experiment, *, drawn: bool = False) -> str | None:
+def svg_of(figure: Figure, experiment: StoredExperiment, *, drawn: bool = False) -> str | None:
     """Returns the figure's SVG element in the light colours, without XML prologue; None if it has nothing to show.
 
     With `drawn`, what `write_all` has just written is read and not drawn again.

@@ -4,7 +4,7 @@ import statistics
 from typing import Any
 
 from plots import metrics, theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -14,7 +14,7 @@ _PEAK = metrics.by_name("latency_migrating_max_ms")
 _STEADY = metrics.by_name("latency_steady_max_ms")
 
 
-def _points(runs: list[Run]) -> list[tuple[float, float]]:
+def _points(runs: list[StoredRun]) -> list[tuple[float, float]]:
     """Returns (duration, highest latency) in ms of each run that has both."""
     pairs = ((_DURATION.value(run.entry), _PEAK.value(run.entry)) for run in runs)
     # The shortest migration lasts one epoch, and a duration of 0 has no place on a log axis.
@@ -32,7 +32,7 @@ def _cross(axes: Any, name: str, points: list[tuple[float, float]]) -> Any:
     return axes.scatter([x], [y], s=75, color=colour, marker=marker, edgecolor=theme.LIGHT["paper"], zorder=4)
 
 
-def _controls(experiment: Experiment) -> dict[str, tuple[float, float, float]]:
+def _controls(experiment: StoredExperiment) -> dict[str, tuple[float, float, float]]:
     """Returns the lowest, median and highest over rounds of what mechanisms without a migration reach at most."""
     out: dict[str, tuple[float, float, float]] = {}
     for name in experiment.mechanisms():
@@ -42,7 +42,7 @@ def _controls(experiment: Experiment) -> dict[str, tuple[float, float, float]]:
     return out
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws medians over rounds, with every round and the spread beside them, on log axes."""
     found = {name: points for name in experiment.mechanisms() if (points := _points(experiment.rounds_of(name)))}
     if not found:

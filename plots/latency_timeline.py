@@ -5,13 +5,13 @@ from typing import Any
 from matplotlib.lines import Line2D
 
 from plots import theme
-from plots.data import Experiment, Run, thin
+from plots.data import StoredExperiment, StoredRun, thin
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
 
 
-def _panel(axes: Any, run: Run) -> list[float]:
+def _panel(axes: Any, run: StoredRun) -> list[float]:
     rows, colour = run.timeline, theme.mechanism_colour(run.mechanism)
     x, p50, p99, most = thin(rows["at_s"], rows["p50"], rows["p99"], rows["max"])
     theme.shade_migrations(axes, run)
@@ -24,7 +24,7 @@ def _panel(axes: Any, run: Run) -> list[float]:
     return [float(v) for v in (*most, *p50)]
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws p50, p99 and highest latency of each 250 ms of scheduled time on a log axis."""
     runs = [run for run in experiment.typical() if len(run.timeline["at_s"])]
     if not runs:

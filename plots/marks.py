@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.metrics import Metric, show
 
 __all__ = ["Group", "Mark", "Value", "groups_of", "labels_of", "marks_of"]
 
-Value = Callable[[Run], float | None]
+Value = Callable[[StoredRun], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Group:
     """The comparable runs of an experiment, in a sweep of one of its cells."""
 
     label: str
-    experiment: Experiment
+    experiment: StoredExperiment
     cell: dict[str, Any]
 
-    def runs_of(self, mechanism: str) -> list[Run]:
+    def runs_of(self, mechanism: str) -> list[StoredRun]:
         """Returns the comparable runs of a mechanism, in order of rounds."""
         return [run for run in self.experiment.rounds_of(mechanism) if run.cell == self.cell]
 
@@ -52,7 +52,7 @@ class Mark:
         return f"{middle}, {runs}" if low == high else f"{middle} ({low} to {high}), {runs}"
 
 
-def labels_of(experiments: list[Experiment]) -> list[str]:
+def labels_of(experiments: list[StoredExperiment]) -> list[str]:
     """Returns each experiment's name; of those with the same name the folder's name, or its path."""
     names, folders = [e.name for e in experiments], [e.folder.name for e in experiments]
     return [
@@ -61,7 +61,7 @@ def labels_of(experiments: list[Experiment]) -> list[str]:
     ]
 
 
-def groups_of(experiments: list[Experiment]) -> list[Group]:
+def groups_of(experiments: list[StoredExperiment]) -> list[Group]:
     """Returns the groups of all experiments, in their order."""
     return [
         Group(", ".join(filter(None, (label, experiment.cell_label(cell)))), experiment, cell)
@@ -85,5 +85,5 @@ def marks_of(group: Group, value: Value, upto: Value | None = None) -> list[Mark
     return out
 
 
-def _known(runs: list[Run], value: Value) -> list[float]:
+def _known(runs: list[StoredRun], value: Value) -> list[float]:
     return [number for run in runs if (number := value(run)) is not None and number > 0]

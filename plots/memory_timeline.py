@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from plots import theme
-from plots.data import Experiment, Run, thin
+from plots.data import StoredExperiment, StoredRun, thin
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -25,7 +25,7 @@ _ROLES = {
 _KINDS = {"rss": "-", "anon": (0, (1, 1.5))}
 
 
-def _panel(axes: Any, run: Run) -> float:
+def _panel(axes: Any, run: StoredRun) -> float:
     theme.shade_migrations(axes, run)
     x = run.seconds([row["at_us"] for row in run.memory])
     top = 0.0
@@ -42,7 +42,7 @@ def _panel(axes: Any, run: Run) -> float:
     return top
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws resident memory by role, and the part of it that is not mapped files."""
     runs = [run for run in experiment.typical() if run.memory]
     if not runs:

@@ -8,7 +8,7 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from plots import theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -18,7 +18,7 @@ _PERCENTILES = 100 - 100 * 10.0 ** -np.linspace(0, 4, 81)
 _PHASES = {"steady": "no migration under way", "migrating": "during a migration"}
 
 
-def _merged(runs: list[Run], phase: str) -> Any:
+def _merged(runs: list[StoredRun], phase: str) -> Any:
     """Merges the histograms of a phase over rounds, as percentiles may never be averaged; None without records."""
     total = HdrHistogram(1, 3_600_000_000, 3)
     for run in runs:
@@ -45,7 +45,7 @@ def _percent_axis(axes: Any) -> None:
     axes.set_xlabel("percentile")
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the percentile spectrum of each mechanism, rounds merged."""
     groups = {name: runs for name in experiment.mechanisms() if (runs := experiment.rounds_of(name))}
     found = {(phase, name): _merged(runs, phase) for phase in _PHASES for name, runs in groups.items()}

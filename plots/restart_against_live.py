@@ -3,7 +3,7 @@
 from typing import Any
 
 from plots import theme
-from plots.data import Experiment, Run, thin
+from plots.data import StoredExperiment, StoredRun, thin
 from plots.figure import Figure
 
 __all__ = ["FIGURE", "restart_and_live"]
@@ -12,17 +12,17 @@ _RESTARTS = ("native-repartition", "native-restart", "runtime-restart", "restart
 _LIVE = ("megaphone-batched", "megaphone-fluid", "meces", "megaphone-all-at-once", "rhino")
 
 
-def restart_and_live(runs: list[Run]) -> tuple[Run, Run] | None:
+def restart_and_live(runs: list[StoredRun]) -> tuple[StoredRun, StoredRun] | None:
     """Returns a run that restarts and one that migrates live, the best known of each; None where one is missing."""
     restart, live = (_first(runs, names) for names in (_RESTARTS, _LIVE))
     return None if restart is None or live is None else (restart, live)
 
 
-def _first(runs: list[Run], names: tuple[str, ...]) -> Run | None:
+def _first(runs: list[StoredRun], names: tuple[str, ...]) -> StoredRun | None:
     return next((run for name in names for run in runs if run.mechanism == name), None)
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the highest latency of each 250 ms of scheduled time on a log axis, both runs in one panel."""
     pair = restart_and_live([run for run in experiment.typical() if len(run.timeline["at_s"])])
     if pair is None:
@@ -39,7 +39,7 @@ def draw(experiment: Experiment) -> Any:
     return figure
 
 
-def _line(axes: Any, run: Run) -> list[float]:
+def _line(axes: Any, run: StoredRun) -> list[float]:
     x, most = thin(run.timeline["at_s"], run.timeline["max"])
     axes.plot(x, most, color=theme.mechanism_colour(run.mechanism), linewidth=1.6, label=run.mechanism)
     return [float(value) for value in most]

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from plots import theme
-from plots.data import Experiment, Run, thin
+from plots.data import StoredExperiment, StoredRun, thin
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -13,7 +13,7 @@ __all__ = ["FIGURE"]
 _MIB = 1024**2
 
 
-def _panel(axes: Any, run: Run) -> None:
+def _panel(axes: Any, run: StoredRun) -> None:
     theme.shade_migrations(axes, run)
     x = run.seconds([row["begin_us"] for row in run.epochs])
     size = np.array([row.get("state_bytes", 0) / _MIB for row in run.epochs])
@@ -23,7 +23,7 @@ def _panel(axes: Any, run: Run) -> None:
     theme.panel_title(axes, run, coloured=True)
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the bytes of all bins' state at the begin of each epoch."""
     runs = [run for run in experiment.typical() if any(row.get("state_bytes") for row in run.epochs)]
     if not runs:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plots import theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.metrics import Metric, by_name
 
 __all__ = ["AXIS_LABELS", "Curve", "curves", "draw_over_axis", "metric_of", "panels_of", "peak"]
@@ -22,10 +22,10 @@ _TIED = {"bins": ("keys",), "keys": ("bins",)}  # may vary together with the axi
 _MIGRATING, _STEADY = by_name("latency_migrating_max_ms"), by_name("latency_steady_max_ms")
 _COLUMNS_MAX = 3
 
-Value = Callable[[Run], float | None]
+Value = Callable[[StoredRun], float | None]
 
 
-def peak(run: Run) -> float | None:
+def peak(run: StoredRun) -> float | None:
     """Returns the highest latency while migrating; without a migration that of steady time, as the control."""
     return (_MIGRATING if run.entry.get("migrations") else _STEADY).value(run.entry)
 
@@ -41,7 +41,7 @@ class Curve:
     high: list[float]
 
 
-def panels_of(experiment: Experiment) -> list[dict[str, Any]]:
+def panels_of(experiment: StoredExperiment) -> list[dict[str, Any]]:
     """Returns the combinations of the other axes that vary, one panel each; an axis that follows x makes none."""
     x, cells = experiment.grid["x"], experiment.cells()
     others = [axis for axis in experiment.grid["varied"] if axis != x]
@@ -54,7 +54,7 @@ def _follows(cells: list[dict[str, Any]], x: str, axis: str) -> bool:
     return len({(cell[x], cell[axis]) for cell in cells}) == len({cell[x] for cell in cells})
 
 
-def curves(experiment: Experiment, panel: dict[str, Any], value: Value) -> list[Curve]:
+def curves(experiment: StoredExperiment, panel: dict[str, Any], value: Value) -> list[Curve]:
     """Returns a panel's curves, of the mechanisms that have a point in it."""
     x = experiment.grid["x"]
     places = list(dict.fromkeys(cell[x] for cell in experiment.cells()))
@@ -81,7 +81,7 @@ def _scale_x(axes: Any, x: str, places: list[Any]) -> None:
         axes.minorticks_off()
 
 
-def draw_over_axis(experiment: Experiment, value: Value, label: str) -> Any:
+def draw_over_axis(experiment: StoredExperiment, value: Value, label: str) -> Any:
     """Draws medians over rounds of a time in ms over the swept axis, with the range of rounds; None without a point."""
     panels = panels_of(experiment)
     found = [curves(experiment, panel, value) for panel in panels]

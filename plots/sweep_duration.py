@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import by_name
 from plots.sweep import draw_over_axis
@@ -12,12 +12,12 @@ __all__ = ["FIGURE"]
 _DURATION = by_name("migration_s")
 
 
-def _duration_ms(run: Run) -> float | None:
+def _duration_ms(run: StoredRun) -> float | None:
     seconds = _DURATION.value(run.entry)
     return None if seconds is None else max(seconds * 1000, 1.0)
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the duration of the longest migration of each mechanism."""
     return draw_over_axis(experiment, _duration_ms, "duration of the longest migration")
 

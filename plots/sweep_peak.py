@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from plots.data import Experiment
+from plots.data import StoredExperiment
 from plots.figure import Figure
 from plots.sweep import draw_over_axis, peak
 
 __all__ = ["FIGURE"]
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the highest latency while migrating of each mechanism."""
     return draw_over_axis(experiment, peak, "highest latency while migrating")
 

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from plots.data import Experiment
+from plots.data import StoredExperiment
 from plots.figure import Figure
 from plots.sweep import draw_over_axis, metric_of
 
 __all__ = ["FIGURE"]
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the 99th percentile of steady latency of each mechanism."""
     return draw_over_axis(experiment, metric_of("latency_steady_p99_ms")[1], "steady latency, p99")
 

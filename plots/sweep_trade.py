@@ -3,7 +3,7 @@
 from typing import Any
 
 from plots import theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import by_name
 from plots.sweep import AXIS_LABELS, Curve, curves, panels_of
@@ -13,12 +13,12 @@ __all__ = ["FIGURE"]
 _DURATION, _PEAK = by_name("migration_s"), by_name("latency_migrating_max_ms")
 
 
-def _duration_ms(run: Run) -> float | None:
+def _duration_ms(run: StoredRun) -> float | None:
     seconds = _DURATION.value(run.entry)
     return None if seconds is None or not _PEAK.value(run.entry) else max(seconds * 1000, 1.0)
 
 
-def _height(run: Run) -> float | None:
+def _height(run: StoredRun) -> float | None:
     return _PEAK.value(run.entry) if _duration_ms(run) is not None else None
 
 
@@ -33,7 +33,7 @@ def _path(axes: Any, over: Curve, up: Curve) -> Any:
     return drawn
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws a path per mechanism on log axes; its ends say where on the swept axis they are."""
     panels = panels_of(experiment)
     found = [

@@ -14,7 +14,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import seaborn as sns
 
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.metrics import at
 
 __all__ = [
@@ -169,20 +169,20 @@ def grid_of(
     return figure, flat[:panels]
 
 
-def panel_title(axes: Any, run: Run, *, coloured: bool) -> None:
+def panel_title(axes: Any, run: StoredRun, *, coloured: bool) -> None:
     """Names the mechanism of a panel, in its colour where the panel's data has it, and the round shown."""
     colour = mechanism_colour(run.mechanism) if coloured else LIGHT["ink"]
     axes.set_title(f"{run.mechanism}", color=colour, fontweight="bold")
     axes.set_title(f"round {run.round}", loc="right", color=LIGHT["muted"], fontsize=8.5)
 
 
-def time_axis(panels: list[Any], runs: list[Run]) -> None:
+def time_axis(panels: list[Any], runs: list[StoredRun]) -> None:
     """Gives panels that share it a common axis of seconds since the load began."""
     panels[0].set_xlim(0, max([run.end_s for run in runs] + [1.0]))
     panels[-1].set_xlabel("seconds since the load began")
 
 
-def shade_migrations(axes: Any, run: Run) -> None:
+def shade_migrations(axes: Any, run: StoredRun) -> None:
     """Shades the time from each migration's begin to its end, and marks the end of the warm-up."""
     for begin, end in run.migrations():
         axes.axvspan(begin, end, color=LIGHT["shade"], linewidth=0, zorder=0)
@@ -245,7 +245,7 @@ def legend(figure: Any, handles: list[Any], labels: list[str], *, columns: int |
         )
 
 
-def finish(figure: Any, experiment: Experiment) -> None:
+def finish(figure: Any, experiment: StoredExperiment) -> None:
     """Writes the identity of the runs, and which are withheld, in small print at the foot of the figure."""
     lines = [experiment.identity()]
     if experiment.withheld():

@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from plots import theme
-from plots.data import Experiment, Run, thin
+from plots.data import StoredExperiment, StoredRun, thin
 from plots.figure import Figure
 from plots.metrics import at
 
@@ -16,7 +16,7 @@ __all__ = ["FIGURE", "due"]
 _HIGHEST = 3.0  # times the highest rate of the load; the burst after a standstill would flatten everything else
 
 
-def _per_second(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _per_second(run: StoredRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the ends of full seconds and the records done in each; the last, broken second is left out."""
     times, records = run.done
     kept = times >= 0
@@ -25,7 +25,7 @@ def _per_second(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return np.arange(1, whole + 1, dtype=np.float64), counts[:whole]
 
 
-def due(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def due(run: StoredRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the ends of full seconds and the records due in each; one stretch for a load that has but a rate."""
     if totals := run.load.get("due_by_second"):
         return np.arange(len(totals) + 1, dtype=np.float64)[1:], np.diff(np.asarray(totals, np.float64), prepend=0.0)
@@ -33,7 +33,7 @@ def due(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return (np.array([run.end_s]), np.array([rate])) if rate else (np.empty(0), np.empty(0))
 
 
-def _cut(axes: Any, run: Run, top: float) -> None:
+def _cut(axes: Any, run: StoredRun, top: float) -> None:
     """Says how high a peak is that the panel does not show in full."""
     x, y = _per_second(run)
     if y.max() > top:
@@ -41,7 +41,7 @@ def _cut(axes: Any, run: Run, top: float) -> None:
         axes.annotate(f"▴ {y.max():,.0f}", place, xytext=(3, -3), textcoords="offset points", va="top", fontsize=8)
 
 
-def _panel(axes: Any, run: Run) -> float:
+def _panel(axes: Any, run: StoredRun) -> float:
     x, y = thin(*_per_second(run))
     x, y = np.append(0.0, x), np.append(y[0], y)
     colour = theme.mechanism_colour(run.mechanism)
@@ -56,7 +56,7 @@ def _panel(axes: Any, run: Run) -> float:
     return float(y.max())
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws records done per second, with the rate of the load for comparison."""
     runs = [run for run in experiment.typical() if len(run.done[0])]
     if not runs:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from plots import theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import at, show
 
@@ -14,12 +14,12 @@ _WIDTHS = (0.28, 0.08, 0.12, 0.1, 0.08, 0.1, 0.08, 0.16)
 _COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "vermilion", "late": "vermilion"}
 
 
-def _row(run: Run) -> list[str]:
+def _row(run: StoredRun) -> list[str]:
     counts = [show(at(run.entry, name), "count") for name in ("lost", "doubled", "wrong")]
     return [run.mechanism, str(run.round), run.verdict, run.load_kept, *counts, "no" if run.why_withheld() else "yes"]
 
 
-def draw(experiment: Experiment) -> Any:
+def draw(experiment: StoredExperiment) -> Any:
     """Draws the table; a word that withholds a run stands in its own colour."""
     rows = [_row(run) for run in experiment.ordered()]
     if not rows:

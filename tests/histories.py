@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
-from harness.oracle.keycount import Findings, check
+from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
+from harness.oracle.keycount import Differences, check
 from harness.oracle.verdict import Facts, judge
 
 KEYS, BINS, WORKERS, INPUTS, OUTPUTS = 48, 8, 4, 2, 3
@@ -24,13 +24,13 @@ class History:
     """What a run leaves behind for the oracle."""
 
     records: Records
-    results: Results
+    results: RawResults
     ranges: Ranges
-    moves: Moves
+    moves: MovedBins
     facts: Facts
     waits: Waits = field(default_factory=lambda: Waits.of([]))
 
-    def found(self) -> Findings:
+    def found(self) -> Differences:
         return check(
             self.records, self.results, self.ranges,
             bin_of=bin_of, partitions=OUTPUTS, moves=self.moves, waits=self.waits,
@@ -88,10 +88,10 @@ class Pipeline:
         for row in rows:
             self.topic[bin_of(row[0]) * OUTPUTS // BINS].append(row)
 
-    def results(self) -> Results:
+    def results(self) -> RawResults:
         rows = [(p, at, *row) for p, part in enumerate(self.topic) for at, row in enumerate(part)]
         columns = np.array(rows, np.int64).T
-        return Results(columns[0].astype(np.int32), *columns[1:4], columns[4].astype(np.int32), *columns[5:])
+        return RawResults(columns[0].astype(np.int32), *columns[1:4], columns[4].astype(np.int32), *columns[5:])
 
 
 def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: bool = True, held: int = 0) -> History:
@@ -126,7 +126,7 @@ def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: 
     return replace(history, waits=Waits.of((MOVED_AT + i, b) for i in range(held) for b in moved))
 
 
-def _history(inputs: list[list[int]], results: Results, ranges: list[tuple[int, ...]], moved: list[int]) -> History:
+def _history(inputs: list[list[int]], results: RawResults, ranges: list[tuple[int, ...]], moved: list[int]) -> History:
     rows = np.array([(p, at, key, 0) for p, part in enumerate(inputs) for at, key in enumerate(part)], np.int64).T
     epoch, partition, begin, end = np.array(ranges, np.int64).T
     ids = frozenset({"one"} if moved else ())
@@ -134,6 +134,6 @@ def _history(inputs: list[list[int]], results: Results, ranges: list[tuple[int, 
         records=Records(rows[0].astype(np.int32), *rows[1:]),
         results=results,
         ranges=Ranges(epoch, partition.astype(np.int32), begin, end),
-        moves=Moves.of([(MOVED_AT, b, "one") for b in moved]),
+        moves=MovedBins.of([(MOVED_AT, b, "one") for b in moved]),
         facts=Facts(produced=rows.shape[1], commanded=ids, completed=ids),
     )

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from harness.oracle.bins import hash_bins
-from harness.oracle.columns import Moves, Ranges
+from harness.oracle.columns import MovedBins, Ranges
 from harness.oracle.nexmark.check import check
 from harness.oracle.nexmark.tables import Events, JsonResults
 
@@ -46,4 +46,6 @@ def results(answers, *, numbers=None):
 
 
 def judged(name, events, found, **options):
-    return check(topic(events), found, ranges(events), query=name, bin_of=hash_bins(16), moves=Moves.none(), **options)
+    return check(
+        topic(events), found, ranges(events), query=name, bin_of=hash_bins(16), moves=MovedBins.none(), **options
+    )

@@ -13,13 +13,13 @@ from impls.errors import UsageError
 from impls.placement import goal as placement_goal
 from impls.placement import initial as initial_assignment
 
-__all__ = ["Step", "megaphone_pattern", "plan_for", "read_plan_file"]
+__all__ = ["ScheduledCommand", "megaphone_pattern", "plan_for", "read_plan_file"]
 
 Goal = Callable[[NDArray[np.int32]], NDArray[np.int32]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScheduledCommand:
     """One command of a schedule: at `at_s` seconds of the load, lead-in included, `goal(current goal)` is asked for.
 
     A step that names a policy asks that policy for `workers` workers instead.
@@ -56,7 +56,7 @@ def megaphone_pattern(initial: NDArray[np.int32], workers: int) -> NDArray[np.in
     return goal
 
 
-def plan_for(experiment: Experiment) -> list[Step]:
+def plan_for(experiment: Experiment) -> list[ScheduledCommand]:
     """Returns an experiment's schedule; raises UsageError when its migration cannot be carried out."""
     third, lead = experiment.duration_s / 3, experiment.lead_in_s
     bins, workers = experiment.bins, experiment.workers
@@ -69,20 +69,22 @@ def plan_for(experiment: Experiment) -> list[Step]:
             start = initial_assignment(bins, workers, experiment.policy)
             skewed = megaphone_pattern(start, workers)
             return [
-                Step(lead + third, "a quarter of the state to the other half", lambda _: skewed),
-                Step(lead + 2 * third, "back", lambda _: start),
+                ScheduledCommand(lead + third, "a quarter of the state to the other half", lambda _: skewed),
+                ScheduledCommand(lead + 2 * third, "back", lambda _: start),
             ]
         case "rescale":
             target = experiment.workers_goal
             label = f"rescale {workers} to {target} workers"
-            return [Step(lead + third, label, policy=experiment.policy, workers=target)]
+            return [ScheduledCommand(lead + third, label, policy=experiment.policy, workers=target)]
         case "rebalance":
-            return [Step(lead + third, "rebalance", policy=experiment.policy, workers=experiment.workers_goal)]
+            return [
+                ScheduledCommand(lead + third, "rebalance", policy=experiment.policy, workers=experiment.workers_goal)
+            ]
         case path:
             return read_plan_file(Path(path), bins, max(workers, experiment.workers_goal))
 
 
-def read_plan_file(path: Path, bins: int, workers: int) -> list[Step]:
+def read_plan_file(path: Path, bins: int, workers: int) -> list[ScheduledCommand]:
     """Reads a plan file: lines `SECONDS map W0 W1 …` or `SECONDS move BIN WORKER`; equal times form one command.
 
     Raises UsageError that names the line for anything else, times that go back, and bins or workers out of range.
@@ -101,7 +103,7 @@ def read_plan_file(path: Path, bins: int, workers: int) -> list[Step]:
     if not entries:
         raise UsageError(f"The plan file {path} asks for nothing.")
     return [
-        Step(at, f"{path.name} at {at:g} s", _combined([words for _, _, words in group]))
+        ScheduledCommand(at, f"{path.name} at {at:g} s", _combined([words for _, _, words in group]))
         for at, group in groupby(entries, key=lambda entry: entry[0])
     ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "Moves", "OracleError", "Ranges", "Records", "Results", "Waits"]
+__all__ = ["Columns", "MovedBins", "OracleError", "Ranges", "RawResults", "Records", "Waits"]
 
 
 class OracleError(Exception):
@@ -42,7 +42,7 @@ class Records(Columns):
 
 
 @dataclass(frozen=True, slots=True)
-class Results(Columns):
+class RawResults(Columns):
     """Raw results, repeats included, in (partition, offset) order; the last four columns are the header's number."""
 
     partition: NDArray[np.int32]
@@ -66,7 +66,7 @@ class Ranges(Columns):
 
 
 @dataclass(frozen=True, slots=True)
-class Moves(Columns):
+class MovedBins(Columns):
     """Bins that changed their owner at the start of an epoch, and the id of their migration (empty: none)."""
 
     epoch: NDArray[np.int64]
@@ -74,12 +74,12 @@ class Moves(Columns):
     migration: NDArray[np.str_]
 
     @classmethod
-    def none(cls) -> "Moves":
+    def none(cls) -> "MovedBins":
         """Returns no moves."""
         return cls.of([])
 
     @classmethod
-    def of(cls, rows: list[tuple[int, int, str]]) -> "Moves":
+    def of(cls, rows: list[tuple[int, int, str]]) -> "MovedBins":
         """Returns moves from (epoch, bin, migration) rows."""
         epochs, bins, migrations = zip(*rows, strict=True) if rows else ((), (), ())
         return cls(np.array(epochs, np.int64), np.array(bins, np.int64), np.array(migrations, np.str_))

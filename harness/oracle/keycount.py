@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from harness.oracle.ask import examples, one
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
+from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
 
-__all__ = ["CLASSES", "NUMBERED", "Findings", "check"]
+__all__ = ["CLASSES", "NUMBERED", "Differences", "check"]
 
 CLASSES = ("lost", "doubled", "wrong", "out_of_order")
 
@@ -129,7 +129,7 @@ _ORDERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Differences:
     """What the checker found.
 
     Attributes:
@@ -158,21 +158,21 @@ class Findings:
         return not any(self.totals.values())
 
 
-def _bins(records: Records, results: Results, bin_of: BinOf) -> pa.Table:
+def _bins(records: Records, results: RawResults, bin_of: BinOf) -> pa.Table:
     keys = np.union1d(records.key, results.key)
     return pa.table({"key": keys, "bin": bin_of(keys)})
 
 
 def check(
     records: Records,
-    results: Results,
+    results: RawResults,
     ranges: Ranges,
     *,
     bin_of: BinOf,
     partitions: int,
-    moves: Moves | None = None,
+    moves: MovedBins | None = None,
     waits: Waits | None = None,
-) -> Findings:
+) -> Differences:
     """Compares results with the counts recomputed from the input.
 
     Args:
@@ -188,7 +188,7 @@ def check(
     with duckdb.connect() as db:
         for name, columns in {"records": records, "results": results, "ranges": ranges}.items():
             db.register(name, columns.table())
-        db.register("moves", (moves or Moves.none()).table())
+        db.register("moves", (moves or MovedBins.none()).table())
         db.register("bins", _bins(records, results, bin_of))
         db.register("waits", (waits or Waits.of([])).table())
         for statement in (_ARRIVED, _PLACED, _EXPECTED, NUMBERED, _MATCHED):
@@ -197,7 +197,7 @@ def check(
         db.execute(_FINAL)
         found = dict(db.execute("SELECT class, count(*) FROM finding GROUP BY class").fetchall())
         accepted = one(db, "SELECT count(*) FROM matched")
-        return Findings(
+        return Differences(
             totals={kind: found.get(kind, 0) for kind in CLASSES},
             examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
             records=len(records),

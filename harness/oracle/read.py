@@ -11,7 +11,7 @@ import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 from numpy.typing import NDArray
 
-from harness.oracle.columns import Columns, OracleError, Records, Results
+from harness.oracle.columns import Columns, OracleError, RawResults, Records
 
 __all__ = [
     "NUMBER_FIELDS",
@@ -134,7 +134,7 @@ def read_records(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Rec
     return collect(Records, {"partition": "i4"}, chunks)
 
 
-def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Results:
+def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> RawResults:
     """Returns the results topic, repeats included; raises OracleError when it cannot or a message has another form."""
     chunks = []
     for partition, messages in read_topic(bootstrap, topic, deadline_s):
@@ -144,7 +144,7 @@ def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Res
             "count": _joined([message.value or b"" for message in messages], "<i8", f"The value column of {topic!r}"),
         }
         chunks.append({**places(partition, messages), **columns, **{name: number[name] for name in NUMBER_FIELDS}})
-    return collect(Results, {"partition": "i4", "worker": "i4"}, chunks)
+    return collect(RawResults, {"partition": "i4", "worker": "i4"}, chunks)
 
 
 def result_partitions(bootstrap: str, topic: str) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves, Waits
+from harness.oracle.columns import MovedBins, Waits
 from harness.oracle.keycount import check
 from harness.oracle.offsets import OffsetLog, read_offsets
 from harness.oracle.read import read_records, read_results, result_partitions
@@ -46,7 +46,7 @@ def _routing(line: dict[str, Any]) -> NDArray[np.int64]:
     return np.frombuffer(base64.b64decode(line["routing"]), "<u2").astype(np.int64)
 
 
-def read_moves(folder: Path) -> Moves:
+def read_moves(folder: Path) -> MovedBins:
     """Returns the bins that changed their owner in each epoch: pulled, or routed elsewhere than the epoch before."""
     begins = {int(e["epoch"]): str(e["id"]) for e in _lines(folder / "events.jsonl") if e["kind"] == "migration_begin"}
     starts = sorted(begins)
@@ -60,7 +60,7 @@ def read_moves(folder: Path) -> Moves:
         migration = begins[starts[at - 1]] if at else ""
         rows += [(epoch, bin_, migration) for bin_ in sorted({*changed, *(pull[0] for pull in line["pulls"])})]
         before = routing
-    return Moves.of(rows)
+    return MovedBins.of(rows)
 
 
 def read_waits(folder: Path) -> Waits:
@@ -72,7 +72,7 @@ def read_waits(folder: Path) -> Waits:
 def _check(
     bootstrap: str,
     facts: Facts,
-    moves: Moves,
+    moves: MovedBins,
     waits: Waits,
     *,
     log: OffsetLog,

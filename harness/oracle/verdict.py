@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from harness.oracle.keycount import CLASSES, Findings
+from harness.oracle.keycount import CLASSES, Differences
 
 __all__ = ["Facts", "Verdict", "judge", "merge", "raised"]
 
@@ -35,7 +35,7 @@ def merge(verdicts: Collection[Verdict]) -> Verdict:
     return next((verdict for verdict in _PRIORITY if verdict in verdicts), "unknown")
 
 
-def _vacuous(found: Findings, facts: Facts) -> list[str]:
+def _vacuous(found: Differences, facts: Facts) -> list[str]:
     """Returns why a run without findings may still have shown nothing."""
     reasons = []
     if not found.records or not found.results:
@@ -55,11 +55,11 @@ def _vacuous(found: Findings, facts: Facts) -> list[str]:
     return reasons
 
 
-def _broken(found: Findings) -> list[str]:
+def _broken(found: Differences) -> list[str]:
     return [f"{number} {kind.replace('_', ' ')}" for kind, number in found.totals.items() if number]
 
 
-def judge(found: Findings, facts: Facts) -> dict[str, Any]:
+def judge(found: Differences, facts: Facts) -> dict[str, Any]:
     """Returns the oracle's answer, JSON-ready: verdict, totals by class, reasons and examples."""
     broken, vacuous = _broken(found), _vacuous(found, facts)
     verdicts: list[Verdict] = ["invalid" if broken else "valid", "unknown" if vacuous else "valid"]

@@ -27,7 +27,7 @@ from harness.report.report import reasons
 from harness.results.validate import validate
 from impls.errors import UsageError
 from plots.across import ACROSS, svg_across
-from plots.data import Experiment, Run, load
+from plots.data import StoredExperiment, StoredRun, load
 from plots.marks import labels_of
 from plots.metrics import DASH, Metric, by_name
 from plots.sweep import peak
@@ -48,7 +48,7 @@ _SIGNS = {"valid": "✓", "invalid": "✗"}
 class Found:
     """Result folders: the experiments that can be compared, and a sentence for each folder that was passed over."""
 
-    experiments: list[Experiment]
+    experiments: list[StoredExperiment]
     skipped: list[str]
 
     @cached_property
@@ -137,11 +137,11 @@ def _content(found: Found, page: Path) -> dict[str, Any]:
     }
 
 
-def _run_label(label: str, experiment: Experiment, run: Run) -> str:
+def _run_label(label: str, experiment: StoredExperiment, run: StoredRun) -> str:
     return ", ".join(filter(None, (label, experiment.cell_label(run.cell), run.label)))
 
 
-def _verdicts(label: str, experiment: Experiment, page: Path, places: dict[int, int]) -> dict[str, Any]:
+def _verdicts(label: str, experiment: StoredExperiment, page: Path, places: dict[int, int]) -> dict[str, Any]:
     """Returns an experiment's line: its worst verdict, its load in words, and a sign for every run by mechanism."""
     runs = experiment.ordered()
     report = experiment.folder / "report.html"
@@ -155,7 +155,7 @@ def _verdicts(label: str, experiment: Experiment, page: Path, places: dict[int, 
     return {"label": label, "address": address, "verdict": worst_verdict(runs), "told": told, "signs": signs}
 
 
-def _sign(experiment: Experiment, run: Run, place: int) -> tuple[int, str, str, str]:
+def _sign(experiment: StoredExperiment, run: StoredRun, place: int) -> tuple[int, str, str, str]:
     late = run.load_kept == "late"
     cell = experiment.cell_label(run.cell)
     told = f"{run.label}{f', {cell}' if cell else ''}: {run.verdict}, load {run.load_kept}"
@@ -163,7 +163,7 @@ def _sign(experiment: Experiment, run: Run, place: int) -> tuple[int, str, str, 
     return place, "late" if kind == "late" else _SIGNS.get(run.verdict, "?"), kind, told
 
 
-def _identity(experiments: list[Experiment]) -> str:
+def _identity(experiments: list[StoredExperiment]) -> str:
     here = [experiment.environment for experiment in experiments]
     parts = [f"{len(experiments)} experiment{'' if len(experiments) == 1 else 's'}"]
     for what, found in (
@@ -175,7 +175,7 @@ def _identity(experiments: list[Experiment]) -> str:
     return " · ".join(parts)
 
 
-def _caution(experiments: list[Experiment]) -> str:
+def _caution(experiments: list[StoredExperiment]) -> str:
     """Returns what keeps the experiments' times from being compared with each other; empty where nothing does."""
     here = [experiment.environment for experiment in experiments]
     several = [
@@ -207,7 +207,7 @@ def _columns() -> list[Column]:
     ]
 
 
-def _row(place: int, label: str, experiment: Experiment, run: Run) -> dict[str, Any]:
+def _row(place: int, label: str, experiment: StoredExperiment, run: StoredRun) -> dict[str, Any]:
     asked = {**experiment.parameters, **run.cell}
     return {
         "id": f"run-{place}",
@@ -224,7 +224,7 @@ def _row(place: int, label: str, experiment: Experiment, run: Run) -> dict[str, 
     }
 
 
-def _value(run: Run, metric: Metric) -> float | None:
+def _value(run: StoredRun, metric: Metric) -> float | None:
     return peak(run) if metric is _PEAK else metric.value(run.entry)
 
 

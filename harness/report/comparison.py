@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from plots import metrics
-from plots.data import Experiment, Run, load
+from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import DASH, Metric
 
 __all__ = ["COLUMNS", "Line", "comparison", "comparison_table", "outcomes", "print_comparison"]
@@ -58,7 +58,7 @@ class Line:
         return metrics.show(self.values[metric.name], metric.unit)
 
 
-def comparison(experiment: Experiment) -> list[Line]:
+def comparison(experiment: StoredExperiment) -> list[Line]:
     """Returns a line per mechanism, the lowest peak first; in a sweep, cell by cell."""
     cells = experiment.cells()
     lines = [
@@ -70,7 +70,7 @@ def comparison(experiment: Experiment) -> list[Line]:
     return [line for _, line in sorted(lines, key=lambda pair: (pair[0], pair[1].peak))]
 
 
-def _line(name: str, cell: str, runs: list[Run]) -> Line:
+def _line(name: str, cell: str, runs: list[StoredRun]) -> Line:
     compared = [run for run in runs if not run.why_withheld()]
     values = {metric.name: _median(metric, compared) for metric in COLUMNS}
     control = bool(compared) and not any(run.entry.get("migrations") for run in compared)
@@ -79,12 +79,12 @@ def _line(name: str, cell: str, runs: list[Run]) -> Line:
     return Line(name, cell, len(compared), len(runs), control, values)
 
 
-def _median(metric: Metric, runs: list[Run]) -> float | None:
+def _median(metric: Metric, runs: list[StoredRun]) -> float | None:
     found = [value for run in runs if (value := metric.value(run.entry)) is not None]
     return statistics.median(found) if found else None
 
 
-def comparison_table(experiment: Experiment) -> Table:
+def comparison_table(experiment: StoredExperiment) -> Table:
     """Returns the comparison for a terminal."""
     lines = comparison(experiment)
     table = Table(box=None, pad_edge=False, title="Lowest peak first; medians over rounds", title_justify="left")
@@ -108,7 +108,7 @@ def print_comparison(folder: Path) -> None:
         console.print(f"{run}, {migration}: {sentence}", markup=False, soft_wrap=True)
 
 
-def outcomes(experiment: Experiment) -> list[tuple[str, str, str]]:
+def outcomes(experiment: StoredExperiment) -> list[tuple[str, str, str]]:
     """Returns (run, migration, sentence) of each migration that did not just move its bins, in order of the runs."""
     return [
         (", ".join(filter(None, (run.label, experiment.cell_label(run.cell)))), told["label"] or told["id"], sentence)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from plots import metrics
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 from plots.sweep import peak
 
 __all__ = ["Conclusion", "conclusions", "worst_verdict"]
@@ -23,7 +23,7 @@ class Conclusion:
 _WORST_FIRST = ("invalid", "unknown", "valid")
 
 
-def conclusions(experiment: Experiment) -> list[Conclusion]:
+def conclusions(experiment: StoredExperiment) -> list[Conclusion]:
     """Returns one line for each mechanism of the experiment, also for those without a run."""
     text = partial(_text_of_sweep, experiment) if experiment.is_sweep else _text
     return [
@@ -33,13 +33,13 @@ def conclusions(experiment: Experiment) -> list[Conclusion]:
     ]
 
 
-def worst_verdict(runs: list[Run]) -> str:
+def worst_verdict(runs: list[StoredRun]) -> str:
     """Returns the worst verdict of runs, unknown where there is none."""
     found = {run.verdict for run in runs}
     return next((verdict for verdict in _WORST_FIRST if verdict in found), "unknown")
 
 
-def _text(runs: list[Run], comparable: list[Run]) -> str:
+def _text(runs: list[StoredRun], comparable: list[StoredRun]) -> str:
     if not runs:
         return "No run was completed."
     withheld = len(runs) - len(comparable)
@@ -51,7 +51,7 @@ def _text(runs: list[Run], comparable: list[Run]) -> str:
     return (_moved(comparable) if moved else _control(comparable)) + note
 
 
-def _text_of_sweep(experiment: Experiment, runs: list[Run], comparable: list[Run]) -> str:
+def _text_of_sweep(experiment: StoredExperiment, runs: list[StoredRun], comparable: list[StoredRun]) -> str:
     cells = {experiment.cell_label(run.cell): value for run in comparable if (value := peak(run)) is not None}
     note = f" {len(runs) - len(comparable)} of {len(runs)} runs withheld." if len(comparable) < len(runs) else ""
     if not cells:
@@ -61,14 +61,14 @@ def _text_of_sweep(experiment: Experiment, runs: list[Run], comparable: list[Run
     return f"Every record was done within {shown[0]} at best and {shown[1]} at worst.{note}"
 
 
-def _control(runs: list[Run]) -> str:
+def _control(runs: list[StoredRun]) -> str:
     return (
         f"No migration: half of the records were done within {_over(runs, 'latency_steady_p50_ms')}, "
         f"99 % within {_over(runs, 'latency_steady_p99_ms')}, every one within {_over(runs, 'latency_steady_max_ms')}."
     )
 
 
-def _moved(runs: list[Run]) -> str:
+def _moved(runs: list[StoredRun]) -> str:
     pull = _over(runs, "longest_pull_ms")
     return (
         f"While migrating, every record was done within {_over(runs, 'latency_migrating_max_ms')}: "
@@ -77,7 +77,7 @@ def _moved(runs: list[Run]) -> str:
     )
 
 
-def _cache(runs: list[Run]) -> str:
+def _cache(runs: list[StoredRun]) -> str:
     if not any(run.entry.get("cache") for run in runs):
         return ""
     return (
@@ -86,7 +86,7 @@ def _cache(runs: list[Run]) -> str:
     )
 
 
-def _over(runs: list[Run], name: str) -> str:
+def _over(runs: list[StoredRun], name: str) -> str:
     """Returns a metric's median over rounds, with the lowest and the highest where there are several."""
     metric = metrics.by_name(name)
     found = [value for run in runs if (value := metric.value(run.entry)) is not None]

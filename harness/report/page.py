@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from plots import theme
-from plots.data import Run
+from plots.data import StoredRun
 from plots.metrics import Metric, show
 
 __all__ = [
@@ -56,12 +56,14 @@ def column_of(metric: Metric, label: str = "") -> Column:
     return Column(label or metric.label, metric.meaning, metric.better)
 
 
-def judged_cells(run: Run) -> list[Cell]:
+def judged_cells(run: StoredRun) -> list[Cell]:
     """Returns the cells of a run's round, verdict and load."""
     return [Cell(str(run.round), run.round), *(word_cell(word, word) for word in (run.verdict, run.load_kept))]
 
 
-def metric_cells(run: Run, metrics: tuple[Metric, ...], value: Callable[[Run, Metric], float | None]) -> list[Cell]:
+def metric_cells(
+    run: StoredRun, metrics: tuple[Metric, ...], value: Callable[[StoredRun, Metric], float | None]
+) -> list[Cell]:
     """Returns a run's numbers; a withheld run shows none."""
     values = [None if run.why_withheld() else value(run, metric) for metric in metrics]
     return [number_cell(number, metric) for number, metric in zip(values, metrics, strict=True)]

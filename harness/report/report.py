@@ -25,7 +25,7 @@ from harness.report.page import (
     word_cell,
 )
 from harness.report.timelines import timelines
-from plots.data import Experiment, Run, load
+from plots.data import StoredExperiment, StoredRun, load
 from plots.figures import all_figures, svg_of
 from plots.metrics import DASH, METRICS, at, show
 
@@ -59,7 +59,7 @@ def write_report(result_folder: Path, *, drawn: bool = False) -> Path:
     return path
 
 
-def _content(experiment: Experiment, *, drawn: bool) -> dict[str, Any]:
+def _content(experiment: StoredExperiment, *, drawn: bool) -> dict[str, Any]:
     runs = experiment.ordered()
     return {
         "name": experiment.name,
@@ -89,16 +89,16 @@ def _embedded(data: list[dict[str, Any]]) -> Markup:
     return Markup(json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")) if data else Markup("")
 
 
-def _cell_columns(experiment: Experiment) -> list[Column]:
+def _cell_columns(experiment: StoredExperiment) -> list[Column]:
     return [Column("cell", words=True)] if experiment.is_sweep else []
 
 
-def _compared_columns(experiment: Experiment) -> list[Column]:
+def _compared_columns(experiment: StoredExperiment) -> list[Column]:
     metrics = [column_of(metric, "" if place else "peak") for place, metric in enumerate(COLUMNS)]
     return [Column("mechanism", words=True), *_cell_columns(experiment), Column("compared"), *metrics]
 
 
-def _compared(experiment: Experiment) -> list[dict[str, Any]]:
+def _compared(experiment: StoredExperiment) -> list[dict[str, Any]]:
     """Returns the lines of the comparison; none where there is only one."""
     lines = comparison(experiment)
     return [
@@ -116,7 +116,7 @@ def _compared(experiment: Experiment) -> list[dict[str, Any]]:
     ]
 
 
-def _columns(experiment: Experiment) -> list[Column]:
+def _columns(experiment: StoredExperiment) -> list[Column]:
     return [
         Column("mechanism", words=True),
         *_cell_columns(experiment),
@@ -127,7 +127,7 @@ def _columns(experiment: Experiment) -> list[Column]:
     ]
 
 
-def _row(experiment: Experiment, run: Run, place: int) -> dict[str, Any]:
+def _row(experiment: StoredExperiment, run: StoredRun, place: int) -> dict[str, Any]:
     """Returns a line of the table; a withheld run shows no figures."""
     return {
         "id": "",
@@ -141,7 +141,7 @@ def _row(experiment: Experiment, run: Run, place: int) -> dict[str, Any]:
     }
 
 
-def reasons(run: Run) -> list[str]:
+def reasons(run: StoredRun) -> list[str]:
     """Returns what the oracle says of a run: its reasons, and how many results were lost, doubled, wrong."""
     path = run.folder / "oracle.json"
     oracle = json.loads(path.read_text()) if path.exists() else {}
@@ -152,7 +152,7 @@ def reasons(run: Run) -> list[str]:
     return [*(str(reason) for reason in oracle.get("reasons") or []), *found, *late]
 
 
-def _figures(experiment: Experiment, *, drawn: bool) -> list[tuple[str, str, str, Markup]]:
+def _figures(experiment: StoredExperiment, *, drawn: bool) -> list[tuple[str, str, str, Markup]]:
     """Returns (name, title, caption, SVG element) of each figure that has something to show."""
     return [
         (figure.name, figure.title, figure.caption, inline(svg, figure.name))
@@ -177,7 +177,7 @@ def _flat(values: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
     return out
 
 
-def _links(experiment: Experiment, run: Run) -> list[tuple[str, str]]:
+def _links(experiment: StoredExperiment, run: StoredRun) -> list[tuple[str, str]]:
     """Returns (file name, relative address) of the files that the run left."""
     if not run.entry.get("folder"):
         return []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plots import theme
-from plots.data import Experiment, Run
+from plots.data import StoredExperiment, StoredRun
 
 __all__ = ["replay_of", "timelines"]
 
@@ -16,7 +16,7 @@ _BINS_MOST = 4096  # a replay of more would make the page too large, and its squ
 Line = dict[str, Any]
 
 
-def timelines(experiment: Experiment) -> list[dict[str, Any]]:
+def timelines(experiment: StoredExperiment) -> list[dict[str, Any]]:
     """Returns, for one comparable run of each mechanism, what the page draws; nothing for a sweep.
 
     Times are in seconds since the load's begin, latencies and epochs in ms.
@@ -26,7 +26,7 @@ def timelines(experiment: Experiment) -> list[dict[str, Any]]:
     return [_timeline(run) for run in experiment.typical() if run.entry.get("timeline")]
 
 
-def _timeline(run: Run) -> dict[str, Any]:
+def _timeline(run: StoredRun) -> dict[str, Any]:
     rows = run.entry["timeline"]
     begins = run.seconds([line["begin_us"] for line in run.epochs])
     return {
@@ -42,7 +42,7 @@ def _timeline(run: Run) -> dict[str, Any]:
     }
 
 
-def _plans(run: Run) -> dict[int, NDArray[np.int64]]:
+def _plans(run: StoredRun) -> dict[int, NDArray[np.int64]]:
     path = run.folder / "plan.jsonl"
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     plans: list[Line] = [json.loads(line) for line in lines if line.endswith("\n")]

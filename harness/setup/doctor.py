@@ -17,7 +17,7 @@ from harness.setup.jars import cache_folder, jars_folder
 from harness.setup.java import find_java, java_version
 from impls.errors import UsageError
 
-__all__ = ["CHECKS", "Finding", "examine", "table"]
+__all__ = ["CHECKS", "Requirement", "examine", "table"]
 
 _DISK_GB_MIN = 5.0
 _MEMORY_GB_MIN = 6.0
@@ -26,7 +26,7 @@ _CORES_MIN = 2
 
 
 @dataclass(frozen=True)
-class Finding:
+class Requirement:
     """One item: what was found, whether that is enough, whether it must be, and how to get it."""
 
     item: str
@@ -36,12 +36,12 @@ class Finding:
     needed: bool = True
 
 
-def examine() -> list[Finding]:
+def examine() -> list[Requirement]:
     """Looks at everything and returns the findings in the order of CHECKS; needs under a second and no network."""
     return [check() for check in CHECKS]
 
 
-def table(findings: list[Finding]) -> Table:
+def table(findings: list[Requirement]) -> Table:
     """Returns the findings for the terminal."""
     result = Table("item", "found", "", "how to get it")
     for finding in findings:
@@ -52,73 +52,73 @@ def table(findings: list[Finding]) -> Table:
     return result
 
 
-def _python() -> Finding:
-    return Finding("Python", platform.python_version(), sys.version_info >= (3, 11), "install Python 3.11 or newer")
+def _python() -> Requirement:
+    return Requirement("Python", platform.python_version(), sys.version_info >= (3, 11), "install Python 3.11 or newer")
 
 
-def _packages() -> Finding:
+def _packages() -> Requirement:
     try:
         found = f"pyspark {importlib.metadata.version('pyspark')}"
     except importlib.metadata.PackageNotFoundError:
-        return Finding("packages", "no pyspark", ok=False, remedy="./inv installs them")
-    return Finding("packages", found, ok=True)
+        return Requirement("packages", "no pyspark", ok=False, remedy="./inv installs them")
+    return Requirement("packages", found, ok=True)
 
 
-def _java() -> Finding:
+def _java() -> Requirement:
     try:
         java = find_java()
     except UsageError as error:
-        return Finding("Java", "none that is new enough", ok=False, remedy=str(error))
-    return Finding("Java", f"{java_version(java)} ({java})", ok=True)
+        return Requirement("Java", "none that is new enough", ok=False, remedy=str(error))
+    return Requirement("Java", f"{java_version(java)} ({java})", ok=True)
 
 
-def _jars() -> Finding:
+def _jars() -> Requirement:
     folder = jars_folder()
     if folder.exists():
-        return Finding("jars", str(folder), ok=True)
-    return Finding("jars", "not yet", ok=False, remedy="the first run fetches them (54 MB)", needed=False)
+        return Requirement("jars", str(folder), ok=True)
+    return Requirement("jars", "not yet", ok=False, remedy="the first run fetches them (54 MB)", needed=False)
 
 
-def _disk() -> Finding:
+def _disk() -> Requirement:
     place = next(path for path in [cache_folder(), *cache_folder().parents] if path.exists())
     free = min(shutil.disk_usage(path).free for path in (Path.cwd(), place)) / 1e9
-    return Finding("free disk", f"{free:.0f} GB", free >= _DISK_GB_MIN, f"free {_DISK_GB_MIN:.0f} GB")
+    return Requirement("free disk", f"{free:.0f} GB", free >= _DISK_GB_MIN, f"free {_DISK_GB_MIN:.0f} GB")
 
 
-def _cores() -> Finding:
+def _cores() -> Requirement:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return Finding("cores", str(cores), cores >= _CORES_MIN, "latencies need two cores or more", needed=False)
+    return Requirement("cores", str(cores), cores >= _CORES_MIN, "latencies need two cores or more", needed=False)
 
 
-def _memory() -> Finding:
+def _memory() -> Requirement:
     free = psutil.virtual_memory().available / 1e9
-    return Finding(
+    return Requirement(
         "free memory", f"{free:.1f} GB", free >= _MEMORY_GB_MIN, f"free {_MEMORY_GB_MIN:.0f} GB", needed=False
     )
 
 
-def _shared_memory() -> Finding:
+def _shared_memory() -> Requirement:
     try:
         free = shutil.disk_usage("/dev/shm").free / 1e6
     except OSError:
-        return Finding("/dev/shm", "none", ok=False, remedy="state goes to the disk instead", needed=False)
+        return Requirement("/dev/shm", "none", ok=False, remedy="state goes to the disk instead", needed=False)
     remedy = "in a container: --shm-size=1g; else state goes to the disk"
-    return Finding("/dev/shm", f"{free / 1e3:.1f} GB free", free >= _SHM_MB_MIN, remedy, needed=False)
+    return Requirement("/dev/shm", f"{free / 1e3:.1f} GB free", free >= _SHM_MB_MIN, remedy, needed=False)
 
 
-def _port() -> Finding:
+def _port() -> Requirement:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
-            return Finding("free port", str(server.getsockname()[1]), ok=True)
+            return Requirement("free port", str(server.getsockname()[1]), ok=True)
     except OSError as error:
-        return Finding("free port", str(error.strerror), ok=False, remedy="allow listening on 127.0.0.1")
+        return Requirement("free port", str(error.strerror), ok=False, remedy="allow listening on 127.0.0.1")
 
 
-def _docker() -> Finding:
+def _docker() -> Requirement:
     found = shutil.which("docker")
-    return Finding("docker", found or "none", found is not None, "only for the docker tasks", needed=False)
+    return Requirement("docker", found or "none", found is not None, "only for the docker tasks", needed=False)
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
+CHECKS: tuple[Callable[[], Requirement], ...] = (
     _python, _packages, _java, _jars, _disk, _cores, _memory, _shared_memory, _port, _docker,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["KeyedProcess", "One", "TimedOperator", "clock_of"]
+__all__ = ["KeyContext", "KeyedProcess", "TimedOperator", "clock_of"]
 
 
 class TimedOperator(Operator):
@@ -69,7 +69,7 @@ def clock_of(operator: Operator, bins: int) -> EventClock | None:
     return EventClock(operator.event_time, operator.merge, bins)
 
 
-class One:
+class KeyContext:
     """One key while it is worked on: its state, its timers, and where its results go.
 
     Attributes:
@@ -155,10 +155,10 @@ class KeyedProcess(TimedOperator):
     """
 
     @abstractmethod
-    def record(self, record: dict[str, Any], one: One) -> None:
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
         """Takes one record, `columns` by name; per key in (partition, offset) order."""
 
-    def timer(self, one: One) -> None:
+    def timer(self, context: KeyContext) -> None:
         """Takes one timer of `one.time`."""
         raise NotImplementedError(f"{type(self).__name__} sets a timer, but has no `timer`")
 
@@ -171,8 +171,8 @@ class KeyedProcess(TimedOperator):
         keyed.load(bins, keys)
         rows = records.select(list(self.columns)).to_pylist()
         for bin_, key, time, row in zip(bins, keys, times, rows, strict=True):
-            self.record(row, One(keyed, bin_, key, time))
+            self.record(row, KeyContext(keyed, bin_, key, time))
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Takes one timer."""
-        self.timer(One(keyed, bin_, key, time))
+        self.timer(KeyContext(keyed, bin_, key, time))

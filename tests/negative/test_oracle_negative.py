@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
+from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.verdict import Facts, judge, merge, raised
 from impls.worker.results import Deduplicator
 
@@ -54,7 +54,7 @@ def test_waiting_other_than_the_run_tells_of_is_rejected(waits):
 
 def test_waiting_of_a_bin_that_never_moves_is_rejected():
     history = histories.make(8, held=3)
-    answer = replace(history, moves=Moves.of([(histories.MOVED_AT, 1, "one")])).judged()
+    answer = replace(history, moves=MovedBins.of([(histories.MOVED_AT, 1, "one")])).judged()
     assert (answer["verdict"], answer["longest_wait"]) == ("invalid", 3)
     assert answer["examples"]["lost"]["first"]["key"] < histories.KEYS // histories.BINS
 
@@ -151,11 +151,11 @@ def _two_epochs_of_one_key(*answers):
     count, worker, of = np.array(answers, np.int64).T
     return histories.History(
         records=Records(np.zeros(2, np.int32), epoch, np.zeros(2, np.int64), epoch),
-        results=Results(
+        results=RawResults(
             none.astype(np.int32), np.arange(len(of)), none, count, worker.astype(np.int32), none, of, none
         ),
         ranges=Ranges(epoch, np.zeros(2, np.int32), epoch, epoch + 1),
-        moves=Moves.of([(1, 0, "one")]),
+        moves=MovedBins.of([(1, 0, "one")]),
         facts=Facts(produced=2, commanded=frozenset({"one"}), completed=frozenset({"one"})),
     )
 
@@ -228,7 +228,7 @@ def test_run_that_shows_nothing_is_unknown(facts, reason):
 
 
 def test_migration_that_no_record_crossed_is_unknown():
-    history = replace(histories.make(7), moves=Moves.of([(histories.EPOCHS, 0, "one")]))
+    history = replace(histories.make(7), moves=MovedBins.of([(histories.EPOCHS, 0, "one")]))
     answer = history.judged()
     assert (answer["verdict"], answer["crossed"]) == ("unknown", 0)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from harness.measure.cells import encode_cells
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Columns, Ranges, Records, Results
+from harness.oracle.columns import Columns, Ranges, RawResults, Records
 from impls.worker.cells import make_cells
 
 __all__ = ["Arrivals", "NativeResults", "arrivals_of", "as_results", "cell_lines"]
@@ -66,7 +66,7 @@ def arrivals_of(records: Records, ranges: Ranges) -> Arrivals:
 
 def as_results(
     arrivals: Arrivals, found: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
-) -> tuple[Results, int]:
+) -> tuple[RawResults, int]:
     """Returns results in the form that the oracle checks, and the number of exact repeats left out.
 
     Keys below `preloaded` have one record more, which made their state. A result whose count no record explains is
@@ -81,7 +81,7 @@ def as_results(
     home = _first_partition(key, partition)
     epoch = _epoch_of_count(arrivals, key, count)
     index = np.arange(len(rows), dtype=np.int64)
-    results = Results(
+    results = RawResults(
         np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), found.offset[rows],
         key, count, partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index,
     )  # fmt: skip

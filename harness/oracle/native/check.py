@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from harness.files import JsonLines, read_lines, write_json
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Moves, OracleError
+from harness.oracle.columns import MovedBins, OracleError
 from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
 from harness.oracle.offsets import read_offsets
@@ -53,10 +53,10 @@ def check_native(
     return answer
 
 
-def restarts(folder: Path, bins: int) -> Moves:
+def restarts(folder: Path, bins: int) -> MovedBins:
     """Returns every bin as moved by the first epoch behind each restart."""
     ends = [line for line in read_lines(folder / "events.jsonl") if line["kind"] == "migration_end"]
-    return Moves.of([(int(line["epoch"]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])
+    return MovedBins.of([(int(line["epoch"]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])
 
 
 def _read(bootstrap: str, topic: str) -> NativeResults:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from harness.oracle.ask import examples, one
 from harness.oracle.bins import BinOf
-from harness.oracle.columns import Columns, Moves, Ranges
-from harness.oracle.keycount import CLASSES, NUMBERED, Findings
+from harness.oracle.columns import Columns, MovedBins, Ranges
+from harness.oracle.keycount import CLASSES, NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
@@ -122,9 +122,9 @@ def check(
     *,
     query: str,
     bin_of: BinOf,
-    moves: Moves,
+    moves: MovedBins,
     rules: Rules = EXACTLY_ONCE,
-) -> tuple[Findings, Arrived]:
+) -> tuple[Differences, Arrived]:
     """Compares results with those of the query's definition; returns findings and the events that the query reads.
 
     Args:
@@ -177,10 +177,10 @@ def _bins(db: Any, bin_of: BinOf) -> pa.Table:
     return pa.table({"key": keys, "bin": bin_of(keys)})
 
 
-def _findings(db: Any, raw: int) -> Findings:
+def _findings(db: Any, raw: int) -> Differences:
     found = dict(db.execute("SELECT class, CAST(sum(n) AS BIGINT) FROM finding GROUP BY class").fetchall())
     accepted = one(db, "SELECT count(*) FROM numbered WHERE accepted")
-    return Findings(
+    return Differences(
         totals={kind: found.get(kind, 0) for kind in CLASSES},
         examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
         records=one(db, "SELECT count(*) FROM event"),

@@ -18,11 +18,11 @@ from harness.suites.perf.suite import run_perf
 from harness.suites.sweep.grid import PRESETS
 from harness.suites.sweep.run import run_sweep
 
-__all__ = ["Step", "figures", "reproduce", "steps"]
+__all__ = ["ReproduceStep", "figures", "reproduce", "steps"]
 
 
 @dataclass(frozen=True)
-class Step:
+class ReproduceStep:
     """One part: what it shows, about how long it takes, and what carries it out, returning an exit code."""
 
     title: str
@@ -34,22 +34,22 @@ def _task(carry_out: Callable[[Mapping[str, Any]], int], **options: Any) -> Call
     return lambda: carry_out(options)
 
 
-def steps(output: Path, *, quick: bool) -> list[Step]:
+def steps(output: Path, *, quick: bool) -> list[ReproduceStep]:
     """Returns the steps in order, each with its results in `output`."""
     where = str(output)
     if quick:
         return [
-            Step("mechanisms on key-count", 1.5, _task(run_bench, quick=True, output=where)),
-            Step("number of bins", 3, _task(run_sweep, preset="bins", quick=True, output=where)),
-            Step("NEXMark", 4, _task(run_nexmark, query="q3,q4,q8", quick=True, output=where)),
-            Step("performance", 10, _task(run_perf, quick=True, output=where)),
-            Step("placement", 0, lambda: run_claims(only="contiguous-ranges-move-most")),
+            ReproduceStep("mechanisms on key-count", 1.5, _task(run_bench, quick=True, output=where)),
+            ReproduceStep("number of bins", 3, _task(run_sweep, preset="bins", quick=True, output=where)),
+            ReproduceStep("NEXMark", 4, _task(run_nexmark, query="q3,q4,q8", quick=True, output=where)),
+            ReproduceStep("performance", 10, _task(run_perf, quick=True, output=where)),
+            ReproduceStep("placement", 0, lambda: run_claims(only="contiguous-ranges-move-most")),
         ]
     return [
-        Step("mechanisms on key-count", 6, _task(run_bench, output=where)),
-        *(Step(f"sweep {name}", 25, _task(run_sweep, preset=name, output=where)) for name in PRESETS),
-        Step("NEXMark", 25, _task(run_nexmark, output=where)),
-        Step(
+        ReproduceStep("mechanisms on key-count", 6, _task(run_bench, output=where)),
+        *(ReproduceStep(f"sweep {name}", 25, _task(run_sweep, preset=name, output=where)) for name in PRESETS),
+        ReproduceStep("NEXMark", 25, _task(run_nexmark, output=where)),
+        ReproduceStep(
             "claims, with performance and NEXMark's large state", _claimed_minutes(), lambda: run_claims(output=where)
         ),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.files import read_json
 from impls.errors import UsageError
-from plots.data import Experiment, Run, load
+from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import by_name
 
 __all__ = ["EVIDENCE_FILE", "Evidence", "NotKnown"]
@@ -35,7 +35,7 @@ class Evidence:
     said: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> StoredExperiment:
         """The experiment; raises NotKnown where its result cannot be read."""
         if self.folder is None:
             raise NotKnown("there is no result")
@@ -64,7 +64,7 @@ class Evidence:
         """Returns the cells of a sweep; one empty cell for any other experiment."""
         return self.experiment.cells() or [{}]
 
-    def runs(self, mechanism: str, cell: Mapping[str, Any]) -> list[Run]:
+    def runs(self, mechanism: str, cell: Mapping[str, Any]) -> list[StoredRun]:
         """Returns a mechanism's comparable runs of a cell, by round.
 
         Raises:

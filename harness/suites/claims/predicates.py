@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from harness.files import read_json
+from harness.suites.claims.answer import Answer, Predicate, joined
 from harness.suites.claims.evidence import Evidence, NotKnown
-from harness.suites.claims.finding import Finding, Predicate, joined
 from harness.suites.claims.suites import bounds_kept, queries_valid
 from impls.placement import goal, initial
 from impls.placement.movement import moved_against_minimum
-from plots.data import Run
+from plots.data import StoredRun
 from plots.metrics import at, by_name, show
 
 __all__ = ["PREDICATES"]
@@ -24,32 +24,32 @@ def _shown(metric: str, value: float) -> str:
     return show(value, by_name(metric).unit)
 
 
-def all_valid(evidence: Evidence, *, tolerance: float = 0.0) -> Finding:
+def all_valid(evidence: Evidence, *, tolerance: float = 0.0) -> Answer:
     """Every run of every mechanism is valid; an invalid one fails, any other leaves it unknown."""
     del tolerance
     runs, experiment = evidence.experiment.runs, evidence.experiment
     missing = set(experiment.mechanisms()) - {run.mechanism for run in runs}
     bad = [run for run in runs if run.verdict == "invalid"]
     if bad:
-        return Finding(False, ", ".join(f"{run.label} is invalid: {_first_reason(run)}" for run in bad))
+        return Answer(False, ", ".join(f"{run.label} is invalid: {_first_reason(run)}" for run in bad))
     unknown = [f"{run.label}: {_first_reason(run)}" for run in runs if run.verdict != "valid"]
     if missing or unknown or not runs:
         raise NotKnown("; ".join([*(f"no run of {name}" for name in sorted(missing)), *unknown]) or "there is no run")
     crossed = f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms"
-    return Finding(True, f"{crossed}, all valid")
+    return Answer(True, f"{crossed}, all valid")
 
 
-def _first_reason(run: Run) -> str:
+def _first_reason(run: StoredRun) -> str:
     return str(next(iter(run.entry.get("reasons") or []), "no reason given"))
 
 
 def below(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], than: Sequence[str], limit: float = 1.0,
     some: bool = False, tolerance: float = 0.0,
-) -> Finding:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Each mechanism's metric is below `limit` times that of each of `than`, in every cell; `some`: that of one is."""
 
-    def each(mechanism: str, cell: Mapping[str, Any]) -> Finding:
+    def each(mechanism: str, cell: Mapping[str, Any]) -> Answer:
         return joined(_pair(evidence, metric, (mechanism, other), cell, limit * (1 + tolerance)) for other in than)
 
     found = [each(mechanism, cell) for mechanism in mechanisms for cell in evidence.cells()]
@@ -68,7 +68,7 @@ def _pair(
 def at_most(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, some: bool = False,
     tolerance: float = 0.0,
-) -> Finding:  # fmt: skip
+) -> Answer:  # fmt: skip
     """The median over rounds of each mechanism's metric is at most `limit`, in every cell; `some`: of one mechanism."""
     parts = _medians(evidence, metric, mechanisms)
     return joined(((middle <= limit * (1 + tolerance), text) for middle, text in parts), some=some)
@@ -76,7 +76,7 @@ def at_most(
 
 def at_least(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, tolerance: float = 0.0
-) -> Finding:
+) -> Answer:
     """The median over rounds of each mechanism's metric is at least `limit`, in every cell."""
     parts = _medians(evidence, metric, mechanisms)
     return joined((middle >= limit * (1 - tolerance), text) for middle, text in parts)
@@ -96,7 +96,7 @@ def _medians(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list
 
 def stays_level(
     evidence: Evidence, *, mechanism: str, columns: Sequence[str], limit: float, tolerance: float = 0.0
-) -> Finding:
+) -> Answer:
     """The median over a run's last third of a column of its epoch log is at most `limit` times that over its first.
 
     A phase is a column too, in milliseconds; `total` is the whole epoch.
@@ -123,35 +123,31 @@ def _column(row: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def moves_nothing(evidence: Evidence, *, mechanism: str, tolerance: float = 0.0) -> Finding:
+def moves_nothing(evidence: Evidence, *, mechanism: str, tolerance: float = 0.0) -> Answer:
     """The mechanism changes the owner of bins and pulls no byte of state."""
     del tolerance
     bins, size = (evidence.median(metric, mechanism, {}) for metric in ("moved_bins", "moved_bytes"))
-    return Finding(
-        bins > 0 and size == 0, f"{bins:,.0f} bins changed their worker, {_shown('moved_bytes', size)} moved"
-    )
+    return Answer(bins > 0 and size == 0, f"{bins:,.0f} bins changed their worker, {_shown('moved_bytes', size)} moved")
 
 
 def rises(
     evidence: Evidence, *, metric: str, mechanism: str, axis: str, factor: float = 1.0, tolerance: float = 0.0
-) -> Finding:
+) -> Answer:
     """The metric rises along the axis from cell to cell, to more than `factor` times its first value."""
     values = _along(evidence, metric, mechanism, axis)
     steps = [later >= earlier * (1 - tolerance) for (_, earlier), (_, later) in pairwise(values)]
     holds = all(steps) and values[-1][1] > factor * values[0][1]
-    return Finding(holds, f"{mechanism}: {_series(metric, axis, values)}")
+    return Answer(holds, f"{mechanism}: {_series(metric, axis, values)}")
 
 
-def flat(
-    evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: float, tolerance: float = 0.0
-) -> Finding:
+def flat(evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: float, tolerance: float = 0.0) -> Answer:
     """The metric's highest value along the axis is at most `limit` times its lowest."""
     values = _along(evidence, metric, mechanism, axis)
     low, high = (f(value for _, value in values) for f in (min, max))
     if not low:
         raise NotKnown(f"{metric} of {mechanism} is 0")
     text = f"{mechanism}: {_series(metric, axis, values)}, highest over lowest {high / low:.2f}"
-    return Finding(high / low <= limit * (1 + tolerance), text)
+    return Answer(high / low <= limit * (1 + tolerance), text)
 
 
 def _along(evidence: Evidence, metric: str, mechanism: str, axis: str) -> list[tuple[Any, float]]:
@@ -168,7 +164,7 @@ def _series(metric: str, axis: str, values: Sequence[tuple[Any, float]]) -> str:
 def gap_widens(
     evidence: Evidence, *, metric: str, mechanism: str, than: Sequence[str], axis: str, limit: float = 1.0,
     tolerance: float = 0.0,
-) -> Finding:  # fmt: skip
+) -> Answer:  # fmt: skip
     """The ratio of the mechanism's metric to each other's is at the axis' last value below `limit` times its first."""
     cells = sorted(evidence.cells(), key=lambda cell: cell.get(axis, 0))
     if len(cells) < 2:
@@ -183,7 +179,7 @@ def gap_widens(
 
 def settles_sooner(
     evidence: Evidence, *, mechanisms: Sequence[str], than: str, factor: float, tolerance: float = 0.0
-) -> Finding:
+) -> Answer:
     """One of the mechanisms is back to steady latency at least `factor` times sooner than another.
 
     A mechanism that was not back before its load ended has not settled; the other one then took at least that long.
@@ -199,7 +195,7 @@ def settles_sooner(
             own = statistics.median(known)
             parts.append((own * factor <= limit * (1 + tolerance) and limit > 0, f"{mechanism} {own:.2f} s"))
     found_ = joined(parts, some=True)
-    return Finding(found_.holds, f"{found_.figures}; {than} {words}")
+    return Answer(found_.holds, f"{found_.figures}; {than} {words}")
 
 
 def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
@@ -221,7 +217,7 @@ def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
 def contiguous_moves(
     _evidence: Evidence, *, workers: int, workers_goal: int, bins: int, moved: int, factor: float,
     tolerance: float = 0.0,
-) -> Finding:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Contiguous ranges move `moved` bins for a rescale, at least `factor` times the least that would do."""
     before = initial(bins, workers)
     found = moved_against_minimum(before, goal("contiguous", before, workers_goal))
@@ -232,10 +228,10 @@ def contiguous_moves(
         f"many bins per worker is {found.bins_minimum}, {ratio:.1f}x less; minimal_move, which also chooses "
         f"who gets the larger shares, moves {fewest}"
     )
-    return Finding(found.bins == moved and ratio >= factor * (1 - tolerance), text)
+    return Answer(found.bins == moved and ratio >= factor * (1 - tolerance), text)
 
 
-def cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Finding:
+def cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Answer:
     """The median over rounds of a ratio of `./inv durability-cost` is at most `limit`."""
     if evidence.said.get("exit_code") != 0 or evidence.folder is None:
         raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
@@ -244,12 +240,10 @@ def cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, t
         raise NotKnown(f"durability.json has no {measure} of {pair}")
     middle = statistics.median(values)
     text = f"{pair}, {measure}: {middle:.3f} ({min(values):.3f} to {max(values):.3f}, {len(values)} rounds)"
-    return Finding(middle <= limit * (1 + tolerance), text)
+    return Answer(middle <= limit * (1 + tolerance), text)
 
 
-def recovered_within(
-    evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0
-) -> Finding:
+def recovered_within(evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0) -> Answer:
     """The median recovery of a worker of `keys` keys takes less than `limit_s` seconds."""
     points = [line for line in evidence.json_lines() if (line["workload"], line["keys"]) == (workload, keys)]
     times = [float(point["recovery_s"]) for point in points]
@@ -257,10 +251,10 @@ def recovered_within(
         raise NotKnown(f"there is no point of {keys:,} {workload} keys")
     middle = statistics.median(times)
     text = f"{keys:,} {workload} keys: {middle:.2f} s ({min(times):.2f} to {max(times):.2f}, {len(times)} rounds)"
-    return Finding(middle < limit_s * (1 + tolerance), text)
+    return Answer(middle < limit_s * (1 + tolerance), text)
 
 
-def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> Finding:
+def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> Answer:
     """The simulator went through `seeds` seeds without a violation."""
     del tolerance
     lines = evidence.said.get("lines") or []
@@ -268,9 +262,9 @@ def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> F
         found = next((line for line in lines if line.startswith("Again:")), None)
         if found is None:
             raise NotKnown(f"the simulator ended with exit code {evidence.said.get('exit_code')}")
-        return Finding(False, found)
+        return Answer(False, found)
     told = next((line for line in lines if " 0 violations " in line), "")
-    return Finding(told.startswith(f"{seeds} seeds,"), told or "the simulator said nothing")
+    return Answer(told.startswith(f"{seeds} seeds,"), told or "the simulator said nothing")
 
 
 PREDICATES: dict[str, Predicate] = {

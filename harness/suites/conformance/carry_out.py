@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.suites.conformance.bounds import completes
-from harness.suites.conformance.cases import BINS, SCENARIOS, Step, Tour
+from harness.suites.conformance.cases import BINS, SCENARIOS, ScenarioStep, Tour
 from harness.suites.conformance.watch import Watch
 from impls.errors import UsageError
 
@@ -55,7 +55,9 @@ def carry_out(tour: Tour, query: Query) -> None:
     query.await_applied()
 
 
-def _carry_out(tour: Tour, query: Query, step: Step, start: NDArray[np.int32], label: str, *, wait: bool) -> None:
+def _carry_out(
+    tour: Tour, query: Query, step: ScenarioStep, start: NDArray[np.int32], label: str, *, wait: bool
+) -> None:
     if step.goal is None:
         query.watch.problems += [(label, sentence) for sentence in _refusal(query)]
         query.load(_RECORDS)

@@ -18,7 +18,7 @@ __all__ = [
     "OPERATORS",
     "SCENARIOS",
     "Case",
-    "Step",
+    "ScenarioStep",
     "Tour",
     "all_cases",
     "options_for",
@@ -42,7 +42,7 @@ Goal = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class Step:
+class ScenarioStep:
     """One command of a scenario.
 
     Attributes:
@@ -58,20 +58,20 @@ def _workers(now: Goal) -> int:
     return int(now.max()) + 1
 
 
-def _resized(policy: str, more: int) -> Step:
-    return Step(lambda start, now: goal(policy, now, _workers(start) + more))
+def _resized(policy: str, more: int) -> ScenarioStep:
+    return ScenarioStep(lambda start, now: goal(policy, now, _workers(start) + more))
 
 
 # In the order of a tour. Each begins with whatever workers there are, `shrink` with at least 3.
-SCENARIOS: dict[str, tuple[Step, ...]] = {
-    "refused": (Step(),),
-    "nothing": (Step(lambda _start, now: now),),
+SCENARIOS: dict[str, tuple[ScenarioStep, ...]] = {
+    "refused": (ScenarioStep(),),
+    "nothing": (ScenarioStep(lambda _start, now: now),),
     "grow": (_resized("minimal_move", 2),),
-    "rebalance": (Step(lambda _start, now: np.roll(now, 3)),),
-    "there and back": (_resized("minimal_move", 1), Step(lambda start, _now: start)),
+    "rebalance": (ScenarioStep(lambda _start, now: np.roll(now, 3)),),
+    "there and back": (_resized("minimal_move", 1), ScenarioStep(lambda start, _now: start)),
     "command during": (
         _resized("contiguous", 1),
-        Step(lambda start, now: goal("minimal_move", np.roll(now, 2), _workers(start)), during=True),
+        ScenarioStep(lambda start, now: goal("minimal_move", np.roll(now, 2), _workers(start)), during=True),
     ),
     "shrink": (_resized("minimal_move", -2),),
 }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
-from harness.oracle.columns import Moves, Ranges, Records, Results, Waits
+from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.keycount import check
 from harness.oracle.verdict import Facts, judge, merge
 from harness.suites.conformance.bounds import completes
@@ -62,7 +62,7 @@ def scenario_of(label: str) -> str:
 
 
 def rows_of(
-    tour: Tour, watch: Watch, records: Records, results: Results, ranges: Ranges, *, partitions: int, sent: int
+    tour: Tour, watch: Watch, records: Records, results: RawResults, ranges: Ranges, *, partitions: int, sent: int
 ) -> list[Row]:
     """Returns a row for each case of a tour that has ended.
 
@@ -79,7 +79,7 @@ def rows_of(
     """
     watch.close()
     found = check(
-        records, results, ranges, bin_of=bins_of(tour.operator), partitions=partitions, moves=Moves.of(watch.moves),
+        records, results, ranges, bin_of=bins_of(tour.operator), partitions=partitions, moves=MovedBins.of(watch.moves),
         waits=Waits.of(watch.waits),
     )  # fmt: skip
     crossed = [one for one in watch.migrations.values() if one.must and not one.superseded]

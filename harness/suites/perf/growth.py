@@ -8,7 +8,7 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
 from harness.suites.perf.interleave import interleave
-from harness.suites.perf.part import Findings, Part, Scale, Table
+from harness.suites.perf.part import Part, PartResult, Scale, Table
 from plots.metrics import at
 
 __all__ = ["PART", "measure"]
@@ -19,7 +19,7 @@ _WORKERS = ("2", "4", "8")
 _VALUE_BYTES = (0, 100, 1000)
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Migrates a quarter of the state in batches, one thing grown at a time; 10,000 records/s."""
     axes = {"keys": _by_keys(scale), "workers": _by_workers(scale), "value bytes": _by_value(scale)}
     tables, curves = [], {}
@@ -39,7 +39,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
                 role: [[_number(x), entry["memory_bytes"].get(role, 0)] for x, entry in entries.items()]
                 for role in _roles(entries)
             }
-    return Findings(tables, (), curves)
+    return PartResult(tables, (), curves)
 
 
 _MEASURES = {

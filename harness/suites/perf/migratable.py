@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.files import write_json
 from harness.suites.perf.children import carry_out
-from harness.suites.perf.part import Check, Findings, Part, Scale, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.pairs import Block, Interval, interval, ratios
 from harness.suites.perf.twin.process import BLOCKS_FILE, Settings
 
@@ -23,7 +23,7 @@ _CPU, _LATENCY = "CPU of step and planning", "latency"
 _BOUNDS = {256: 1.05, 4096: 1.15}
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Measures live and twin in turns of 2.5 s, 10 pairs per number of bins; hash-count, 1 M keys, 10,000 records/s.
 
     CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 3 epochs.
@@ -38,7 +38,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         "bin; durability none on both sides. "
         "Latency and epoch: of a load as it arrives. CPU: per epoch of equally many records on both sides.",
     )  # fmt: skip
-    return Findings([table, _absolute(found)], _checks(intervals), {"migratable": _curves(intervals)})
+    return PartResult([table, _absolute(found)], _checks(intervals), {"migratable": _curves(intervals)})
 
 
 def _intervals(blocks: list[Block]) -> dict[str, Interval]:

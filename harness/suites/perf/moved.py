@@ -6,14 +6,14 @@ from typing import Any
 
 from harness.experiment.make import make_experiment
 from harness.suites.perf.interleave import interleave, migrations
-from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 
 __all__ = ["PART", "measure"]
 
 _BOUND_MB_S = 100.0
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Moves a quarter of the state all at once and back: 40 M dense keys, and 4 M entries of hash-count."""
     keys = {"dense": scale.pick("40M", "400k"), "hash": scale.pick("4M", "20k")}
     variants = {
@@ -29,7 +29,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
     rows = [[name, keys[name], *_row(found), speed[name].text()] for name, found in moves.items()]
     columns = ("workload", "keys", "MB moved", "epochs' time, ms", "longest pull, ms", "MB/s end to end")
     sentence = "dense state moved by all-at-once, MB/s end to end"
-    return Findings(
+    return PartResult(
         [Table("State moved per second", columns, rows, "Megaphone all-at-once; durability process.")],
         [Check(sentence, speed["dense"].median, _BOUND_MB_S, at_most=False)],
     )

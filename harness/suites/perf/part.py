@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-__all__ = ["Check", "Findings", "Part", "Scale", "Spread", "Table"]
+__all__ = ["Check", "Part", "PartResult", "Scale", "Spread", "Table"]
 
 _T = TypeVar("_T")
 
@@ -68,7 +68,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Findings:
+class PartResult:
     """What a part has found; `curves` are what `plots.perf` draws: by figure, by line, lists of points."""
 
     tables: Sequence[Table]
@@ -91,4 +91,4 @@ class Part:
     name: str
     title: str
     minutes: float
-    measure: Callable[[Path, Scale], Findings]
+    measure: Callable[[Path, Scale], PartResult]

@@ -10,7 +10,7 @@ from harness.experiment.make import make_experiment
 from harness.measure.hdr import percentiles
 from harness.results.entry import RunFiles
 from harness.suites.perf.interleave import interleave
-from harness.suites.perf.part import Check, Findings, Part, Scale, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.search import Search
 
 __all__ = ["PART", "Probe", "judge", "measure", "rate_ratio"]
@@ -49,7 +49,7 @@ def judge(files: RunFiles, experiment: Experiment) -> Probe:
     return Probe(experiment.rate, p99 / 1e3, slope)
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Searches both sides in turns, so that both see the same machine; hash-count, 1 M keys."""
     searches = {
         side: Search(scale.pick(_FIRST[side], 4_000), precision=_PRECISION, most=scale.pick(200_000, 8_000))
@@ -74,7 +74,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
     )  # fmt: skip
     best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in found.items()])
     ratio = rate_ratio(searches["live"], searches["Spark"])
-    return Findings([best, table], [Check("highest rate, this runtime over Spark", ratio, _BOUND, at_most=False)])
+    return PartResult([best, table], [Check("highest rate, this runtime over Spark", ratio, _BOUND, at_most=False)])
 
 
 def rate_ratio(over: Search, under: Search) -> float:

@@ -8,7 +8,7 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
 from harness.suites.perf.interleave import interleave, migrations
-from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 
 __all__ = ["PART", "excess_ms", "measure"]
 
@@ -31,7 +31,7 @@ def excess_ms(entry: Mapping[str, Any]) -> float:
     return float(max(entry["migrations"][0]["peak_ms"] - entry["latency_ms"]["steady"]["p99"], spread))
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Rescales 2 -> 4 under 5,000 records/s for each number of keys, both sides interleaved; hash-count."""
     rows: list[list[str]] = []
     checks: list[Check] = []
@@ -54,7 +54,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         "Excess latency: the peak less the steady p99, at least the spread of steady 250 ms intervals. "
         f"Batched with bins per pair: {_BINS_PER_PAIR}; the restart's load is as much longer as the restart takes.",
     )
-    return Findings([table], checks, {"restart": curves})
+    return PartResult([table], checks, {"restart": curves})
 
 
 def _experiment(mechanism: str, keys: str, duration_s: float, scale: Scale) -> Experiment:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harness.experiment.make import make_experiment
 from harness.suites.perf.interleave import interleave, ratio, values
-from harness.suites.perf.part import Check, Findings, Part, Scale, Spread, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 
 __all__ = ["PART", "measure"]
 
@@ -18,7 +18,7 @@ _MEASURES = {
 _BOUND = 0.85
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Runs both sides interleaved, at 20,000 records/s and 1 M keys, and compares epochs and latencies."""
     variants = {
         side: make_experiment(
@@ -39,7 +39,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         rows,
         f"hash-count, {next(iter(variants.values())).keys:,} keys, {next(iter(variants.values())).rate:,} records/s.",
     )
-    return Findings([table], [Check("steady epoch, this runtime over Spark", epoch.median, _BOUND, at_most=True)])
+    return PartResult([table], [Check("steady epoch, this runtime over Spark", epoch.median, _BOUND, at_most=True)])
 
 
 PART = Part("steady", "Steady state against Spark's own", 6, measure)

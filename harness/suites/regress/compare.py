@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from harness.suites.regress.decide import Finding, Verdict, changed_counts, confirmed, find, overall
+from harness.suites.regress.decide import Change, Verdict, changed_counts, confirmed, find, overall
 
 __all__ = ["Runs", "compare"]
 
@@ -15,8 +15,8 @@ def compare(first: Runs, again: Any) -> tuple[Verdict, dict[str, Any]]:
     mechanisms = list(first["base"][0])
     findings = {name: _findings(first, name) for name in mechanisms}
     counts = {name: changed_counts(*(_of(first, side, name) for side in ("base", "head"))) for name in mechanisms}
-    worse: dict[str, list[Finding]] = {name: [] for name in mechanisms}
-    second: dict[str, list[Finding]] = {}
+    worse: dict[str, list[Change]] = {name: [] for name in mechanisms}
+    second: dict[str, list[Change]] = {}
     if any(f.verdict == "worse" for found in findings.values() for f in found):
         more = again()
         second = {name: _findings(more, name) for name in mechanisms}
@@ -30,5 +30,5 @@ def _of(runs: Runs, side: str, mechanism: str) -> Sequence[dict[str, float]]:
     return [run[mechanism] for run in runs[side]]
 
 
-def _findings(runs: Runs, mechanism: str) -> list[Finding]:
+def _findings(runs: Runs, mechanism: str) -> list[Change]:
     return find(_of(runs, "base", mechanism), _of(runs, "head", mechanism))

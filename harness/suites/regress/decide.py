@@ -12,7 +12,7 @@ from typing import Literal
 
 from harness.suites.perf.twin.pairs import Interval, interval
 
-__all__ = ["COUNTS", "TIMES", "Finding", "Verdict", "changed_counts", "confirmed", "find", "overall", "sides"]
+__all__ = ["COUNTS", "TIMES", "Change", "Verdict", "changed_counts", "confirmed", "find", "overall", "sides"]
 
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]
@@ -23,7 +23,7 @@ COUNTS = ("records", "moved_bins", "moved_bytes", "pulls")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Change:
     """What is known of one measure: head over base, the base's median, and the verdict of one round."""
 
     measure: str
@@ -41,7 +41,7 @@ def sides(pairs: int) -> list[str]:
     return [("base", "head")[(number + number // 2) % 2] for number in range(2 * pairs)]
 
 
-def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = EFFECT) -> list[Finding]:
+def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = EFFECT) -> list[Change]:
     """Returns a finding for each measure of time that all runs have.
 
     Args:
@@ -59,11 +59,11 @@ def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = 
             verdict = "worse"
         elif ratio.median < 1 / (1 + effect) and ratio.high < 1:
             verdict = "better"
-        out.append(Finding(name, interval([run[name] for run in base]).median, ratio, verdict))
+        out.append(Change(name, interval([run[name] for run in base]).median, ratio, verdict))
     return out
 
 
-def confirmed(first: Sequence[Finding], second: Sequence[Finding]) -> list[Finding]:
+def confirmed(first: Sequence[Change], second: Sequence[Change]) -> list[Change]:
     """Returns the findings of the second round whose measure is worse in both."""
     suspects = {finding.measure for finding in first if finding.verdict == "worse"}
     return [finding for finding in second if finding.verdict == "worse" and finding.measure in suspects]
@@ -79,7 +79,7 @@ def changed_counts(base: Sequence[Measures], head: Sequence[Measures]) -> dict[s
     return out
 
 
-def overall(worse: Sequence[Finding], counts: Mapping[str, tuple[float, float]]) -> Verdict:
+def overall(worse: Sequence[Change], counts: Mapping[str, tuple[float, float]]) -> Verdict:
     """Returns the verdict of the comparison; a changed count is no regression by itself, more of it is."""
     grown = [name for name, (before, after) in counts.items() if after > before * (1 + EFFECT)]
     return "worse" if worse or grown else "same"

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from harness.report.markdown import table_lines
-from harness.suites.regress.decide import Finding, Verdict
+from harness.suites.regress.decide import Change, Verdict
 
 __all__ = ["markdown"]
 
@@ -36,14 +36,14 @@ def _lines(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any
         yield from _again(found["second"].get(mechanism, ()))
 
 
-def _row(finding: Finding, worse: set[str], second: bool) -> list[str]:
+def _row(finding: Change, worse: set[str], second: bool) -> list[str]:
     word = _WORDS[finding.verdict]
     if finding.verdict == "worse" and second:
         word = "**slower, confirmed**" if finding.measure in worse else "slower, not confirmed"
     return [finding.measure, f"{finding.base:,.1f}", str(finding.ratio), word]
 
 
-def _again(findings: Sequence[Finding]) -> Iterator[str]:
+def _again(findings: Sequence[Change]) -> Iterator[str]:
     if findings:
         shown = ", ".join(f"{finding.measure} {finding.ratio}" for finding in findings)
         yield f"Second round: {shown}.\n"

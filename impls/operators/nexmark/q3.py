@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from impls.operators.nexmark.base import AUCTION, PERSON, TimedQuery
-from impls.operators.timed import KeyedProcess, One
+from impls.operators.timed import KeyContext, KeyedProcess
 
 __all__ = ["Q3"]
 
@@ -23,18 +23,18 @@ class Q3(TimedQuery, KeyedProcess):
     where: ClassVar[dict[int, str]] = {PERSON: "state IN ('OR', 'ID', 'CA')", AUCTION: "category = 10"}
     late = "keep"
 
-    def record(self, record: dict[str, Any], one: One) -> None:
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
         """Takes a person or an auction."""
         if record["kind"] == PERSON:
             person = [record["name"], record["city"], record["state"]]
-            one.set_value(person)
-            for auction in one.items():
-                self._emit(one, person, auction)
-            one.clear()
-        elif (person := one.value()) is None:
-            one.append(record["id"])
+            context.set_value(person)
+            for auction in context.items():
+                self._emit(context, person, auction)
+            context.clear()
+        elif (person := context.value()) is None:
+            context.append(record["id"])
         else:
-            self._emit(one, person, record["id"])
+            self._emit(context, person, record["id"])
 
-    def _emit(self, one: One, person: list[str], auction: int) -> None:
-        one.emit(dict(zip(self.fields, [*person, auction], strict=True)))
+    def _emit(self, context: KeyContext, person: list[str], auction: int) -> None:
+        context.emit(dict(zip(self.fields, [*person, auction], strict=True)))

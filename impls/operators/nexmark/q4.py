@@ -4,7 +4,7 @@ from typing import Any
 
 from impls.operators.nexmark.base import SECOND, id_bytes, id_of, mean, window_start
 from impls.operators.nexmark.winning import WinningBids
-from impls.operators.timed import One
+from impls.operators.timed import KeyContext
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
@@ -28,11 +28,11 @@ class Q4(WinningBids):
     columns = (*WinningBids.base, about)
     size, period = 10 * SECOND, 5 * SECOND
 
-    def closed(self, one: One, about: int, price: int) -> None:
+    def closed(self, context: KeyContext, about: int, price: int) -> None:
         """Adds a closing to its windows."""
-        last = window_start(one.time, self.period)
+        last = window_start(context.time, self.period)
         for start in range(last, last - self.size, -self.period):
-            one.contribute(start + self.size, id_bytes(about), [price, 1])
+            context.contribute(start + self.size, id_bytes(about), [price, 1])
 
     def merge(self, values: list[Any]) -> list[Any]:
         """Returns the sum of sums and numbers."""

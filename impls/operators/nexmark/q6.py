@@ -4,7 +4,7 @@ from typing import Any
 
 from impls.operators.nexmark.base import id_bytes, id_of, mean
 from impls.operators.nexmark.winning import WinningBids
-from impls.operators.timed import One
+from impls.operators.timed import KeyContext
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
@@ -28,9 +28,9 @@ class Q6(WinningBids):
     columns = (*WinningBids.base, about)
     last = 10
 
-    def closed(self, one: One, about: int, price: int) -> None:
+    def closed(self, context: KeyContext, about: int, price: int) -> None:
         """Gives a closing to its seller."""
-        one.contribute(one.time, id_bytes(about), [id_of(one.key), price])
+        context.contribute(context.time, id_bytes(about), [id_of(context.key), price])
 
     def merge(self, values: list[Any]) -> list[Any]:
         """Returns closings of one seller at one time by auction id."""

@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from impls.operators.nexmark.base import AUCTION, PERSON, SECOND, TimedQuery, id_of, window_start
-from impls.operators.timed import KeyedProcess, One
+from impls.operators.timed import KeyContext, KeyedProcess
 
 __all__ = ["Q8"]
 
@@ -25,29 +25,31 @@ class Q8(TimedQuery, KeyedProcess):
     keys: ClassVar[dict[int, str]] = {PERSON: "id", AUCTION: "seller"}
     size = 10 * SECOND
 
-    def record(self, record: dict[str, Any], one: One) -> None:
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
         """Takes a person or an auction."""
-        start = window_start(one.time, self.size)
-        windows = one.value() or {}  # by start, which JSON turns into text: the name, or the auctions that wait for it
+        start = window_start(context.time, self.size)
+        windows = (
+            context.value() or {}
+        )  # by start, which JSON turns into text: the name, or the auctions that wait for it
         if str(start) not in windows:
-            one.set_timer(start + self.size)
+            context.set_timer(start + self.size)
         waiting = windows.get(str(start), [])
         if record["kind"] == PERSON:
             for auction in waiting if isinstance(waiting, list) else ():
-                self._emit(one, start, record["name"], auction)
+                self._emit(context, start, record["name"], auction)
             windows[str(start)] = record["name"]
         elif isinstance(waiting, str):
-            self._emit(one, start, waiting, [record["id"], record["reserve"]])
+            self._emit(context, start, waiting, [record["id"], record["reserve"]])
         else:
             windows[str(start)] = [*waiting, [record["id"], record["reserve"]]]
-        one.set_value(windows)
+        context.set_value(windows)
 
-    def timer(self, one: One) -> None:
+    def timer(self, context: KeyContext) -> None:
         """Forgets a window."""
-        windows = one.value()
-        del windows[str(one.time - self.size)]
-        one.set_value(windows or None)
+        windows = context.value()
+        del windows[str(context.time - self.size)]
+        context.set_value(windows or None)
 
-    def _emit(self, one: One, start: int, name: str, auction: list[int]) -> None:
-        answer = [start, id_of(one.key), name, *auction]
-        one.emit(dict(zip(self.fields, answer, strict=True)))
+    def _emit(self, context: KeyContext, start: int, name: str, auction: list[int]) -> None:
+        answer = [start, id_of(context.key), name, *auction]
+        context.emit(dict(zip(self.fields, answer, strict=True)))

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from impls.operators.nexmark.base import AUCTION, BID, SECOND, TimedQuery, window_start
-from impls.operators.timed import KeyedProcess, One
+from impls.operators.timed import KeyContext, KeyedProcess
 
 __all__ = ["WinningBids"]
 
@@ -26,41 +26,41 @@ class WinningBids(TimedQuery, KeyedProcess):
     base: ClassVar[tuple[str, ...]] = ("kind", "dateTime", "expires", "reserve", "price", "bidder")
 
     @abstractmethod
-    def closed(self, one: One, about: int, price: int) -> None:
-        """Takes an auction that has closed at `one.time` with a winning bid; `about` is its field of that name."""
+    def closed(self, context: KeyContext, about: int, price: int) -> None:
+        """Takes an auction that has closed at `context.time` with a winning bid; `about` is its field of that name."""
 
-    def record(self, record: dict[str, Any], one: One) -> None:
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
         """Takes an auction or a bid."""
-        state = one.value() or {"early": []}
+        state = context.value() or {"early": []}
         if record["kind"] == AUCTION:
             opened = {name: record[name] for name in ("dateTime", "expires", "reserve", self.about)}
             for bid in state.get("early", ()):
                 _take(opened, bid)
-            one.set_timer(opened["expires"])
-            one.set_value(opened)
+            context.set_timer(opened["expires"])
+            context.set_value(opened)
             return
         bid = [record["price"], -record["dateTime"], -record["bidder"]]  # the greatest is the best
         if "early" in state:
             state["early"].append(bid)
-            one.set_timer(window_start(one.time, SECOND) + SECOND)
+            context.set_timer(window_start(context.time, SECOND) + SECOND)
         elif not _take(state, bid):
             return
-        one.set_value(state)
+        context.set_value(state)
 
-    def timer(self, one: One) -> None:
+    def timer(self, context: KeyContext) -> None:
         """Closes the auction, or gives up bids that nobody can claim any more."""
-        state = one.value()
+        state = context.value()
         if state is not None and "early" in state:
-            left = [bid for bid in state["early"] if -bid[1] >= one.time]
-            one.set_value({"early": left} if left else None)
-        elif state is not None and state["expires"] <= one.time:
-            one.set_value(None)
+            left = [bid for bid in state["early"] if -bid[1] >= context.time]
+            context.set_value({"early": left} if left else None)
+        elif state is not None and state["expires"] <= context.time:
+            context.set_value(None)
             if "best" in state:
-                self.closed(one, state[self.about], state["best"][0])
+                self.closed(context, state[self.about], state["best"][0])
 
 
 def _take(auction: dict[str, Any], bid: list[int]) -> bool:
-    """Lets a bid win if it is valid and better than the best one, and returns whether it does."""
+    """Lets a bid win if it is valid and better than the best context, and returns whether it does."""
     valid = bid[0] >= auction["reserve"] and auction["dateTime"] <= -bid[1] < auction["expires"]
     wins = valid and ("best" not in auction or bid > auction["best"])
     if wins:

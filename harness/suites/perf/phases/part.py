@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.files import write_json
 from harness.suites.perf.children import carry_out
-from harness.suites.perf.part import Check, Findings, Part, Scale, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.phases.account import LINES, Epoch, shares
 from harness.suites.perf.phases.process import EPOCHS_FILE, Settings
 
@@ -15,7 +15,7 @@ __all__ = ["PART", "measure"]
 _LEAST, _MOST = 0.95, 1.05
 
 
-def measure(folder: Path, scale: Scale) -> Findings:
+def measure(folder: Path, scale: Scale) -> PartResult:
     """Runs a steady load once and takes its epochs apart; hash-count, 1 M keys, 10,000 records/s."""
     path = folder / EPOCHS_FILE
     if not path.exists():
@@ -33,7 +33,7 @@ def measure(folder: Path, scale: Scale) -> Findings:
         Check("share of the epoch that the phases add up to", share, _LEAST, at_most=False),
         Check("share of the epoch that the phases add up to", share, _MOST, at_most=True),
     ]
-    return Findings([table], checks)
+    return PartResult([table], checks)
 
 
 PART = Part("phases", "Where an epoch's time goes", 1.5, measure)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from harness.experiment.make import make_experiment
-from harness.oracle.columns import Moves, Ranges, Records
+from harness.oracle.columns import MovedBins, Ranges, Records
 from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
 from impls import catalog
@@ -34,7 +34,7 @@ def _found(history, native):
     )  # fmt: skip
     return check(
         history.records, results, history.ranges, bin_of=histories.bin_of, partitions=histories.OUTPUTS,
-        moves=Moves.none(),
+        moves=MovedBins.none(),
     ), repeats  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from judging import judged, ranges, results, topic
 
 from harness.oracle.bins import hash_bins
-from harness.oracle.columns import Moves
+from harness.oracle.columns import MovedBins
 from harness.oracle.nexmark.check import check
 from harness.oracle.nexmark.queries import DEFINITIONS
 from impls.operators.nexmark import QUERIES
@@ -73,7 +73,9 @@ def test_a_result_of_a_window_that_is_still_open_is_wrong():
 def test_an_event_in_no_epoch_is_lost():
     events, answers = case("q4", 3)
     kept = ranges(events).take(np.arange(6))
-    found, arrived = check(topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=Moves.none())
+    found, arrived = check(
+        topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=MovedBins.none()
+    )
     assert found.totals["lost"] > 10
     assert set(arrived.epoch.tolist()) == {-1, *kept.epoch.tolist()}
     assert found.examples["lost"]["last"]["why"] in {"event in no committed epoch", "result missing"}
@@ -89,7 +91,7 @@ def test_results_of_one_key_in_two_partitions_are_wrong():
 def test_only_what_the_query_reads_since_the_load_began_is_measured_and_crosses():
     events, answers = case("q3", 3)
     middle = events[100]["dateTime"]
-    moves = Moves.of([(2, bin_, "m") for bin_ in range(16)])
+    moves = MovedBins.of([(2, bin_, "m") for bin_ in range(16)])
     found, arrived = check(
         topic(events), results(answers), ranges(events), query="q3", bin_of=hash_bins(16), moves=moves
     )

@@ -49,7 +49,7 @@ def test_a_reproduction_stops_where_it_is_cut_off_and_tells_of_every_step(tmp_pa
     ran = []
 
     def step(name, code):
-        return reproduce.Step(name, 1, lambda: ran.append(name) or code)
+        return reproduce.ReproduceStep(name, 1, lambda: ran.append(name) or code)
 
     monkeypatch.setattr(reproduce, "steps", lambda *_, **__: [step("a", 0), step("b", 1), step("c", 0)])
     assert reproduce.reproduce(tmp_path) == 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.suites.perf.part import Check, Findings, Spread, Table
+from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases.account import LINES, Epoch, account, shares
 from harness.suites.perf.rate import Probe, rate_ratio
 from harness.suites.perf.report import markdown, write_tables
@@ -116,7 +116,7 @@ def test_a_spread_shows_its_range_only_where_there_is_one():
 def findings():
     curves = {"restart": {"native-repartition": [[1e6, 8000.0]], "megaphone-fluid": [[1e6, 40.0]]}}
     checks = [Check("a", 0.5, 0.85, at_most=True), Check("b", 1.2, 1.5, at_most=False)]
-    return Findings([Table("T", ("x", "y"), [["1", "2"]], "a note")], checks, curves)
+    return PartResult([Table("T", ("x", "y"), [["1", "2"]], "a note")], checks, curves)
 
 
 def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 from harness.suites.claims.evidence import NotKnown
 
-__all__ = ["Finding", "Predicate", "joined"]
+__all__ = ["Answer", "Predicate", "joined"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Answer:
     """Whether a predicate holds, and the figures that say so."""
 
     holds: bool
     figures: str
 
 
-Predicate = Callable[..., Finding]
+Predicate = Callable[..., Answer]
 
 
-def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Finding:
+def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
     """Joins single findings: all must hold, or with `some` one; those that do not come first.
 
     Raises:
@@ -29,4 +29,4 @@ def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Finding:
     if not found:
         raise NotKnown("there is nothing to look at")
     holds = (any if some else all)(ok for ok, _ in found)
-    return Finding(holds, "; ".join(text for _, text in sorted(found, key=lambda one: one[0] != some)))
+    return Answer(holds, "; ".join(text for _, text in sorted(found, key=lambda one: one[0] != some)))
