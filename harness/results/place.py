@@ -1,7 +1,7 @@
 """The folder of a result: an earlier one of the same parameters, finished or begun, or a new one."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from harness.files import write_json
 from harness.results.environment import environment
 from impls.errors import UsageError
 
-__all__ = ["Described", "Suite", "find_earlier", "making", "new_folder", "result_folder", "unchanged"]
+__all__ = ["Described", "Suite", "find_earlier", "find_folder", "making", "new_folder", "result_folder", "unchanged"]
 
 
 class Described(Protocol):
@@ -30,9 +30,15 @@ class Suite(Described, Protocol):
 
 def find_earlier(experiment: Described, output: Path, *, finished: bool) -> Path | None:
     """Returns the newest result folder of the same experiment that is finished (or not), None if there is none."""
-    for path in sorted(output.glob("*/experiment.json"), reverse=True):
-        data = json.loads(path.read_text())
-        if data["digest"] == experiment.digest() and (path.parent / "done").exists() == finished:
+    return find_folder(
+        output, "experiment.json", lambda data: bool(data["digest"] == experiment.digest()), finished=finished
+    )
+
+
+def find_folder(output: Path, file: str, same: Callable[[dict[str, Any]], bool], *, finished: bool) -> Path | None:
+    """Returns the newest folder below `output` whose JSON file is the same and that is finished (or not), or None."""
+    for path in sorted(output.glob(f"*/{file}"), reverse=True):
+        if (path.parent / "done").exists() == finished and same(json.loads(path.read_text())):
             return path.parent
     return None
 
@@ -54,7 +60,8 @@ def making(folder: Path) -> Iterator[None]:
 
 def new_folder(output: Path, name: str) -> Path:
     """Makes the folder of a result, its name beginning with the time (UTC); raises UsageError where it cannot."""
-    folder = output / f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{name}"
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]  # two may begin in one second
+    folder = output / f"{stamp}-{name}"
     with making(folder):
         folder.mkdir(parents=True)
     return folder

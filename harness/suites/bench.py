@@ -8,37 +8,26 @@ from typing import Any
 
 from harness.experiment.description import Experiment
 from harness.experiment.make import experiments_from
-from harness.files import ROOT, write_json
+from harness.files import ROOT
 from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.live.view import LiveView
 from harness.options import CUT_OFF
 from harness.options.ending import ending
 from harness.report.comparison import print_comparison
-from harness.report.report import write_report
-from harness.results.environment import environment
-from harness.results.place import find_earlier, making, new_folder, unchanged
-from harness.results.summary import write_result
-from harness.run.carry_out import carry_out_all
+from harness.results.place import find_earlier, new_folder, unchanged
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
+from harness.suites.runs import carry_out_and_report, prepare_runs
 from impls.errors import UsageError
-from plots.figures import write_all
 
-__all__ = ["bench", "prepare", "run_bench"]
+__all__ = ["bench", "run_bench"]
 
 
-def prepare(experiment: Experiment, output: Path) -> Path:
+def _prepare(experiment: Experiment, output: Path) -> Path:
     """Makes the result folder with experiment.json and a run.json for every run, and returns it."""
     folder = new_folder(output, experiment.name)
-    with making(folder):
-        for run in experiment.runs():
-            (folder / "runs" / run.folder).mkdir(parents=True)
-            write_json(folder / "runs" / run.folder / "run.json", run.to_json())
-        write_json(
-            folder / "experiment.json",
-            {**experiment.to_json(), "digest": experiment.digest(), "environment": environment(experiment.seed)},
-        )
+    prepare_runs(experiment, ((run, None) for run in experiment.runs()), folder, experiment.seed)
     return folder
 
 
@@ -65,22 +54,10 @@ def bench(
     folder = find_earlier(experiment, output, finished=False) if resume else None
     if resume and folder is None:
         raise UsageError("There is no unfinished result of this experiment to resume: leave --resume out.")
-    folder = folder or prepare(experiment, output)
-    cut_off = False
+    folder = folder or _prepare(experiment, output)
     with LiveView(experiment, folder, state=state) as view:
-        try:
-            carry_out_all(experiment.runs(), folder / "runs", view)
-        except KeyboardInterrupt:
-            cut_off = True
-            view.note("cut off; `--resume` with the same options goes on")
-        result = write_result(folder)
-        view.note("drawing")
-        write_all(folder)
-        write_report(folder, drawn=True)
-    if all((folder / "runs" / run.folder / "done").exists() for run in experiment.runs()):
-        (folder / "done").touch()
-    bad = [run for run in result["runs"] if run["verdict"] != "valid"]
-    return folder, CUT_OFF if cut_off else int(bool(bad))
+        code = carry_out_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on")
+    return folder, code
 
 
 @ending()

@@ -5,20 +5,20 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from harness.files import ROOT, JsonLines, read_json, read_lines, write_json
+from harness.files import ROOT, JsonLines, read_lines, write_json
 from harness.lab.bringup import Services, bring_up
 from harness.lab.session import KEEP_LOGS, open_session
 from harness.options import CUT_OFF, parse_names
 from harness.options.ending import ending
 from harness.results.environment import environment
-from harness.results.place import making
+from harness.results.place import find_folder, making, new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
@@ -125,15 +125,15 @@ def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
     """Returns the newest unfinished folder of the same suite and commit, or makes one."""
     suite = {"tours": [[*str(tour).split("/"), *tour.scenarios] for tour in planned]}
     here = environment(0)
-    for path in sorted(output.glob(f"*-conformance/{_SUITE}"), reverse=True):
-        data = read_json(path)
-        same = data["tours"] == suite["tours"] and data["environment"]["commit"] == here["commit"]
-        if same and not force and not (path.parent / _DONE).exists():
-            return path.parent
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")[:-3]  # two may begin in one second
-    folder = output / f"{stamp}-conformance"
+
+    def same(data: dict[str, Any]) -> bool:
+        return bool(data["tours"] == suite["tours"] and data["environment"]["commit"] == here["commit"])
+
+    begun = None if force else find_folder(output, _SUITE, same, finished=False)
+    if begun is not None:
+        return begun
+    folder = new_folder(output, "conformance")
     with making(folder):
-        folder.mkdir(parents=True)
         write_json(folder / _SUITE, {**suite, "environment": here})
     return folder
 

@@ -1,6 +1,5 @@
 """Runs of several variants of an experiment, interleaved on one machine: only ratios of one round are compared."""
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from harness.experiment.description import Experiment
-from harness.files import read_json, write_json
+from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 from harness.run.carry_out import NamedRun, Watcher, carry_out_all
 from harness.run.lines import Lines
 from harness.suites.perf.part import Spread
+from harness.suites.runs import place_run
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
@@ -49,10 +49,7 @@ def interleave(
 
 def _carry_out(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:
     place = folder / run.folder
-    if not (place / "done").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        write_json(place / "run.json", run.to_json())
+    place_run(run, folder)
     carry_out_all([run], folder, view)
     if failure := read_json(place / "error.json").get("error"):
         raise UsageError(str(failure))

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.files import write_json
-from harness.suites.perf.children import carry_out
+from harness.lab.measuring import measure_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.pairs import Block, Interval, interval, ratios
 from harness.suites.perf.twin.process import BLOCKS_FILE, Settings
@@ -57,7 +57,7 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
             backlog_pairs=scale.pick(_BINS[bins], 6),
         )  # fmt: skip
         write_json(folder / "twin.json", asdict(settings))
-        carry_out("harness.suites.perf.twin.process", folder)
+        measure_in_child("harness.suites.perf.twin.process", folder)
     return [Block(**block) for block in json.loads(path.read_text())]
 
 

@@ -1,6 +1,5 @@
 """`./inv regress --base REV`: both revisions run in turns, compared, and a suspect confirmed by a second round."""
 
-import json
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from harness.experiment.parameters import PARAMETERS
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.options.declared import read_given
 from harness.options.ending import ending
-from harness.results.place import new_folder
+from harness.results.place import find_folder, new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
@@ -104,9 +103,9 @@ def _noise(pool: Runs, number: int, folder: Path) -> int:
 def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: int) -> Path:
     """Returns the unfinished result of the same comparison, or a new one."""
     asked = {"commits": dict(commits), "bench": bench, "pairs": pairs}
-    for path in sorted(output.glob("*-regress/regress.json"), reverse=True):
-        if json.loads(path.read_text()) == asked and not (path.parent / "done").exists():
-            return path.parent
+    begun = find_folder(output, "regress.json", asked.__eq__, finished=False)
+    if begun is not None:
+        return begun
     folder = new_folder(output, "regress")
     write_json(folder / "regress.json", asked)
     return folder

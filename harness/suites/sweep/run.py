@@ -1,43 +1,26 @@
 """Carries a sweep out: what is done is skipped, what was cut off in the middle is measured anew."""
 
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.files import ROOT, write_json
-from harness.options import CUT_OFF
+from harness.files import ROOT
 from harness.options.ending import ending
 from harness.report.comparison import print_comparison
-from harness.report.report import write_report
-from harness.results.environment import environment
-from harness.results.place import find_earlier, making, new_folder, unchanged
-from harness.results.summary import CELL_FILE, write_result
-from harness.run.carry_out import carry_out_all
+from harness.results.place import find_earlier, new_folder, unchanged
 from harness.run.lines import Lines
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
+from harness.suites.runs import carry_out_and_report, prepare_runs
 from harness.suites.sweep.grid import Grid, make_grid
-from plots.figures import write_all
 
 __all__ = ["grid_from", "prepare", "run_sweep", "sweep"]
 
 
 def prepare(grid: Grid, folder: Path) -> None:
     """Makes the folders of the runs that are not done, with what each has to do; keeps those that are."""
-    with making(folder):
-        for run, cell in grid.runs():
-            place = folder / "runs" / run.folder
-            if (place / "done").exists():
-                continue
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            write_json(place / "run.json", run.to_json())
-            write_json(place / CELL_FILE, cell)
-        here = environment(grid.base.seed)
-        if not (folder / "experiment.json").exists():
-            write_json(folder / "experiment.json", {**grid.to_json(), "digest": grid.digest(), "environment": here})
+    prepare_runs(grid, grid.runs(), folder, grid.base.seed)
 
 
 def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
@@ -55,19 +38,7 @@ def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
     view = Lines(len(runs), sys.stdout)
     done = sum((folder / "runs" / run.folder / "done").exists() for run in runs)
     view.note(f"{grid.name}: {len(runs)} runs, {done} done before, about {grid.minutes():.0f} min for all of them")
-    cut_off = False
-    try:
-        carry_out_all(runs, folder / "runs", view)
-    except KeyboardInterrupt:
-        cut_off = True
-        view.note("cut off; the same options again go on")
-    result = write_result(folder)
-    write_all(folder)
-    write_report(folder, drawn=True)
-    if all((folder / "runs" / run.folder / "done").exists() for run in runs):
-        (folder / "done").touch()
-    bad = [run for run in result["runs"] if run["verdict"] != "valid"]
-    return folder, CUT_OFF if cut_off else int(bool(bad))
+    return folder, carry_out_and_report(runs, folder, view, "the same options again go on")
 
 
 def grid_from(options: Mapping[str, Any]) -> Grid:

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from harness.experiment.make import make_experiment
 from harness.lab.bringup import bring_up
+from harness.lab.measuring import measure_here
 from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
-from harness.suites.perf.children import measure_here
 from harness.suites.perf.phases.account import Epoch
 from impls.api import stream
 from impls.driver.driver import EpochRecord

@@ -22,13 +22,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from harness.experiment.make import make_experiment
 from harness.lab.bringup import bring_up
+from harness.lab.measuring import measure_here
 from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
-from harness.suites.perf.children import measure_here
 from harness.suites.perf.twin.pairs import Block
 from harness.suites.perf.twin.query import Alternating, Done
 from impls.errors import StateError

@@ -14,7 +14,7 @@ from harness.results.summary import CELL_FILE
 from harness.results.validate import validate
 from harness.run.carry_out import carry_out_all
 from harness.run.lines import Lines
-from harness.suites.sweep import run as sweep_run
+from harness.suites import runs as runs_of_a_result
 from harness.suites.sweep.grid import PRESETS, make_grid
 from harness.suites.sweep.run import grid_from, prepare, sweep
 from impls.errors import UsageError
@@ -138,7 +138,7 @@ def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
         if not all((folder / run.folder / "done").exists() for run in runs):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(sweep_run, "carry_out_all", carry_out_one)
+    monkeypatch.setattr(runs_of_a_result, "carry_out_all", carry_out_one)
     folder, code = sweep(grid, tmp_path)
     assert (code, (folder / "done").exists(), len(read_json(folder / "result.json")["runs"])) == (130, False, 1)
     assert (folder / "report.html").exists()

@@ -15,7 +15,7 @@ from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from impls.errors import StateError, UsageError
 
-__all__ = ["carry_out", "measure_here"]
+__all__ = ["measure_here", "measure_in_child"]
 
 _DEADLINE_S = 900.0
 
@@ -42,7 +42,7 @@ def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], S
     return 0
 
 
-def carry_out(module: str, folder: Path) -> None:
+def measure_in_child(module: str, folder: Path) -> None:
     """Runs `python -m MODULE FOLDER`; its standard input stays open as long as this process lives.
 
     Raises:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.files import write_json
-from harness.suites.perf.children import carry_out
+from harness.lab.measuring import measure_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.phases.account import LINES, Epoch, shares
 from harness.suites.perf.phases.process import EPOCHS_FILE, Settings
@@ -22,7 +22,7 @@ def measure(folder: Path, scale: Scale) -> PartResult:
         folder.mkdir(parents=True, exist_ok=True)
         settings = Settings(scale.pick(1_000_000, 20_000), scale.pick(10_000, 2_000), scale.pick(30.0, 9.0))
         write_json(folder / "phases.json", asdict(settings))
-        carry_out("harness.suites.perf.phases.process", folder)
+        measure_in_child("harness.suites.perf.phases.process", folder)
     means, share = shares([Epoch(**epoch) for epoch in json.loads(path.read_text())])
     total = sum(means.values()) / share
     rows = [[name, f"{ms:,.1f}", f"{ms / total:.1%}", LINES[name]] for name, ms in means.items()]

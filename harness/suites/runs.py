@@ -1,0 +1,74 @@
+"""The runs of one result: their folders made, carried out one after another, drawn and reported."""
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.experiment.description import Run
+from harness.files import write_json
+from harness.options import CUT_OFF
+from harness.report.report import write_report
+from harness.results.environment import environment
+from harness.results.place import Suite, making
+from harness.results.summary import CELL_FILE, write_result
+from harness.run.carry_out import Watcher, carry_out_all
+from plots.figures import write_all
+
+__all__ = ["carry_out_and_report", "place_run", "prepare_runs"]
+
+
+def place_run(run: Run, folder: Path, cell: Mapping[str, Any] | None = None) -> None:
+    """Makes a run's folder anew with what it has to do, in a sweep with its cell too; one that is done is kept."""
+    place = folder / run.folder
+    if (place / "done").exists():
+        return
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    write_json(place / "run.json", run.to_json())
+    if cell is not None:
+        write_json(place / CELL_FILE, cell)
+
+
+def prepare_runs(
+    described: Suite, runs: Iterable[tuple[Run, Mapping[str, Any] | None]], folder: Path, seed: int
+) -> None:
+    """Makes the folders of runs, each with its cell or None, and experiment.json where it is missing.
+
+    Raises:
+        UsageError: a folder cannot be made.
+    """
+    with making(folder):
+        for run, cell in runs:
+            place_run(run, folder / "runs", cell)
+        if not (folder / "experiment.json").exists():
+            about = {"digest": described.digest(), "environment": environment(seed)}
+            write_json(folder / "experiment.json", {**described.to_json(), **about})
+
+
+def carry_out_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str) -> int:
+    """Carries out what is not done, draws and reports all of it; returns 0 all valid, 1 not all, 130 cut off.
+
+    Args:
+        runs: those of the result, in this order.
+        folder: the result's folder; it is marked as done when every run is.
+        view: is told of it.
+        again: the sentence for whoever cuts it off.
+
+    Raises:
+        UsageError: a run was refused for bad input.
+    """
+    cut_off = False
+    try:
+        carry_out_all(runs, folder / "runs", view)
+    except KeyboardInterrupt:
+        cut_off = True
+        view.note(f"cut off; {again}")
+    result = write_result(folder)
+    view.note("drawing")
+    write_all(folder)
+    write_report(folder, drawn=True)
+    if all((folder / "runs" / run.folder / "done").exists() for run in runs):
+        (folder / "done").touch()
+    bad = [run for run in result["runs"] if run["verdict"] != "valid"]
+    return CUT_OFF if cut_off else int(bool(bad))
