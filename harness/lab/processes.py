@@ -18,7 +18,7 @@ from harness.lab.arming import VARIABLE
 from impls.errors import StateError
 
 __all__ = [
-    "Ended",
+    "ProcessEnd",
     "QueryProcess",
     "jvm_of",
     "kill_all",
@@ -33,7 +33,7 @@ _POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProcessEnd:
     """How a query's process ended: its exit code, its sentence if it had one, and anything else it said."""
 
     code: int
@@ -70,7 +70,7 @@ class QueryProcess:
                 env={**os.environ, VARIABLE: str(self._fault_file)},
             )  # fmt: skip
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> ProcessEnd | None:
         """Returns how the process ended, None while it runs."""
         assert self._process is not None, "start() comes first"
         code = self._process.poll()
@@ -92,13 +92,13 @@ class QueryProcess:
                 self._process.wait(_END_DEADLINE_S)
         self.crash()
 
-    def _last_words(self, code: int) -> Ended:
+    def _last_words(self, code: int) -> ProcessEnd:
         for line in reversed((self._folder / "query.out").read_text(errors="replace").splitlines()):
             with contextlib.suppress(ValueError):
                 words: Any = json.loads(line)
                 if isinstance(words, dict):
-                    return Ended(code, words.get("error"), words.get("crash"))
-        return Ended(code)
+                    return ProcessEnd(code, words.get("error"), words.get("crash"))
+        return ProcessEnd(code)
 
     def _close_input(self) -> None:
         if self._process is not None and self._process.stdin is not None:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from harness.live.state import Ended, LiveState, Now
+from harness.live.state import LiveState, Now, RunEnd
 from impls.errors import UsageError
 
 __all__ = ["LiveCollector", "families", "serving"]
@@ -40,7 +40,7 @@ _COUNTERS = (
 _QUANTILES = {"p50": "0.5", "p99": "0.99", "max": "1"}
 
 
-def families(now: Now | None, ended: tuple[Ended, ...]) -> list[Metric]:
+def families(now: Now | None, ended: tuple[RunEnd, ...]) -> list[Metric]:
     """Returns the metrics of the run under way and the verdicts of those that have ended; unknown numbers are left out.
 
     Times are in seconds, sizes in bytes; each sample is labelled with the run's folder and its mechanism.
@@ -90,7 +90,7 @@ def _gauge(
     return family
 
 
-def _verdicts(ended: tuple[Ended, ...]) -> Iterator[Metric]:
+def _verdicts(ended: tuple[RunEnd, ...]) -> Iterator[Metric]:
     """Yields 1 for the verdict of each run that has ended, failed where it left none, and for how its load was sent."""
     for name, text, key in (
         ("rescale_run_verdict", "1 for what the oracle said of a run that has ended.", "verdict"),

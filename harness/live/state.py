@@ -8,7 +8,7 @@ from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 
-__all__ = ["Ended", "LiveState", "Now"]
+__all__ = ["LiveState", "Now", "RunEnd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnd:
     """A run that has ended, and its entry of result.json; an empty one if it failed."""
 
     run: Run
@@ -37,7 +37,7 @@ class LiveState:
 
     def __init__(self) -> None:
         self.now: Now | None = None
-        self.ended: tuple[Ended, ...] = ()
+        self.ended: tuple[RunEnd, ...] = ()
 
     def begin(self, run: Run) -> None:
         """A run begins."""
@@ -54,5 +54,5 @@ class LiveState:
             ValueError: its entry is broken.
         """
         entry = read_json(folder / ENTRY_FILE)
-        self.now, self.ended = None, (*self.ended, Ended(run, entry))
+        self.now, self.ended = None, (*self.ended, RunEnd(run, entry))
         return entry

@@ -11,7 +11,16 @@ from harness.files import write_json
 from harness.results.environment import environment
 from impls.errors import UsageError
 
-__all__ = ["Described", "Suite", "find_earlier", "find_folder", "making", "new_folder", "result_folder", "unchanged"]
+__all__ = [
+    "Described",
+    "DescribedSuite",
+    "find_earlier",
+    "find_folder",
+    "making",
+    "new_folder",
+    "result_folder",
+    "unchanged",
+]
 
 
 class Described(Protocol):
@@ -21,7 +30,7 @@ class Described(Protocol):
         """Returns a short digest of all parameters."""
 
 
-class Suite(Described, Protocol):
+class DescribedSuite(Described, Protocol):
     """Several experiments with one result: its parameters with their `name`, and a digest of them."""
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +76,7 @@ def new_folder(output: Path, name: str) -> Path:
     return folder
 
 
-def result_folder(suite: Suite, output: Path, *, force: bool) -> Path:
+def result_folder(suite: DescribedSuite, output: Path, *, force: bool) -> Path:
     """Returns the newest result of the same code, finished or begun, or makes a new one with experiment.json.
 
     Args:

@@ -66,7 +66,7 @@ def run_bench(options: Mapping[str, Any]) -> int:
     experiments = experiments_from(options)
     state = LiveState()
     with _serving(options.get("metrics_port"), state):
-        return _carry_out(experiments, options, state)
+        return _run_all(experiments, options, state)
 
 
 def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:
@@ -75,7 +75,7 @@ def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:
     return serving(str(port), state)
 
 
-def _carry_out(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:
+def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:
     """Runs the experiments one after another and returns the worst exit code; raises UsageError for bad input."""
     output = Path(options.get("output") or ROOT / "results")
     for experiment in experiments:

@@ -10,9 +10,9 @@ from simulated_query import SimulatedQuery, Topic
 
 from harness.suites.conformance import bounds
 from harness.suites.conformance.bounds import bound
-from harness.suites.conformance.carry_out import carry_out
 from harness.suites.conformance.cases import SCENARIOS, Tour, all_cases, pairs, tours
 from harness.suites.conformance.run import selected
+from harness.suites.conformance.scenarios import run_scenarios
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism
@@ -106,7 +106,7 @@ def planted(monkeypatch, tmp_path):
         tour = Tour(name, "dense", "uniform", scenarios)
         one = query(tour, tmp_path / "run")
         try:
-            carry_out(tour, one)
+            run_scenarios(tour, one)
             return one.rows()
         finally:
             one.close()

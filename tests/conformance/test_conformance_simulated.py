@@ -4,8 +4,8 @@ import pytest
 from simulated_query import SimulatedQuery
 
 from harness.lab.redis_server import RedisServer
-from harness.suites.conformance.carry_out import carry_out
 from harness.suites.conformance.cases import Tour, all_cases, tours
+from harness.suites.conformance.scenarios import run_scenarios
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def redis(tmp_path_factory):
 def test_every_scenario_is_valid_within_its_bound(tour: Tour, tmp_path, redis):
     query = SimulatedQuery(tour, tmp_path / "run", redis)
     try:
-        carry_out(tour, query)
+        run_scenarios(tour, query)
         rows = query.rows()
     finally:
         query.close()

@@ -10,14 +10,14 @@ import pytest
 
 from harness.files import write_json
 from harness.suites.perf.twin.pairs import Block, ratios
-from harness.suites.perf.twin.process import BLOCKS_FILE, Settings
+from harness.suites.perf.twin.process import BLOCKS_FILE, TwinSettings
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parents[2]
 
 
 def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
-    settings = Settings(bins=16, pairs=2, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0, backlog_pairs=12)
+    settings = TwinSettings(bins=16, pairs=2, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0, backlog_pairs=12)
     write_json(tmp_path / "twin.json", asdict(settings))
     command = [sys.executable, "-m", "harness.suites.perf.twin.process", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

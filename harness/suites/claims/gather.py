@@ -30,7 +30,7 @@ __all__ = ["described", "find", "make"]
 _FOLDER = "{folder}"  # in a command's arguments
 
 
-def described(source: Source) -> Experiment | Grid | nexmark.Suite | perf.Suite:
+def described(source: Source) -> Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite:
     """Returns what an experiment of claims.toml asks for that is a task's; raises UsageError for what cannot be."""
     if source.kind == "nexmark":
         return nexmark.suite_from(source.options)
@@ -86,12 +86,12 @@ def make(source: Source, output: Path, *, force: bool = False) -> Evidence:
 
 
 def _carried_out(
-    asked: Experiment | Grid | nexmark.Suite | perf.Suite, output: Path, *, force: bool
+    asked: Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite, output: Path, *, force: bool
 ) -> tuple[Path, int]:
     """Returns the result folder and the exit code."""
-    if isinstance(asked, nexmark.Suite):
+    if isinstance(asked, nexmark.NexmarkSuite):
         return nexmark.measured(asked, output, force=force)
-    if isinstance(asked, perf.Suite):
+    if isinstance(asked, perf.PerfSuite):
         return perf.measured(asked, output, force=force), 0
     if isinstance(asked, Experiment):
         check_machine(asked, output)

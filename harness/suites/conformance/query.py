@@ -16,9 +16,9 @@ from harness.oracle.offsets import read_offsets
 from harness.oracle.read import read_records as read_input
 from harness.oracle.read import read_results
 from harness.run.pipeline import read_records, spark_checkpoint
-from harness.suites.conformance.carry_out import carry_out
 from harness.suites.conformance.cases import BINS, Tour, options_for
 from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, rows_of
+from harness.suites.conformance.scenarios import run_scenarios
 from harness.suites.conformance.watch import Watch
 from impls.api import stream
 from impls.driver.handle import StreamHandle
@@ -159,7 +159,7 @@ def run_tour(tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, n
     """
     try:
         with SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis) as query:
-            carry_out(tour, query)
+            run_scenarios(tour, query)
         return query.rows()
     except Exception as error:  # whatever a query fails with, the other tours go on
         why = f"{type(error).__name__}: {error}"

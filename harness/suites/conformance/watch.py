@@ -19,7 +19,7 @@ from impls.protocol.report import Report
 from impls.protocol.validate import validate
 from impls.protocol.view import View
 
-__all__ = ["Delta", "Migration", "Watch"]
+__all__ = ["Delta", "Watch", "WatchedMigration"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Delta:
 
 
 @dataclass
-class Migration:
+class WatchedMigration:
     """What one command came to.
 
     Attributes:
@@ -77,10 +77,10 @@ class Watch:
         self._queued, self._size = (np.zeros(len(initial), np.int64) for _ in range(2))
         self._replicas: dict[tuple[int, int], int] = {}
         self._goals: dict[str, NDArray[np.int32]] = {}
-        self._current: Migration | None = None
+        self._current: WatchedMigration | None = None
         self._last = -1
         self._changed = threading.Condition()
-        self.migrations: dict[str, Migration] = {}
+        self.migrations: dict[str, WatchedMigration] = {}
         self.problems: list[tuple[str, str]] = []
         self.applied = 0
         self.moves: list[tuple[int, int, str]] = []
@@ -162,7 +162,7 @@ class Watch:
         away, onwards = (np.flatnonzero(x) for x in (view.location != view.routing, view.routing != view.goal))
         must = Counter(away.tolist()) + Counter(onwards.tolist())
         most = bound(self._name, self._options, view)
-        self._current = Migration(event.id, event.label, event.epoch, most, must)
+        self._current = WatchedMigration(event.id, event.label, event.epoch, most, must)
         self.migrations[event.label] = self._current
 
     def _check_routing(self, view: View, routing: NDArray[np.int32]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from generators.clock import now_us
 from harness.lab.processes import signal_if_alive
-from harness.suites.faults import blows, damage
-from harness.suites.faults.blows import COMMAND_DEADLINE_S, Blow, MissedError
+from harness.suites.faults import damage, process_faults
 from harness.suites.faults.outcome import Outcome, Verdict
+from harness.suites.faults.process_faults import COMMAND_DEADLINE_S, FaultEffect, MissedError
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import Site, StuckError
 from impls.errors import StateError, UsageError
@@ -20,21 +20,21 @@ __all__ = ["Campaign"]
 _REFUSE_DEADLINE_S = 90.0
 _RESUME_DEADLINE_S = 120.0
 _SETTLE_DEADLINE_S = 90.0
-_INFLICT: dict[str, Callable[[Site, Fault], Blow]] = {
+_INFLICT: dict[str, Callable[[Site, Fault], FaultEffect]] = {
     "disk@full": damage.full_disk,
     "disk@read-only": damage.read_only_disk,
     "frame@torn": damage.torn_frame,
-    "frame@truncated": damage.frame,
-    "frame@flipped": damage.frame,
-    "snapshot@truncated": damage.snapshot,
-    "snapshot@flipped": damage.snapshot,
-    "state@lost": damage.state,
-    "environment@lost": damage.environment,
-    "environment@truncated": damage.environment,
-    "environment@flipped": damage.environment,
-    "worker@stopped": blows.stop_worker,
-    "worker@zombie": blows.wake_zombie,
-    "broker@unreachable": blows.unreachable_broker,
+    "frame@truncated": damage.damage_frame,
+    "frame@flipped": damage.damage_frame,
+    "snapshot@truncated": damage.damage_snapshot,
+    "snapshot@flipped": damage.damage_snapshot,
+    "state@lost": damage.lose_state,
+    "environment@lost": damage.damage_environment,
+    "environment@truncated": damage.damage_environment,
+    "environment@flipped": damage.damage_environment,
+    "worker@stopped": process_faults.stop_worker,
+    "worker@zombie": process_faults.wake_zombie,
+    "broker@unreachable": process_faults.unreachable_broker,
 }  # all others are kills at a fault point
 _ONE_RESTART = {"jvm", "driver"}
 _ONE_RESTART_NAMES = {"worker@zombie", "state@lost", "frame@torn"}
@@ -60,7 +60,7 @@ class Campaign:
                 site.disk.mount()
             site.start()
             for fault in self._faults:
-                self.outcomes.append(self._carry_out(fault))
+                self.outcomes.append(self._inflict(fault))
                 tell(self.outcomes[-1])
                 if self.outcomes[-1].verdict == "stuck":
                     self._rescue()
@@ -72,52 +72,52 @@ class Campaign:
                 signal_if_alive(pid, signal.SIGCONT)
             site.close()
 
-    def _carry_out(self, fault: Fault) -> Outcome:
+    def _inflict(self, fault: Fault) -> Outcome:
         site = self._site
         site.begin_fault()
         before, epochs = site.migrations, site.epochs()
         made = partial(Outcome, fault, epoch=epochs[-1]["epoch"] if epochs else -1)
-        blow: Blow | None = None
+        effect: FaultEffect | None = None
         verdict: Verdict = "survived"
         resume_s, said = None, ""
         try:
             try:
-                blow = _INFLICT.get(fault.name, blows.kill)(site, fault)
-                verdict, said, at_us = self._after(fault, blow)
-                resume_s = self._await_resumed(at_us, again=blow.again and fault.expected == "survives")
-                blow.later()
+                effect = _INFLICT.get(fault.name, process_faults.kill)(site, fault)
+                verdict, said, at_us = self._after(fault, effect)
+                resume_s = self._await_resumed(at_us, again=effect.again and fault.expected == "survives")
+                effect.later()
             except MissedError as error:
                 verdict, said = "missed", str(error)
             if site.migrations == before:
                 site.migrate(COMMAND_DEADLINE_S)
             site.await_true(site.settled, "the migration to complete", _SETTLE_DEADLINE_S)
         except (StuckError, StateError, UsageError) as error:
-            if blow is not None:
-                blow.repair()
+            if effect is not None:
+                effect.repair()
             site.arming.disarm()
             return made("stuck", restarts=site.restarts, said=f"{error}; {_words(site)}")
         if verdict == "survived" and site.restarts > _restarts_allowed(fault):
             verdict = "restarted"
-        elif blow is not None and blow.recovers and not _recovered(site, blow.at_us):
+        elif effect is not None and effect.recovers and not _recovered(site, effect.at_us):
             verdict, said = "missed", "no worker was rebuilt"
         return made(verdict, resume_s=resume_s, restarts=site.restarts, said=said or _words(site))
 
-    def _after(self, fault: Fault, blow: Blow) -> tuple[Verdict, str, int]:
+    def _after(self, fault: Fault, effect: FaultEffect) -> tuple[Verdict, str, int]:
         """Returns (verdict, what the query said, since when it shall resume); repairs what it refused to go on with."""
         site = self._site
         if fault.expected == "survives":
-            return "survived", "", blow.at_us
+            return "survived", "", effect.at_us
         try:
             site.await_true(lambda: bool(site.ended), "the query to refuse", _REFUSE_DEADLINE_S)
         except StuckError:
-            blow.repair()
+            effect.repair()
             site.held = False
             return "survived", "it never noticed", now_us()
         ended = site.ended[0]
-        blow.repair()
+        effect.repair()
         at_us = now_us()
         site.release()
-        named = ended.sentence is not None and any(name in ended.sentence for name in blow.names)
+        named = ended.sentence is not None and any(name in ended.sentence for name in effect.names)
         return ("refused" if named else "crashed"), str(ended), at_us
 
     def _await_resumed(self, at_us: int, *, again: bool) -> float:

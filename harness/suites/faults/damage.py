@@ -8,7 +8,7 @@ from pathlib import Path
 from generators.clock import now_us
 from harness.files import read_json
 from harness.lab.processes import processes_of
-from harness.suites.faults.blows import COMMAND_DEADLINE_S, Blow, MissedError
+from harness.suites.faults.process_faults import COMMAND_DEADLINE_S, FaultEffect, MissedError
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import BINS, Site
 from harness.suites.faults.storage import (
@@ -22,14 +22,22 @@ from harness.suites.faults.storage import (
 from impls.durability.frame import frame_name
 from impls.store.environment import store_path
 
-__all__ = ["environment", "frame", "full_disk", "read_only_disk", "snapshot", "state", "torn_frame"]
+__all__ = [
+    "damage_environment",
+    "damage_frame",
+    "damage_snapshot",
+    "full_disk",
+    "lose_state",
+    "read_only_disk",
+    "torn_frame",
+]
 
 _SNAPSHOT_DEADLINE_S = 60.0
 _SETTLE_DEADLINE_S = 90.0
 _SPOIL: dict[str, Callable[[Path, int], None]] = {"truncated": truncate, "torn": truncate, "flipped": flip_bit}
 
 
-def environment(site: Site, fault: Fault) -> Blow:
+def damage_environment(site: Site, fault: Fault) -> FaultEffect:
     """Loses or damages one worker's environment while the query runs."""
     _migrate_if_asked(site, fault)
     folder, at_us = store_path(site.state, fault.draw % 2), now_us()
@@ -37,29 +45,29 @@ def environment(site: Site, fault: Fault) -> Blow:
         lose(folder)
     else:
         _SPOIL[fault.point](folder / "data.mdb", fault.draw)
-    return Blow(at_us, again=True, recovers=fault.point != "flipped")  # a bit that nobody reads goes unnoticed
+    return FaultEffect(at_us, again=True, recovers=fault.point != "flipped")  # a bit that nobody reads goes unnoticed
 
 
-def state(site: Site, fault: Fault) -> Blow:
+def lose_state(site: Site, fault: Fault) -> FaultEffect:
     """Loses the environments of all workers while the query is down."""
     _migrate_if_asked(site, fault)
     site.query.crash()
     at_us = now_us()
     _lose_all(site)
-    return Blow(at_us, recovers=True)
+    return FaultEffect(at_us, recovers=True)
 
 
-def torn_frame(site: Site, fault: Fault) -> Blow:
+def torn_frame(site: Site, fault: Fault) -> FaultEffect:
     """Cuts off a worker's newest changelog frame while the query is down; the environments are whole."""
     _migrate_if_asked(site, fault)
     site.query.crash()
     at_us = now_us()
     owners = site.owners(site.epochs()[-1]["epoch"])
     truncate(newest_frame(_durable(site), owners[fault.draw % len(owners)]), fault.draw)
-    return Blow(at_us)
+    return FaultEffect(at_us)
 
 
-def frame(site: Site, fault: Fault) -> Blow:
+def damage_frame(site: Site, fault: Fault) -> FaultEffect:
     """Damages a changelog frame that recovery needs, with all environments lost, while the query is down."""
     _migrate_if_asked(site, fault)
     site.held = True
@@ -69,7 +77,7 @@ def frame(site: Site, fault: Fault) -> Blow:
     return _refused(site, fault, _durable(site) / frame_name(epoch, owners[fault.draw % len(owners)]))
 
 
-def snapshot(site: Site, fault: Fault) -> Blow:
+def damage_snapshot(site: Site, fault: Fault) -> FaultEffect:
     """Damages a snapshot that recovery needs, with all environments lost, while the query is down."""
     _migrate_if_asked(site, fault)
 
@@ -86,7 +94,7 @@ def snapshot(site: Site, fault: Fault) -> Blow:
     return _refused(site, fault, file)
 
 
-def full_disk(site: Site, fault: Fault) -> Blow:
+def full_disk(site: Site, fault: Fault) -> FaultEffect:
     """Fills the disk of the workers' state while the query needs more of it: two further workers come into being."""
     if site.workers > 2:
         site.migrate(COMMAND_DEADLINE_S)
@@ -100,19 +108,19 @@ def full_disk(site: Site, fault: Fault) -> Blow:
     else:
         limit_files([pid for pid in processes_of(site.arming.file) if pid != site.query.pid], 1)
     site.migrate(COMMAND_DEADLINE_S)
-    return Blow(at_us, names=("No space left", "File too large"), repair=site.disk.free)
+    return FaultEffect(at_us, names=("No space left", "File too large"), repair=site.disk.free)
 
 
-def read_only_disk(site: Site, fault: Fault) -> Blow:
+def read_only_disk(site: Site, fault: Fault) -> FaultEffect:
     """Makes the disk of the workers' state read-only."""
     _migrate_if_asked(site, fault)
     site.held = True
     at_us = now_us()
     site.disk.forbid_writing(site.tend)
-    return Blow(at_us, names=("Read-only", "read-only", "ermission denied"), repair=site.disk.allow_writing)
+    return FaultEffect(at_us, names=("Read-only", "read-only", "ermission denied"), repair=site.disk.allow_writing)
 
 
-def _refused(site: Site, fault: Fault, file: Path) -> Blow:
+def _refused(site: Site, fault: Fault, file: Path) -> FaultEffect:
     copy = site.folder / "copy"
     shutil.copyfile(file, copy)
     _SPOIL[fault.point](file, fault.draw)
@@ -121,7 +129,7 @@ def _refused(site: Site, fault: Fault, file: Path) -> Blow:
     site.begin_fault()
     site.held = True
     site.query.start()
-    return Blow(at_us, recovers=True, names=(file.name,), repair=partial(_restore, copy, file))
+    return FaultEffect(at_us, recovers=True, names=(file.name,), repair=partial(_restore, copy, file))
 
 
 def _restore(copy: Path, file: Path) -> None:

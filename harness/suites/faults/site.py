@@ -13,7 +13,7 @@ from generators.clock import now_us
 from harness.files import read_lines, write_json
 from harness.lab.arming import Arming
 from harness.lab.bringup import embedded_broker
-from harness.lab.processes import Ended, QueryProcess
+from harness.lab.processes import ProcessEnd, QueryProcess
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.bins import dense_bins
@@ -62,7 +62,7 @@ class Site:
         self.migrations = 0
         self.held = False
         self.restarts = 0
-        self.ended: list[Ended] = []
+        self.ended: list[ProcessEnd] = []
         self.stopped: set[int] = set()
         self.disk = Disk(self.state)
 

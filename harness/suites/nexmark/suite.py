@@ -26,7 +26,7 @@ from harness.suites.nexmark.table import markdown, rows_of, table
 from harness.suites.options import NEXMARK_QUICK
 from impls.operators.nexmark import QUERIES
 
-__all__ = ["Suite", "measured", "read_rows", "run_nexmark", "suite_from"]
+__all__ = ["NexmarkSuite", "measured", "read_rows", "run_nexmark", "suite_from"]
 
 _MECHANISMS = "megaphone-batched,meces"
 _NATIVE = "native-repartition"
@@ -35,7 +35,7 @@ _TABLE = "nexmark.json"
 
 
 @dataclass(frozen=True)
-class Suite:
+class NexmarkSuite:
     """One experiment for each query; the same mechanisms, profile and rescale in all."""
 
     experiments: tuple[Experiment, ...]
@@ -49,14 +49,14 @@ class Suite:
         return {"name": "nexmark", "experiments": [experiment.to_json() for experiment in self.experiments]}
 
 
-def suite_from(options: Mapping[str, Any]) -> Suite:
+def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     """Returns what the options ask for; raises UsageError for bad ones."""
     named = parse_list(str(options.get("query") or ""))
     shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
     given = {name: options.get(name) or None for name in ("profile", "rate", "fault", "bins", "duration")}
     shared |= read_given(PARAMETERS, given)
     workers = options.get("workers") or "2:4"
-    return Suite(
+    return NexmarkSuite(
         tuple(
             _experiment(query, options.get("mechanism"), {"workers": workers, **shared}) for query in named or QUERIES
         )
@@ -71,7 +71,7 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
     return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
 
 
-def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, int]:
+def measured(suite: NexmarkSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
     """Carries out what is missing of a suite, writes its table, and returns its folder and the worst exit code.
 
     Raises:

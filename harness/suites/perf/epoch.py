@@ -7,8 +7,8 @@ from pathlib import Path
 from harness.files import write_json
 from harness.lab.measuring import measure_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
-from harness.suites.perf.phases.account import LINES, Epoch, shares
-from harness.suites.perf.phases.process import EPOCHS_FILE, Settings
+from harness.suites.perf.phases.account import LINES, EpochPhases, shares
+from harness.suites.perf.phases.process import EPOCHS_FILE, PhasesSettings
 
 __all__ = ["PART", "measure"]
 
@@ -20,10 +20,10 @@ def measure(folder: Path, scale: Scale) -> PartResult:
     path = folder / EPOCHS_FILE
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        settings = Settings(scale.pick(1_000_000, 20_000), scale.pick(10_000, 2_000), scale.pick(30.0, 9.0))
+        settings = PhasesSettings(scale.pick(1_000_000, 20_000), scale.pick(10_000, 2_000), scale.pick(30.0, 9.0))
         write_json(folder / "phases.json", asdict(settings))
         measure_in_child("harness.suites.perf.phases.process", folder)
-    means, share = shares([Epoch(**epoch) for epoch in json.loads(path.read_text())])
+    means, share = shares([EpochPhases(**epoch) for epoch in json.loads(path.read_text())])
     total = sum(means.values()) / share
     rows = [[name, f"{ms:,.1f}", f"{ms / total:.1%}", LINES[name]] for name, ms in means.items()]
     rows.append(["all of these", f"{total * share:,.1f}", f"{share:.1%}", f"of an epoch of {total:,.1f} ms"])

@@ -43,11 +43,11 @@ def interleave(
             name = names[i]
             (mechanism,) = variants[name].mechanisms
             run = NamedRun(variants[name], mechanism, number, 0, place=f"{number:02d}-{name}")
-            found[name].append(_carry_out(run, folder / "runs", view, warm=warm))
+            found[name].append(_entry_of(run, folder / "runs", view, warm=warm))
     return found
 
 
-def _carry_out(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:
+def _entry_of(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:
     place = folder / run.folder
     place_run(run, folder)
     carry_out_all([run], folder, view)

@@ -8,7 +8,7 @@ from harness.files import write_json
 from harness.lab.measuring import measure_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.pairs import Block, Interval, interval, ratios
-from harness.suites.perf.twin.process import BLOCKS_FILE, Settings
+from harness.suites.perf.twin.process import BLOCKS_FILE, TwinSettings
 
 __all__ = ["PART", "measure"]
 
@@ -52,7 +52,7 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
     path = folder / BLOCKS_FILE
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        settings = Settings(
+        settings = TwinSettings(
             bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000),
             backlog_pairs=scale.pick(_BINS[bins], 6),
         )  # fmt: skip

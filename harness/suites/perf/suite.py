@@ -18,7 +18,7 @@ from harness.suites.perf.part import Part, Scale
 from harness.suites.perf.report import write_reference, write_tables
 from impls.errors import UsageError
 
-__all__ = ["PARTS", "RESULT_FILE", "Suite", "measured", "run_perf", "suite_from"]
+__all__ = ["PARTS", "RESULT_FILE", "PerfSuite", "measured", "run_perf", "suite_from"]
 
 RESULT_FILE = "perf.json"
 
@@ -26,7 +26,7 @@ PARTS: tuple[Part, ...] = (steady.PART, rate.PART, epoch.PART, restart.PART, mig
 
 
 @dataclass(frozen=True)
-class Suite:
+class PerfSuite:
     """The parts to measure, and how large."""
 
     parts: tuple[str, ...]
@@ -46,20 +46,20 @@ class Suite:
         return [part for part in PARTS if part.name in self.parts]
 
 
-def suite_from(options: Mapping[str, Any]) -> Suite:
+def suite_from(options: Mapping[str, Any]) -> PerfSuite:
     """Returns what `part` (all by default) and `quick` ask for; raises UsageError for an unknown part."""
     known = [part.name for part in PARTS]
     named = parse_names(str(options.get("part") or ""), known, "part")
-    return Suite(tuple(name for name in known if not named or name in named), bool(options.get("quick")))
+    return PerfSuite(tuple(name for name in known if not named or name in named), bool(options.get("quick")))
 
 
-def _reference(suite: Suite) -> Path:
+def _reference(suite: PerfSuite) -> Path:
     if suite.quick or len(suite.parts) < len(PARTS):
         raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
     return ROOT / "results" / "reference"
 
 
-def measured(suite: Suite, output: Path, *, force: bool = False) -> Path:
+def measured(suite: PerfSuite, output: Path, *, force: bool = False) -> Path:
     """Measures what is missing of a suite and returns its folder; perf.json and perf.md are written after every part.
 
     Raises:
@@ -81,7 +81,7 @@ def measured(suite: Suite, output: Path, *, force: bool = False) -> Path:
     return folder
 
 
-def _collected(suite: Suite, folder: Path) -> dict[str, Any]:
+def _collected(suite: PerfSuite, folder: Path) -> dict[str, Any]:
     found = {part.name: read_json(folder / part.name / "findings.json") for part in suite.chosen}
     return {"environment": read_json(folder / "experiment.json")["environment"], "quick": suite.quick,
             "parts": {name: data for name, data in found.items() if data}}  # fmt: skip

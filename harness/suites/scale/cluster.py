@@ -9,19 +9,19 @@ from numpy.typing import NDArray
 
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.latency import Segments
-from harness.suites.scale.load import Load
+from harness.suites.scale.load import EvenLoad
 from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.worker.pull import on_demand, within_budget
 
-__all__ = ["Cluster", "Epoch", "chosen_pulls"]
+__all__ = ["Cluster", "SimulatedEpoch", "chosen_pulls"]
 
 _FAR_MS = 1e12
 _OVERLOAD = 1000.0
 
 
 @dataclass(frozen=True)
-class Epoch:
+class SimulatedEpoch:
     """What an epoch came to; times in ms since the load's begin, sizes in bytes.
 
     Attributes:
@@ -51,7 +51,9 @@ class Cluster:
     queue is known by the time at which it began.
     """
 
-    def __init__(self, load: Load, costs: Costs, sizes: NDArray[np.int64], location: NDArray[np.int32], seed: int = 1):
+    def __init__(
+        self, load: EvenLoad, costs: Costs, sizes: NDArray[np.int64], location: NDArray[np.int32], seed: int = 1
+    ):
         self.costs, self.sizes, self._load = costs, sizes, load
         self.location = location.astype(np.int32)
         self._queue_from = np.full(len(sizes), _FAR_MS)
@@ -67,7 +69,7 @@ class Cluster:
         """Lets the time pass in which the query, or the application, is stopped and started."""
         self.now_ms += self.costs.stop_s(what) * 1e3 * self._noise()
 
-    def run(self, written: WrittenPlan) -> tuple[Observation, Epoch]:
+    def run(self, written: WrittenPlan) -> tuple[Observation, SimulatedEpoch]:
         """Carries one plan out; returns what the controller observes of it, and what it came to."""
         plan, cut, before = written.plan, self.now_ms, self._last_cut
         seen = self._load.until(cut)
@@ -97,7 +99,7 @@ class Cluster:
         self._cuts.append(cut)
         if self.now_ms - cut > _OVERLOAD * (self.costs.epoch_ms + 1e3):
             raise OverflowError("an epoch takes ever longer: the workers cannot keep up with the load")
-        epoch = Epoch(
+        epoch = SimulatedEpoch(
             written.epoch, cut, cut + self.costs.between_ms * noise, self.now_ms, latencies, int(self._queued.sum()),
             len(pulled), moved, copied, float((pull_ms * stretch).max()),
         )  # fmt: skip
@@ -202,7 +204,7 @@ class Cluster:
         self._waiting = bool(waits.any())
 
     def _observation(
-        self, written: WrittenPlan, pulled: list[Pull], arrived: NDArray[np.int64], epoch: Epoch
+        self, written: WrittenPlan, pulled: list[Pull], arrived: NDArray[np.int64], epoch: SimulatedEpoch
     ) -> Observation:
         seen = np.flatnonzero(arrived)
         queued = np.flatnonzero(self._queued) if self._waiting else seen[:0]

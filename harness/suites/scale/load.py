@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Load", "zipf_bins"]
+__all__ = ["EvenLoad", "zipf_bins"]
 
 _TOP_RANKS = 1 << 20
 
 
-class Load:
+class EvenLoad:
     """Records arrive evenly: bin b has got `floor(rate[b] * seconds + phase[b])` by a point in time.
 
     A seeded phase keeps bins from ticking together; counts are whole and add up however time is cut into epochs.

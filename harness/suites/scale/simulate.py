@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.suites.scale.cluster import Cluster, Epoch
+from harness.suites.scale.cluster import Cluster, SimulatedEpoch
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.latency import Histogram
-from harness.suites.scale.load import Load
+from harness.suites.scale.load import EvenLoad
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.commands import Command
@@ -89,7 +89,7 @@ def predict(mechanism: str, setting: Setting) -> Prediction:
         UsageError: the workers cannot keep up with the load, or the migration does not end.
     """
     try:
-        return _Run(mechanism, setting).carry_out()
+        return _Run(mechanism, setting).predict()
     except OverflowError as error:
         raise UsageError(f"{mechanism}: {error}. Lower --rate or give more workers.") from error
 
@@ -102,7 +102,7 @@ class _Run:
         given = {option: value for option, value in setting.options.items() if option in known}
         self.name, self.setting = name, setting
         self.mechanism = catalog.make(name, **given)
-        load = Load(setting.shares * setting.rate, setting.seed)
+        load = EvenLoad(setting.shares * setting.rate, setting.seed)
         costs = setting.costs.of(name)
         for assignment in (setting.initial, setting.goal):
             _check_load(assignment, setting, costs)
@@ -112,7 +112,7 @@ class _Run:
         self.plan_s: list[float] = []
         self.stopped_ms: float | None = None
 
-    def carry_out(self) -> Prediction:
+    def predict(self) -> Prediction:
         steady = list(self._settle())
         quiet = steady[-_STEADY_EPOCHS:]
         calm, usual = Histogram(), max(epoch.latencies.max for epoch in quiet)
@@ -156,7 +156,7 @@ class _Run:
             slowest_plan_ms=max(self.plan_s) * 1e3,
         )
 
-    def _settle(self) -> Iterator[Epoch]:
+    def _settle(self) -> Iterator[SimulatedEpoch]:
         """Yields steady epochs: at least twenty, and as many as the first copies of standing replicas need."""
         for number in range(_REPLICA_EPOCHS):
             there = len(self.controller.replicas)
@@ -169,7 +169,7 @@ class _Run:
             left = self.controller.misplaced
             raise UsageError(f"{self.name}: {left} bins are left after {self.setting.epochs_max} epochs.")
 
-    def _step(self) -> Epoch:
+    def _step(self) -> SimulatedEpoch:
         """Plans and runs one epoch, and stops before it if the plan asks for that."""
         written = self._plan()
         if written.plan.stop is not None:
@@ -210,7 +210,7 @@ class _Watch:
         self.calm_s: float | None = None
         self.moved_bins, self.moved_bytes, self.copied_bytes, self.longest_pull_ms = 0, 0.0, 0.0, 0.0
 
-    def see(self, epoch: Epoch) -> None:
+    def see(self, epoch: SimulatedEpoch) -> None:
         """Takes in an epoch of the migration."""
         self.end_ms, self.span_ms = epoch.end_ms, epoch.latencies.max
         self.moved_bins += epoch.moved_bins
@@ -221,7 +221,7 @@ class _Watch:
             self._begin = epoch.begin_ms if self._begin is None else self._begin
             self._end = epoch.end_ms
 
-    def after(self, epoch: Epoch) -> None:
+    def after(self, epoch: SimulatedEpoch) -> None:
         """Takes in an epoch behind the migration."""
         self.span_ms = epoch.latencies.max
         if epoch.latencies.max <= self._limit and epoch.cut_ms > self.end_ms:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["LINES", "Epoch", "account", "shares"]
+__all__ = ["LINES", "EpochPhases", "account", "shares"]
 
 # line of the table -> what it is
 LINES = {
@@ -32,7 +32,7 @@ LINES = {
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochPhases:
     """What is known of an epoch, times in ms.
 
     Attributes:
@@ -54,7 +54,7 @@ class Epoch:
     behind: float
 
 
-def account(epoch: Epoch) -> dict[str, float]:
+def account(epoch: EpochPhases) -> dict[str, float]:
     """Returns the lines of an epoch in ms, in the order of `LINES`.
 
     `between` of the driver holds Spark's work between two calls of foreachBatch: what its progress does not name of
@@ -92,7 +92,7 @@ def account(epoch: Epoch) -> dict[str, float]:
     return {name: found[name] for name in LINES}
 
 
-def shares(epochs: Sequence[Epoch]) -> tuple[dict[str, float], float]:
+def shares(epochs: Sequence[EpochPhases]) -> tuple[dict[str, float], float]:
     """Returns the mean of each line in ms, and the share of the epochs' time that the lines add up to."""
     accounts = [account(epoch) for epoch in epochs]
     means = {name: float(np.mean([one[name] for one in accounts])) for name in LINES}

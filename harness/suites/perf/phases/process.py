@@ -17,12 +17,12 @@ from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
-from harness.suites.perf.phases.account import Epoch
+from harness.suites.perf.phases.account import EpochPhases
 from impls.api import stream
 from impls.driver.driver import EpochRecord
 from impls.worker.output import Output
 
-__all__ = ["EPOCHS_FILE", "Settings", "main", "measure_epochs"]
+__all__ = ["EPOCHS_FILE", "PhasesSettings", "main", "measure_epochs"]
 
 EPOCHS_FILE = "epochs.json"
 _KEEP = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
@@ -32,7 +32,7 @@ _DRAIN_DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
-class Settings:
+class PhasesSettings:
     """A steady load of `seconds` at `rate` records per second on `keys` keys."""
 
     keys: int
@@ -42,7 +42,7 @@ class Settings:
     bins: int = 256
 
 
-def measure_epochs(folder: Path, settings: Settings) -> list[Epoch]:
+def measure_epochs(folder: Path, settings: PhasesSettings) -> list[EpochPhases]:
     """Runs the load and returns the epochs of its last two thirds."""
     experiment = make_experiment(
         mechanism="none", name="phases", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
@@ -115,12 +115,12 @@ def _times(store: Any, job: Any) -> tuple[float, ...] | None:
     return tuple(float(m.get().getTime()) for m in moments) if all(m.isDefined() for m in moments) else None
 
 
-def _epoch(record: EpochRecord, spark: dict[str, float], job: tuple[float, ...]) -> Epoch:
+def _epoch(record: EpochRecord, spark: dict[str, float], job: tuple[float, ...]) -> EpochPhases:
     _, begin, first, start, end = job
     phases = {name for report in record.reports for name in report.ms}
     slowest = max(record.reports, key=lambda report: sum(report.ms.values()))
     called = record.begin_us / 1e3 + record.ms["plan"] + record.ms["build"]
-    return Epoch(
+    return EpochPhases(
         total=sum(record.ms.values()),
         spark={name: float(value) for name, value in spark.items()},
         driver=record.ms,
@@ -135,7 +135,9 @@ def _epoch(record: EpochRecord, spark: dict[str, float], job: tuple[float, ...])
 def main(arguments: list[str]) -> int:
     """Writes epochs.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
-    return measure_here(folder, "phases.json", lambda given: measure_epochs(folder, Settings(**given)), EPOCHS_FILE)
+    return measure_here(
+        folder, "phases.json", lambda given: measure_epochs(folder, PhasesSettings(**given)), EPOCHS_FILE
+    )
 
 
 if __name__ == "__main__":

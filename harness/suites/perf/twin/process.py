@@ -35,7 +35,7 @@ from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
 from impls.worker.output import Output
 
-__all__ = ["BLOCKS_FILE", "Settings", "blocks_of", "main", "measure_blocks"]
+__all__ = ["BLOCKS_FILE", "TwinSettings", "blocks_of", "main", "measure_blocks"]
 
 BLOCKS_FILE = "blocks.json"
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
@@ -49,7 +49,7 @@ _SCHEDULED = 2  # the kernel's name for the clock of time on a processor, low bi
 
 
 @dataclass(frozen=True)
-class Settings:
+class TwinSettings:
     """One measurement: `pairs` pairs of blocks of `block_s` seconds at `rate` records per second on `keys` keys.
 
     The same records are then read again as a backlog, in blocks of 3 epochs of a fifth of a second's records each:
@@ -149,7 +149,7 @@ def _block(number: int, marks: list[Mark], backlog: bool) -> Block:
     )
 
 
-def measure_blocks(folder: Path, settings: Settings) -> list[Block]:
+def measure_blocks(folder: Path, settings: TwinSettings) -> list[Block]:
     """Runs a load, then its backlog, and returns their blocks; raises StateError when a record is missing."""
     experiment = make_experiment(
         mechanism="none", name="twin", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
@@ -227,7 +227,7 @@ def _records(marks: list[Mark]) -> int:
 def main(arguments: list[str]) -> int:
     """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
-    code = measure_here(folder, "twin.json", lambda given: measure_blocks(folder, Settings(**given)), BLOCKS_FILE)
+    code = measure_here(folder, "twin.json", lambda given: measure_blocks(folder, TwinSettings(**given)), BLOCKS_FILE)
     for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
         shutil.rmtree(doomed, ignore_errors=True)
     return code

@@ -8,7 +8,7 @@ import pytest
 from harness.suites.scale.cluster import Cluster
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.latency import Histogram, Segments
-from harness.suites.scale.load import Load, zipf_bins
+from harness.suites.scale.load import EvenLoad, zipf_bins
 from harness.suites.scale.scenario import make_scenario
 from harness.suites.scale.simulate import Setting, predict
 from impls import catalog
@@ -118,7 +118,7 @@ def test_every_mechanism_completes_with_100_workers_and_1024_bins(name, workers)
 
 def test_no_record_is_lost_while_a_bin_waits():
     setting = make_setting(bins=4, workers=2, rate=4000.0)
-    cluster = Cluster(Load(setting.shares * setting.rate), COSTS, setting.sizes, setting.initial)
+    cluster = Cluster(EvenLoad(setting.shares * setting.rate), COSTS, setting.sizes, setting.initial)
     plans = [EpochPlan(setting.initial, hold=(1,) if 3 <= epoch < 6 else ()) for epoch in range(9)]
     ran = [cluster.run(WrittenPlan(epoch, 1, 2, plan)) for epoch, plan in enumerate(plans)]
     arrived = sum(int(seen.records[1].sum()) for seen, _ in ran)
@@ -143,7 +143,7 @@ def test_histogram_agrees_with_single_records():
 
 
 def test_load_adds_up_however_time_is_cut():
-    load = Load(np.array([0.3, 7.0, 1000.0]))
+    load = EvenLoad(np.array([0.3, 7.0, 1000.0]))
     whole = load.until(10_000.0) - load.until(0.0)
     cuts = [load.until(at) for at in (0.0, 1.5, 777.7, 9000.0, 10_000.0)]
     assert (np.diff(cuts, axis=0).sum(axis=0) == whole).all()

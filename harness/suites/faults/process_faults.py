@@ -13,7 +13,15 @@ from harness.suites.faults.site import Site, StuckError
 from harness.suites.faults.storage import lose
 from impls.store.environment import store_path
 
-__all__ = ["COMMAND_DEADLINE_S", "Blow", "MissedError", "kill", "stop_worker", "unreachable_broker", "wake_zombie"]
+__all__ = [
+    "COMMAND_DEADLINE_S",
+    "FaultEffect",
+    "MissedError",
+    "kill",
+    "stop_worker",
+    "unreachable_broker",
+    "wake_zombie",
+]
 
 COMMAND_DEADLINE_S = 60.0
 _FIRE_DEADLINE_S = 40.0
@@ -27,7 +35,7 @@ class MissedError(Exception):
 
 
 @dataclass
-class Blow:
+class FaultEffect:
     """What a fault did.
 
     Attributes:
@@ -47,7 +55,7 @@ class Blow:
     later: Callable[[], None] = field(default=lambda: None)
 
 
-def kill(site: Site, fault: Fault) -> Blow:
+def kill(site: Site, fault: Fault) -> FaultEffect:
     """Kills the fault's victim at the fault's point."""
     pids = {"driver": site.query.pid, "jvm": _jvm(site), "broker": site.broker.pid or 0}
     if fault.victim == "worker" and fault.point in DRIVER_POINTS:
@@ -60,18 +68,18 @@ def kill(site: Site, fault: Fault) -> Blow:
     if fault.point == "during-recovery":
         lose(store_path(site.state, fault.draw % 2))
     recovers = fault.point == "during-recovery"
-    return Blow(await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
+    return FaultEffect(await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
 
 
-def stop_worker(site: Site, fault: Fault) -> Blow:
+def stop_worker(site: Site, fault: Fault) -> FaultEffect:
     """Stops a Python worker for 10 s in the middle of an epoch."""
     pid, at_us = _stop(site, fault)
     _pass(site, _STOPPED_S)
     signal_if_alive(pid, signal.SIGCONT)
-    return Blow(at_us, again=True)
+    return FaultEffect(at_us, again=True)
 
 
-def wake_zombie(site: Site, fault: Fault) -> Blow:
+def wake_zombie(site: Site, fault: Fault) -> FaultEffect:
     """Stops a Python worker, kills the JVM, and wakes the worker when another one has done its work."""
     pid, at_us = _stop(site, fault)
     kill_all([_jvm(site)])
@@ -80,10 +88,10 @@ def wake_zombie(site: Site, fault: Fault) -> Blow:
         signal_if_alive(pid, signal.SIGCONT)
         site.await_true(lambda: not lives(pid), "the zombie to notice that it is outdated", _ZOMBIE_DEADLINE_S)
 
-    return Blow(at_us, later=wake)
+    return FaultEffect(at_us, later=wake)
 
 
-def unreachable_broker(site: Site, fault: Fault) -> Blow:
+def unreachable_broker(site: Site, fault: Fault) -> FaultEffect:
     """Stops the broker for 20 s."""
     if fault.phase == "migrating":
         site.migrate(COMMAND_DEADLINE_S)
@@ -93,7 +101,7 @@ def unreachable_broker(site: Site, fault: Fault) -> Blow:
         _pass(site, _UNREACHABLE_S)
     finally:
         signal_if_alive(pid, signal.SIGCONT)
-    return Blow(at_us)
+    return FaultEffect(at_us)
 
 
 def await_fired(site: Site, fault: Fault) -> int:

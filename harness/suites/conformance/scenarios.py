@@ -10,7 +10,7 @@ from harness.suites.conformance.cases import BINS, SCENARIOS, ScenarioStep, Tour
 from harness.suites.conformance.watch import Watch
 from impls.errors import UsageError
 
-__all__ = ["Query", "carry_out"]
+__all__ = ["Query", "run_scenarios"]
 
 _RECORDS_FIRST, _RECORDS = 400, 200
 
@@ -43,7 +43,7 @@ class Query(Protocol):
         """Returns when all records sent are applied."""
 
 
-def carry_out(tour: Tour, query: Query) -> None:
+def run_scenarios(tour: Tour, query: Query) -> None:
     """Carries the scenarios of a tour out; what goes wrong stands in the query's watch."""
     query.load(_RECORDS_FIRST)
     query.await_applied()
@@ -51,11 +51,11 @@ def carry_out(tour: Tour, query: Query) -> None:
         start, steps = query.goal, SCENARIOS[scenario]
         for number, step in enumerate(steps):
             during = number + 1 < len(steps) and steps[number + 1].during
-            _carry_out(tour, query, step, start, f"{scenario} {number + 1}", wait=not during)
+            _run_step(tour, query, step, start, f"{scenario} {number + 1}", wait=not during)
     query.await_applied()
 
 
-def _carry_out(
+def _run_step(
     tour: Tour, query: Query, step: ScenarioStep, start: NDArray[np.int32], label: str, *, wait: bool
 ) -> None:
     if step.goal is None:
