@@ -20,9 +20,12 @@ from impls.protocol.bins import check_bins
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
 from impls.spark.columns import prepared, with_heartbeat
+from impls.spark.executor import MicroBatchExecutor
+from impls.spark.query import runner
 from impls.spark.session import check_session
 from impls.spark.warm import warm_workers
 from impls.worker.output import Output
+from impls.worker.query import QuerySpec
 
 __all__ = ["stream"]
 
@@ -87,13 +90,12 @@ def stream(
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
-        driver = Driver(
-            controller, opened, operator=operator, output=results, state_dir=_made(state_dir), shared=how.shared,
-            files=files, replay_epochs=replay_epochs, on_epoch=on_epoch,
-        )  # fmt: skip
+        spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared)
+        executor = MicroBatchExecutor(spec)
+        driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
         writer = writer.option("checkpointLocation", opened.spark)
-        return StreamHandle(writer, driver, opened, policy, on_event or (lambda _kind, _fields: None))
+        return StreamHandle(runner(writer), driver, opened, policy, on_event or (lambda _kind, _fields: None))
     except BaseException:
         opened.close()
         raise

@@ -14,12 +14,13 @@ from memory import MemoryOutput
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.operators import HashCount, Operator
+from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
 from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
+from impls.worker.query import QuerySpec, Task
 
 BINS = 16
 
@@ -38,6 +39,7 @@ class Workers:
     number: int = -1
     generation: int = 1
     uri: str | None = None
+    shared: Any = None
 
     def __post_init__(self) -> None:
         self.location = (np.arange(BINS) * self.workers // BINS).astype(np.int32)
@@ -70,7 +72,7 @@ class Workers:
             return bin_of_hash(hash_int64(keys), BINS)
         return keys // self.operator.per_bin(BINS)
 
-    def order(self, pulls: Sequence[Pull] = (), **more: Any) -> StepOrder:
+    def order(self, pulls: Sequence[Pull] = (), **more: Any) -> EpochOrder:
         routing = self.location.copy()
         for pull in pulls:
             routing[pull.bin] = pull.target
@@ -78,11 +80,15 @@ class Workers:
         workers = 1 + int(max(routing.max(), self.location.max()))
         written = WrittenPlan(self.number, 1, workers, plan, self.drops)
         fresh = tuple(set(range(workers)) - set(self.location.tolist()) - {w for _, w in self.drops})
-        return StepOrder(
-            "q", written, BINS, self.operator, self.output, str(self.folder / "state"), first=self.number == 0,
-            fresh=fresh, away=tuple((p.bin, p.source) for p in pulls), generation=self.generation, files=self.files,
-            snapshot=self.keeper.due(self.number) if self.keeper else (), **more,
+        return EpochOrder(
+            written, self.generation, first=self.number == 0, fresh=fresh,
+            elsewhere=tuple((p.bin, p.source) for p in pulls),
+            snapshot=self.keeper.to_snapshot(self.number) if self.keeper else (), **more,
         )  # fmt: skip
+
+    @property
+    def spec(self) -> QuerySpec:
+        return QuerySpec("q", BINS, self.operator, self.output, str(self.folder / "state"), self.files, self.shared)
 
     def epoch(self, pulls: Sequence[Pull] = (), records: int = 200, **more: Any) -> list[Report]:
         """Runs the next epoch on every worker and returns the reports."""
@@ -101,7 +107,7 @@ class Workers:
             self.keeper.observe(self.number, reports, self.location, self.location, self.sizes)
         return reports
 
-    def run(self, order: StepOrder, worker: int, keys: np.ndarray, owner: np.ndarray, attempt: int = 0) -> Report:
+    def run(self, order: EpochOrder, worker: int, keys: np.ndarray, owner: np.ndarray, attempt: int = 0) -> Report:
         mine = np.flatnonzero(owner == worker)
         columns = {
             "bin": pa.array(self.bins_of(keys[mine]), pa.int32()),
@@ -110,7 +116,7 @@ class Workers:
             "time": pa.array(np.zeros(len(mine)), pa.int64()),
             "key": pa.array(keys[mine], pa.int64()),
         }
-        return run_epoch(order, worker, attempt, [pa.table(columns)])[0]
+        return run_epoch(Task(self.spec, order, worker, attempt), [pa.table(columns)])[0]
 
     def check(self) -> None:
         """The last result of every key is the number of its records, and no key's count ever repeats or falls."""

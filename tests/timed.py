@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,42 +22,12 @@ from impls.protocol.controller import Controller
 from impls.store.environment import store_path, wipe
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
+from impls.worker.executor import InProcessExecutor
+from impls.worker.query import QuerySpec, Task
 from impls.worker.results import Deduplicator
 
 BINS = 16
 _open: dict[int, Checkpoint] = {}
-
-
-@dataclass(frozen=True)
-class Job:
-    """One epoch's job: `collect` runs every worker, each `attempts` times, as retries do."""
-
-    order: StepOrder
-    records: pa.Table
-    attempts: int
-
-    def collect(self) -> list[dict[str, Any]]:
-        plan, rows = self.order.written.plan, []
-        bins = self.records.column("bin").to_numpy()
-        for worker in range(self.order.written.workers):
-            mine = plan.routing[bins] == worker
-            for bin_, at in plan.shadows:
-                mine |= (bins == bin_) & (at == worker)
-            table = self.records.filter(pa.array(mine))
-            for attempt in range(self.attempts):
-                report, cells = run_epoch(self.order, worker, attempt, [table] if len(table) else [])
-            rows.append({"report": report.to_json(), "cells": cells.tobytes()})
-        return rows
-
-
-class LocalDriver(Driver):
-    """The driver with `Job` in the place of Spark's job."""
-
-    attempts = 1
-
-    def _job(self, frame: Any, order: StepOrder) -> Any:
-        return Job(order, frame, self.attempts)
 
 
 @dataclass
@@ -89,11 +59,15 @@ class TimedRun:
             catalog.make(self.mechanism, **self.options),
             clock_of(self.operator, BINS),
         )
-        self.driver = LocalDriver(
-            controller, self.checkpoint, operator=self.operator, output=MemoryOutput(str(self.folder)),
-            state_dir=str(self.folder / "state"), files=Files(str(self.checkpoint.own)), on_epoch=self.records.append,
-        )  # fmt: skip
-        self.driver.attempts = self.attempts
+        files = Files(str(self.checkpoint.own))
+        output, state = MemoryOutput(str(self.folder)), str(self.folder / "state")
+        spec = QuerySpec(self.checkpoint.query, controller.bins, self.operator, output, state, files)
+        executor = InProcessExecutor(spec, self.step)
+        self.driver = Driver(controller, self.checkpoint, executor, files=files, on_epoch=self.records.append)
+
+    def step(self, task: Task, tables: list[pa.Table]) -> Any:
+        """A worker's step, as often as its attempts are."""
+        return [run_epoch(replace(task, attempt=attempt), tables) for attempt in range(self.attempts)][-1]
 
     def restart(self) -> None:
         """Ends the driver as the death of its process does, and starts it again."""

@@ -73,7 +73,7 @@ class Checkpoint:
         entries = read_journal(self.own / f"{name}.log")
         return entries if self.base is None else [entry for entry in entries if self.base.keeps(name, entry)]
 
-    def due(self, epoch: int) -> bool:
+    def needs_base(self, epoch: int) -> bool:
         """Returns whether the journals are long enough for a new base at the end of an epoch."""
         size = self.plans.size + self.observed.size + self.commands.size
         return epoch - (self.base.epoch if self.base else -1) >= BASE_EPOCHS or size >= BASE_BYTES

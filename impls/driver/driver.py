@@ -1,39 +1,30 @@
-"""One epoch after another: plan, one Spark job, observe. Called by Structured Streaming's foreachBatch."""
+"""One epoch after another: plan, have the workers carry it out, observe."""
 
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.journal import ADVICE
 from impls.driver.keeper import Keeper
-from impls.driver.orders import Orders
+from impls.driver.orders import order_of
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import StateError, UsageError
 from impls.faults import fault
-from impls.operators.base import Operator
 from impls.protocol.commands import Command
 from impls.protocol.controller import Controller
 from impls.protocol.events import Event
 from impls.protocol.eventtime import Partial
+from impls.protocol.executor import Executor
 from impls.protocol.observation import Observation
-from impls.protocol.plan import EpochPlan, Stop, WrittenPlan
+from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
-from impls.protocol.shared import Shared
-from impls.spark.columns import worker_column, workers_column
-from impls.spark.step import REPORT_SCHEMA, run_step
-from impls.worker.cells import CELL
-from impls.worker.order import StepOrder
-from impls.worker.output import Output
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
 
@@ -88,28 +79,21 @@ class Driver:
         self,
         controller: Controller,
         checkpoint: Checkpoint,
+        executor: Executor,
         *,
-        operator: Operator,
-        output: Output,
-        state_dir: str,
         files: Files | None,
-        shared: Shared | None = None,
         replay_epochs: int = REPLAY_EPOCHS,
         on_epoch: Callable[[EpochRecord], None] | None = None,
     ):
-        self.controller, self._checkpoint = controller, checkpoint
+        self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
         self._last_end = time.perf_counter()
         self.ending = False
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
-        self._routed: tuple[bytes, Column] | None = None
         self._replay()
-        self._orders = Orders(
-            checkpoint.query, controller.bins, operator, output, state_dir, files, checkpoint.generation,
-            first_epoch=self.last_epoch + 1, shared=shared,
-        )  # fmt: skip
+        self._first_epoch = self.last_epoch + 1
         self._keeper: Keeper | None = None
         if files is not None:
             self._keeper = Keeper(
@@ -151,29 +135,32 @@ class Driver:
             self._checkpoint.observed.append(seen.to_json())
             self.controller.observe(seen)
 
-    def run_epoch(self, frame: DataFrame, epoch: int) -> None:
-        """Runs one epoch; raises QueryEnded or StopNeeded instead of beginning it."""
+    def run_epoch(self, batch: Any, epoch: int) -> None:
+        """Runs one epoch on what the executor takes for its records; raises QueryEnded or StopNeeded instead."""
         if self.ending:
             raise QueryEnded
-        marks = [time.perf_counter()]
-        begin_us = time.time_ns() // 1000
+        begin, begin_us = time.perf_counter(), time.time_ns() // 1000
         written = self._plan(epoch)
-        order = self._orders.order(self.controller, written, self._keeper.due(epoch) if self._keeper else ())
-        marks.append(time.perf_counter())
-        job = self._job(frame, order)
-        marks.append(time.perf_counter())
-        rows = job.collect()
-        marks.append(time.perf_counter())
-        answers = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in rows]
-        reports = sorted((report for report, _ in answers), key=lambda report: report.worker)
-        cells = {report.worker: found for report, found in answers}
-        job_ms = (marks[3] - marks[2]) * 1e3
-        events = self._observe(written, reports, (marks[3] - self._last_end) * 1e3, job_ms)
-        marks.append(time.perf_counter())
-        names = ("between", "plan", "build", "job", "observe")
-        edges = [self._last_end, *marks]
-        ms = {name: (edges[i + 1] - edges[i]) * 1e3 for i, name in enumerate(names)}
-        self._last_end = marks[-1]
+        order = order_of(
+            self.controller,
+            written,
+            generation=self._checkpoint.generation,
+            first_epoch=self._first_epoch,
+            snapshot=self._keeper.to_snapshot(epoch) if self._keeper else (),
+        )
+        planned = time.perf_counter()
+        answers = self._executor.run(order, batch)
+        epoch_ms = (time.perf_counter() - self._last_end) * 1e3
+        ms = {
+            "between": (begin - self._last_end) * 1e3,
+            "plan": (planned - begin) * 1e3,
+            "build": answers.build_ms,
+            "job": answers.job_ms,
+        }
+        reports, cells = answers.reports, answers.cells
+        events = self._observe(written, reports, epoch_ms, answers.job_ms)
+        before, self._last_end = self._last_end, time.perf_counter()
+        ms["observe"] = (self._last_end - before) * 1e3 - sum(ms.values())
         self.last_epoch = epoch
         end_us = time.time_ns() // 1000
         durable = self._keeper.kept_bytes if self._keeper else 0
@@ -182,7 +169,7 @@ class Driver:
         self._on_epoch(
             EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events), size)
         )
-        if self._checkpoint.due(epoch):
+        if self._checkpoint.needs_base(epoch):
             self._rebase(written)
         fault("before-epoch-commit", epoch=epoch, migrating=written.migrating)
 
@@ -223,23 +210,6 @@ class Driver:
     def _rebase(self, written: WrittenPlan) -> None:
         with self._planning:  # so that the controller knows every command in the journal
             self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
-
-    def _job(self, frame: DataFrame, order: StepOrder) -> DataFrame:
-        plan = order.written.plan
-        worker = self._worker_column(plan)
-        if plan.shadows:  # their records go to two workers
-            both = frame.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
-            routed = both.repartitionById(order.written.workers, F.col("worker")).drop("worker")
-        else:
-            routed = frame.repartitionById(order.written.workers, worker)
-        return routed.mapInArrow(partial(run_step, order), REPORT_SCHEMA)
-
-    def _worker_column(self, plan: EpochPlan) -> Column:
-        """Returns the expression of a bin's worker, that of the last epoch where the routing is the same."""
-        name = plan.routing.tobytes()
-        if self._routed is None or self._routed[0] != name:
-            self._routed = (name, worker_column("bin", plan.routing))
-        return self._routed[1]
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
         observation = observation_of(written.epoch, reports, epoch_ms, job_ms)

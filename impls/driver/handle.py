@@ -9,27 +9,31 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
 from impls.driver.driver import Driver, QueryEnded, StopNeeded
-from impls.errors import InvalidPlanError, StateError, UsageError
+from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
 from impls.protocol.bins import check_bins
 
-__all__ = ["StreamHandle"]
+__all__ = ["RunQuery", "StreamHandle"]
 
 _STOP_DEADLINE_S = 60.0
+
+RunQuery = Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]
+"""Runs a query until it ends: calls the second function when it has started, and the first with (batch, epoch).
+
+Returns the signal or error with which the first one ended it, None when it ended by itself; raises StateError when
+something else ended it.
+"""
 
 
 class StreamHandle:
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
-    A supervisor thread starts the Spark query, and starts it again after a stop that the mechanism asked for.
+    A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
 
     Attributes:
         wants_restart: the query has ended because the mechanism asks for a new Spark session: whoever made this handle
@@ -38,15 +42,14 @@ class StreamHandle:
 
     def __init__(
         self,
-        writer: DataStreamWriter,
+        run: RunQuery,
         driver: Driver,
         checkpoint: Checkpoint,
         policy: str,
         on_event: Callable[[str, dict[str, Any]], None],
     ):
-        self._writer, self._driver, self._checkpoint, self._policy = writer, driver, checkpoint, policy
+        self._run, self._driver, self._checkpoint, self._policy = run, driver, checkpoint, policy
         self._on_event = on_event
-        self._signal: Exception | None = None
         self._failure: Exception | None = None
         self.wants_restart = False
         self._ended = threading.Event()
@@ -202,8 +205,9 @@ class StreamHandle:
             self._ended.set()
 
     def _run_once(self) -> bool:
-        """Runs the Spark query until it ends and returns whether to start it again."""
-        signal = self._await_signal(self._writer.foreachBatch(self._epoch).start())
+        """Runs the query until it ends and returns whether to start it again."""
+        started = {"generation": self._checkpoint.generation}
+        signal = self._run(self._driver.run_epoch, lambda: self._on_event("query_start", started))
         self._on_event("query_stop", {})
         if isinstance(signal, StopNeeded):
             self._driver.stopped(signal.epoch)
@@ -212,28 +216,3 @@ class StreamHandle:
         if signal is not None and not isinstance(signal, QueryEnded):
             raise signal
         return False
-
-    def _await_signal(self, query: StreamingQuery) -> Exception | None:
-        """Waits for the query's end and returns what ended it; raises StateError when it was nothing of ours."""
-        self._signal = None
-        self._on_event("query_start", {"generation": self._checkpoint.generation})
-        try:
-            query.awaitTermination()
-        except StreamingQueryException as error:
-            if self._signal is None:
-                raise StateError(_cause(error)) from error
-        return self._signal
-
-    def _epoch(self, frame: Any, epoch: int) -> None:
-        try:
-            self._driver.run_epoch(frame, epoch)
-        except (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError) as signal:
-            self._signal = signal
-            raise
-
-
-def _cause(error: StreamingQueryException) -> str:
-    """Returns the line of a failed query's message that names the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]
-    return f"The query failed: {(named or lines or ['no message'])[-1][:500]}"

@@ -1,4 +1,4 @@
-"""The driver's side of durability: which bins are due, the manifest, and deleting what nobody needs any more."""
+"""The driver's side of durability: which bins to snapshot, the manifest, and deleting what nobody needs any more."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ __all__ = ["Keeper"]
 
 
 class Keeper:
-    """due() before every epoch, observe() after it; between two epochs nobody but the driver touches the files.
+    """to_snapshot() before every epoch, observe() after it; between two epochs nobody but the driver touches the files.
 
     Raises UsageError from the constructor when the manifest cannot be used.
     """
@@ -37,9 +37,9 @@ class Keeper:
         """Bytes of all changelog frames and snapshots."""
         return sum(self._log.values()) + sum(self._images.values())
 
-    def due(self, epoch: int) -> tuple[int, ...]:
+    def to_snapshot(self, epoch: int) -> tuple[int, ...]:
         """Returns the bins to snapshot at the end of an epoch."""
-        return self._schedule.due(epoch)
+        return self._schedule.to_snapshot(epoch)
 
     def observe(
         self,

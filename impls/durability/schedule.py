@@ -42,7 +42,7 @@ class Done:
 
 
 class SnapshotSchedule:
-    """due() before each epoch, observe() after it; the manifest it holds becomes valid once it is written.
+    """to_snapshot() before each epoch, observe() after it; the manifest it holds becomes valid once it is written.
 
     Bins go in turn, the oldest snapshot first, so many an epoch that all are done in a cycle: as long as the replay of
     `replay_epochs` allows, shorter where the changelog grows faster than the state is large. A bin that has not changed
@@ -71,7 +71,7 @@ class SnapshotSchedule:
         growth = sum(self._log) / max(1, len(self._log))
         return longest if growth * longest <= budget else max(1, int(budget / growth))
 
-    def due(self, epoch: int) -> tuple[int, ...]:
+    def to_snapshot(self, epoch: int) -> tuple[int, ...]:
         """Returns the bins to snapshot at the end of an epoch, ascending."""
         stale = np.flatnonzero(self._changed > self.manifest.base)
         if not len(stale):

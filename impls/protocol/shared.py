@@ -1,15 +1,11 @@
 """What a store that all workers share has to offer instead of an environment per worker."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from impls.protocol.plan import Pull
-
-if TYPE_CHECKING:
-    from impls.protocol.report import Report
-    from impls.worker.opening import Opened
-    from impls.worker.order import StepOrder
+from impls.protocol.plan import Pull, WrittenPlan
+from impls.protocol.report import Report
 
 __all__ = ["Shared", "WorkerStore"]
 
@@ -30,8 +26,8 @@ class WorkerStore(Protocol):
     def used_bytes(self) -> int:
         """Returns the bytes occupied on this host."""
 
-    def cover(self) -> None:
-        """Follows every commit of a query with a changelog, see `Store.cover`."""
+    def extend_file(self) -> None:
+        """Follows every commit of a query with a changelog, see `Store.extend_file`."""
 
     def close(self) -> None:
         """Lets go of the store."""
@@ -40,11 +36,21 @@ class WorkerStore(Protocol):
 class Shared(Protocol):
     """A store in which bins move without their bytes; it holds state, queue, outbox and epoch of every worker."""
 
+    @property
+    def address(self) -> str:
+        """Where the store is, as a user may read it."""
+
     def check(self) -> None:
         """Raises UsageError when the store cannot be used."""
 
-    def open(self, order: "StepOrder", worker: int, report: "Report") -> "Opened":
-        """Opens a worker's state of the epoch before, or of this epoch if that is committed; StateError for neither."""
+    def open(self, query: str, worker: int, report: Report) -> WorkerStore:
+        """Opens a worker's store at its last commit; the report takes what the cache does."""
 
-    def pull(self, order: "StepOrder", pulls: Iterable[Pull], txn: Any) -> dict[int, int]:
+    def begin_anew(self, store: Any, written: WrittenPlan, worker: int, bins: Sequence[int]) -> Any:
+        """Begins a transaction of an opened store that deletes the worker's own records and makes new bins its own."""
+
+    def stage(self, txn: Any) -> None:
+        """Sends what was written to new bins ahead of the commit, which is the first to show it."""
+
+    def pull(self, written: WrittenPlan, pulls: Iterable[Pull], txn: Any) -> dict[int, int]:
         """Makes a transaction's worker the owner of bins, as of its commit; returns {bin: bytes of its state}."""

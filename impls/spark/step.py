@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from impls.protocol.order import EpochOrder
 from impls.protocol.report import Report
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
+from impls.worker.query import QuerySpec, Task
 
-__all__ = ["REPORT_SCHEMA", "answer_of", "run_step", "spare_the_collector"]
+__all__ = ["REPORT_SCHEMA", "answer_of", "freeze_imports", "run_step"]
 
 REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 
 
-def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_step(spec: QuerySpec, order: EpochOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs one epoch of the worker whose number is the partition's, also when the partition is empty.
 
     The iterator is drained before anything can fail: Spark cannot use the Python worker again otherwise.
@@ -27,8 +28,8 @@ def run_step(order: StepOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     context = TaskContext.get()
     assert context is not None, "run_step runs inside a Spark task"
     tables = [pa.Table.from_batches([batch]) for batch in batches]
-    report, cells = run_epoch(order, context.partitionId(), context.attemptNumber(), tables)
-    spare_the_collector()
+    report, cells = run_epoch(Task(spec, order, context.partitionId(), context.attemptNumber()), tables)
+    freeze_imports()
     yield answer_of(report, cells)
 
 
@@ -40,7 +41,7 @@ def answer_of(report: Report, cells: NDArray[np.void]) -> pa.RecordBatch:
 
 
 @cache
-def spare_the_collector() -> None:
+def freeze_imports() -> None:
     """Once per process: takes what is loaded by now out of the garbage collector's sight.
 
     Spark's Python worker runs a full collection after every task; over all imported modules that was half of its CPU.

@@ -40,9 +40,15 @@ class Store:
 
     @classmethod
     def open(
-        cls, path: Path, *, map_bytes: int = MAP_BYTES, sync: bool = False, create: bool = True, covered: bool = False
+        cls,
+        path: Path,
+        *,
+        map_bytes: int = MAP_BYTES,
+        sync: bool = False,
+        create: bool = True,
+        extended: bool = False,
     ) -> "Store":
-        """Opens or creates the environment; `covered` says that `cover` follows every commit.
+        """Opens or creates the environment; `extended` says that `extend_file` follows every commit.
 
         Raises CorruptStateError when it is not a usable LMDB environment, or not there and not to be created, and
         StateError when the folder cannot be written.
@@ -59,7 +65,7 @@ class Store:
                 _open[inode]._users += 1
                 return _open[inode]
             size = max(map_bytes, _file_bytes(path) + (map_bytes >> 1))
-            _open[inode] = cls(path, _open_environment(path, size, sync=sync, covered=covered), inode)
+            _open[inode] = cls(path, _open_environment(path, size, sync=sync, extended=extended), inode)
             return _open[inode]
 
     def __enter__(self) -> "Store":
@@ -104,7 +110,7 @@ class Store:
             self.adopt_size()
             return self.env.begin(write=True, buffers=True)
 
-    def cover(self) -> None:
+    def extend_file(self) -> None:
         """Lets the file reach to the end of its last page, which LMDB may have used and freed without writing it.
 
         A file that is shorter has then been truncated.
@@ -130,7 +136,7 @@ def _allocate_lock(path: Path) -> None:
             os.posix_fallocate(file.fileno(), 0, found.st_size or _LOCK_BYTES)
 
 
-def _open_environment(path: Path, size: int, *, sync: bool, covered: bool) -> lmdb.Environment:
+def _open_environment(path: Path, size: int, *, sync: bool, extended: bool) -> lmdb.Environment:
     try:
         _allocate_lock(path)
         env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=_READERS)
@@ -139,7 +145,7 @@ def _open_environment(path: Path, size: int, *, sync: bool, covered: bool) -> lm
     except (lmdb.Error, OSError) as error:
         raise StateError(f"The state in {path} cannot be opened: {error}.") from error
     env.reader_check()
-    if covered and _needed_bytes(env) > _file_bytes(path) > 0:
+    if extended and _needed_bytes(env) > _file_bytes(path) > 0:
         env.close()
         raise CorruptStateError(f"The state in {path} is truncated.")
     return env

@@ -12,6 +12,7 @@ __all__ = ["WriterLock", "holds", "take_lock"]
 _LOCK_DEADLINE_S = 10.0
 _LOCK_POLL_S = 0.02
 _FILE = "writer"
+_FOLDERS = 10  # folders of one path that may be set aside, one after another, while an attempt waits for their locks
 
 
 class WriterLock:
@@ -38,25 +39,35 @@ class WriterLock:
 
 
 def take_lock(path: Path) -> WriterLock | None:
-    """Takes the writer's lock of an environment; None when another process has kept it for 10 seconds."""
-    try:
-        lock = WriterLock(path)
-    except OSError as error:
-        raise StateError(f"The state folder {path} cannot be written: {error.strerror}.") from error
+    """Takes the writer's lock of an environment; None when another process has kept it for 10 seconds.
+
+    Raises StateError when the folder cannot be written, or is replaced by others again and again meanwhile.
+    """
+    for _ in range(_FOLDERS):
+        try:
+            lock = WriterLock(path)
+        except OSError as error:
+            raise StateError(f"The state folder {path} cannot be written: {error.strerror}.") from error
+        if not _locked(lock):
+            lock.close()
+            return None
+        if holds(lock, path):
+            return lock
+        lock.close()  # the folder was set aside while this attempt waited for it
+    raise StateError(f"The state folder {path} was replaced {_FOLDERS} times by other attempts: this one gives up.")
+
+
+def _locked(lock: WriterLock) -> bool:
     end = time.monotonic() + _LOCK_DEADLINE_S
     while True:
         try:
             fcntl.flock(lock.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end:
-                lock.close()
-                return None
+                return False
             time.sleep(_LOCK_POLL_S)
-            continue
-        if holds(lock, path):
-            return lock
-        lock.close()  # the folder was set aside while this attempt waited for it
-        return take_lock(path)
+        else:
+            return True
 
 
 def _opened(path: Path) -> int:

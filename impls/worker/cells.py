@@ -1,11 +1,13 @@
 """Latency cells: what a worker reports of its records' latencies, quantised as an HdrHistogram does and counted."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "INTERVAL_US", "make_cells", "quantise"]
+__all__ = ["CELL", "INTERVAL_US", "cells_of", "make_cells", "quantise"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 INTERVAL_US = 250_000
@@ -64,3 +66,20 @@ def _cells(keys: NDArray[np.int64], counts: NDArray[np.int64], first: int) -> ND
     out["count"] = counts
     out["moved"] = keys & 1
     return out
+
+
+def cells_of(times: pa.Table, done_us: int, moving: Sequence[int]) -> tuple[NDArray[np.void], int]:
+    """Returns `make_cells` of the columns bin and time of records; none where the time is null.
+
+    Args:
+        times: see `impls.store.records.times_of`.
+        done_us: when their results were acknowledged.
+        moving: bins of the migration under way.
+    """
+    scheduled = times.column("time")
+    if scheduled.null_count:
+        return np.empty(0, CELL), 0
+    moved = np.zeros(len(scheduled), bool)
+    if moving:
+        moved = np.isin(times.column("bin").to_numpy(), np.array(moving, np.int32))
+    return make_cells(scheduled.to_numpy(), done_us, moved)

@@ -12,7 +12,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.durability import frame as frames
-from impls.durability import snapshot as snapshots
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
 from impls.protocol.report import Report
@@ -26,13 +25,18 @@ from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
 from impls.store.records import Results, concat, counts, from_bytes, times_of, to_bytes
 from impls.store.state import BinState, Changes
 from impls.store.tables import OUTBOX
-from impls.worker.cells import make_cells
-from impls.worker.opening import Opened, open_worker
-from impls.worker.order import StepOrder
+from impls.worker.cells import cells_of
+from impls.worker.opened import Opened
+from impls.worker.opening import open_worker
 from impls.worker.phase import Phase
 from impls.worker.pull import Puller
+from impls.worker.query import Task
+from impls.worker.records import check_queues, own_records
 from impls.worker.replicas import keep_replicas
+from impls.worker.shared import open_shared
+from impls.worker.snapshots import write_snapshot
 from impls.worker.timed import apply_timed
+from impls.worker.untrusted import Untrusted
 
 __all__ = ["WorkerCore"]
 
@@ -43,13 +47,12 @@ class WorkerCore:
     Raises StateError from begin() when the stored state does not fit the epoch: it is then left untouched.
     """
 
-    def __init__(
-        self, order: StepOrder, worker: int, attempt: int = 0, *, map_bytes: int = MAP_BYTES, distrust: str = ""
-    ):
-        self.order, self.worker, self.plan = order, worker, order.written
-        self.report = Report(worker, attempt, pid=os.getpid())
+    def __init__(self, task: Task, *, map_bytes: int = MAP_BYTES, untrusted: Untrusted | None = None):
+        self.task, self.spec, self.order = task, task.spec, task.order
+        self.worker, self.plan = task.worker, task.order.written
+        self.report = Report(task.worker, task.attempt, pid=os.getpid())
         self._received: list[pa.Table] = []
-        self._map_bytes, self._distrust = map_bytes, distrust
+        self._map_bytes, self._untrusted = map_bytes, untrusted
         self._opened: Opened | None = None
         self._txn: lmdb.Transaction | None = None
         self._changes = Changes()
@@ -60,25 +63,23 @@ class WorkerCore:
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
         with self._phase("open"):
-            self._opened = open_worker(
-                self.order, self.worker, map_bytes=self._map_bytes, distrust=self._distrust, report=self.report
-            )
+            self._opened = self._open()
         if self._opened.meta.epoch == self.plan.epoch:
             self.report.repeated = True
             return
         self._txn = self._opened.store.begin()
         if self.order.first:
             self._report_created()
-        elif self.order.shared is None:
-            self._check_queues()
+        elif self.spec.shared is None:
+            check_queues(self.task, self._queued())
         with self._phase("drop"):
             for bin_, worker in self.plan.drops:
                 if worker == self.worker:
-                    drop_bin(self._txn, bin_, whole=self.order.shared is None)
+                    drop_bin(self._txn, bin_, whole=self.spec.shared is None)
         with self._phase("pull"):
             # damage may have come with a pulled bin: then the source is not read again
-            doubt = bool(self._distrust)
-            self._pulls = Puller(self.order, self.worker, self._txn, self.report, from_checkpoint=doubt)
+            doubt = self._untrusted is not None
+            self._pulls = Puller(self.task, self._txn, self.report, from_checkpoint=doubt)
             if not self.plan.plan.on_demand:
                 self._pulls.pull_planned()
 
@@ -133,29 +134,17 @@ class WorkerCore:
         return Phase(self.report.ms, name)
 
     def _fault(self, point: str) -> None:
-        fault(
-            point,
-            worker=self.worker,
-            epoch=self.plan.epoch,
-            attempt=self.report.attempt,
-            migrating=self.plan.migrating,
-        )
+        task = self.task
+        fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=self.plan.migrating)
+
+    def _open(self) -> Opened:
+        if self.spec.shared is not None:
+            return open_shared(self.spec.shared, self.task, self.report)
+        return open_worker(self.task, map_bytes=self._map_bytes, untrusted=self._untrusted, report=self.report)
 
     def _report_created(self) -> None:
         mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
         self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
-
-    def _check_queues(self) -> None:
-        """Raises CorruptStateError when queues are not as long as they were.
-
-        A damaged key may hide a part of a queue, or may have kept a part of an earlier one from being deleted.
-        """
-        expected = {bin_: n for bin_, n in self.order.queued if self.plan.plan.routing[bin_] == self.worker}
-        found = {bin_: n for bin_, (n, _) in self._queued().items()}
-        if found != expected:
-            bin_ = min(bin_ for bin_, _ in expected.items() ^ found.items())
-            number = expected.get(bin_, 0)
-            raise CorruptStateError(f"The queue of bin {bin_} holds {found.get(bin_, 0)} records, not {number}.")
 
     def _queued(self) -> Lengths:
         """Returns (records, bytes) of each bin's queue, counted once as long as none is changed."""
@@ -169,15 +158,15 @@ class WorkerCore:
             self._lengths = None
 
     def _apply(self) -> None:
-        table = self._own_records()
+        table = own_records(self.task, self._received)
         if table is not None:
             self.report.rates = counts(table.column("bin").to_numpy())
         if self.plan.plan.on_demand:
             with self._phase("pull"):
                 self._pulls.pull_needed(self.report.rates, self._queued())
         blocked = self._pulls.missing() | set(self.plan.plan.hold)
-        if self.order.operator.event_time is not None:
-            done = apply_timed(self.order, self.worker, self._transaction, table, blocked, report=self.report)
+        if self.spec.operator.event_time is not None:
+            done = apply_timed(self.task, self._transaction, table, blocked, report=self.report)
             self._requeue(done.queue)
             self._take_changes(done.state)
             self._keep(done.results, done.records)
@@ -186,8 +175,8 @@ class WorkerCore:
         if table is None or not len(table):
             self._keep(Results.none(), None)
             return
-        state = BinState(self._transaction, self.order.bins)
-        results = self.order.operator.apply(table, state)
+        state = BinState(self._transaction, self.spec.bins)
+        results = self.spec.operator.apply(table, state)
         self._take_changes(state)
         self._keep(results, table)
 
@@ -195,14 +184,6 @@ class WorkerCore:
         self._changes = state.changes
         sizes = {**dict(zip(*self.report.sizes, strict=True)), **dict(state.write_sizes())}
         self.report.sizes = (list(sizes), list(sizes.values()))
-
-    def _own_records(self) -> pa.Table | None:
-        """Returns the epoch's records without those that only a replica here processes."""
-        tables = self._received
-        if any(worker == self.worker for _, worker in self.plan.plan.shadows):
-            routing = self.plan.plan.routing
-            tables = [t.filter(pa.array(routing[t.column("bin").to_numpy()] == self.worker)) for t in tables]
-        return concat(tables) if tables else None
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
         ready = [bin_ for bin_ in self._queued() if bin_ not in blocked]
@@ -230,18 +211,18 @@ class WorkerCore:
         lengths = self._queued()
         self.report.queued = (list(lengths), [n for n, _ in lengths.values()])
         self.report.queue_bytes = sum(size for _, size in lengths.values())
-        if self.order.files is not None:
+        if self.spec.files is not None:
             self._keep_frame()
         write_meta(txn, at_epoch(self._environment.meta, self.plan.epoch, self.order.generation))
         self._put(b"report", self.report.to_json())
         txn.commit()
         self._txn = None
-        if self.order.files is not None:
-            self._store.cover()
+        if self.spec.files is not None:
+            self._store.extend_file()
 
     def _keep_frame(self) -> None:
         frame = frames.Frame(
-            self.order.query,
+            self.spec.query,
             self.worker,
             self.plan.epoch,
             self.plan.generation,
@@ -264,23 +245,24 @@ class WorkerCore:
                 self._still_ours(txn)
                 if self.report.repeated:
                     self._recall(txn)
-        if self.order.files is not None:
+        if self.spec.files is not None:
             with self._phase("log"):
-                self.order.files.write(frames.frame_name(self.plan.epoch, self.worker), self._frame)
+                self.spec.files.write(frames.frame_name(self.plan.epoch, self.worker), self._frame)
         self._fault("before-results")
         with self._phase("send"):
-            self.order.output.send(
-                self._results, bins=self.order.bins, worker=self.worker, generation=self.plan.generation,
+            self.spec.output.send(
+                self._results, bins=self.spec.bins, worker=self.worker, generation=self.plan.generation,
                 epoch=self.plan.epoch,
             )  # fmt: skip
         self.report.done_us = time.time_ns() // 1000
         with self._phase("snapshot"):
             self._snapshot()
         with self._phase("replicate"):
-            keep_replicas(self.order, self.worker, self._received, self.report)
+            keep_replicas(self.task, self._received, self.report)
         self.report.lmdb_bytes = self._store.used_bytes()
         self._fault("before-report")
-        return self.report, self._latencies()
+        cells, self.report.negative = cells_of(self._times, self.report.done_us, self.order.moving)
+        return self.report, cells
 
     def _put(self, name: bytes, value: bytes) -> None:
         put_of_epoch(self._transaction, OUTBOX + name, self.plan.epoch, value)
@@ -299,44 +281,18 @@ class WorkerCore:
             )
 
     def _snapshot(self) -> None:
-        """Writes the images of the bins that are due and that this worker holds or queues records of."""
-        files, images = self.order.files, []
-        if files is None or not self.order.snapshot:
-            return
-        here = self._holds()
-        with self._store.reading(buffers=False) as txn:
-            self._still_ours(txn)
-            for bin_ in self.order.snapshot:
-                routed = int(self.plan.plan.routing[bin_]) == self.worker
-                if bin_ in here or routed:
-                    images.append(snapshots.image_of(txn, bin_, state=bin_ in here, queue=routed))
-        if images:
-            raw = snapshots.encode(self.order.query, self.worker, self.plan.epoch, images)
-            self._fault("during-snapshot")
-            files.write(snapshots.snapshot_name(self.plan.epoch, self.worker, self.order.generation), raw)
-            self.report.snapshot, self.report.snapshot_bytes = [image.bin for image in images], len(raw)
-
-    def _holds(self) -> set[int]:
-        """Returns the bins whose state is here after the epoch, sources of this epoch's pulls included."""
-        return set(self.order.states_at(self.worker)) | set(self.report.pulled)
+        if self.spec.files is not None and self.order.snapshot:
+            with self._store.reading(buffers=False) as txn:
+                self._still_ours(txn)
+                write_snapshot(self.task, txn, self.report)
 
     def _recall(self, txn: lmdb.Transaction) -> None:
         """Takes over what the attempt that committed has stored."""
         self._results = outbox.unpack(self._stored(txn, b"results"))
         self._times = from_bytes(self._stored(txn, b"times"))
-        if self.order.files is not None:
+        if self.spec.files is not None:
             self._frame = self._stored(txn, b"frame")
         stored = Report.from_json(self._stored(txn, b"report"))
         stored.attempt, stored.repeated, stored.pid = self.report.attempt, True, self.report.pid
         stored.ms = {**stored.ms, **self.report.ms}
         self.report = stored
-
-    def _latencies(self) -> NDArray[np.void]:
-        scheduled = self._times.column("time")
-        if scheduled.null_count:
-            return make_cells(np.empty(0, np.int64), self.report.done_us, np.empty(0, bool))[0]
-        moved = np.zeros(len(scheduled), bool)
-        if self.order.moving:
-            moved = np.isin(self._times.column("bin").to_numpy(), np.array(self.order.moving, np.int32))
-        cells, self.report.negative = make_cells(scheduled.to_numpy(), self.report.done_us, moved)
-        return cells

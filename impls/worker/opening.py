@@ -2,7 +2,6 @@
 
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import lmdb
@@ -12,75 +11,73 @@ from impls.durability.frame import decode, frame_name
 from impls.durability.restore import Wanted, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Report
-from impls.protocol.shared import WorkerStore
 from impls.store.checked import get_of_epoch
 from impls.store.environment import DAMAGE, Store, set_aside, store_path
 from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.meta import Meta, new_meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
-from impls.worker.order import StepOrder
+from impls.worker.opened import Opened, check_owner
+from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
+from impls.worker.untrusted import Cause, Untrusted
 
-__all__ = ["DAMAGE", "Opened", "check_owner", "open_worker"]
+__all__ = ["open_worker"]
 
-
-@dataclass
-class Opened:
-    """A worker's environment at the beginning of an epoch.
-
-    Attributes:
-        store: the open environment.
-        lock: held by the one attempt that may write; None where a commit refuses all but one.
-        meta: what the environment says of itself; its epoch is the one before, or this one.
-    """
-
-    store: WorkerStore
-    lock: WriterLock | None
-    meta: Meta
-
-    def close(self) -> None:
-        """Closes the environment and lets go of the lock."""
-        self.store.close()
-        _let_go(self.lock)
+_ROUNDS = 10  # environments of other attempts that may take this one's place before it gives up
 
 
-def open_worker(order: StepOrder, worker: int, *, map_bytes: int, distrust: str, report: Report) -> Opened:
+def open_worker(task: Task, *, map_bytes: int, untrusted: Untrusted | None, report: Report) -> Opened:
     """Opens the environment of a worker with its state of the epoch before, or of this epoch if that is committed.
 
     An environment that is missing, stale or damaged, or whose writer does not end, is rebuilt from the checkpoint.
 
     Args:
-        order: the epoch's order.
-        worker: the worker.
+        task: the worker's task.
         map_bytes: least size of the map.
-        distrust: why the environment shall be rebuilt whatever it says; "" to trust it.
+        untrusted: why the environment shall be rebuilt whatever it says; None to trust it.
         report: takes the sizes of created bins and why the environment was rebuilt.
 
     Raises:
         StateError: it is ahead of the epoch, of a newer generation or of another query, and is left as it is; or it
-            must be rebuilt and durability is "none".
+            must be rebuilt and durability is "none"; or other attempts put theirs in its place again and again.
     """
-    if order.shared is not None:
-        return order.shared.open(order, worker, report)
-    path = store_path(order.state_dir, worker)
+    path = store_path(task.spec.state_dir, task.worker)
+    for _ in range(_ROUNDS):
+        found = _open_or_set_aside(task, path, map_bytes, untrusted)
+        if isinstance(found, Opened):
+            return found
+        why, aside = found
+        opened = _rebuilt(task, path, aside, map_bytes=map_bytes, why=why, report=report)
+        if opened is not None:
+            return opened
+        untrusted = None  # another attempt was quicker: its environment is judged anew
+    raise StateError(f"Other attempts have replaced the state in {path} {_ROUNDS} times: this attempt gives up.")
+
+
+def _open_or_set_aside(
+    task: Task, path: Path, map_bytes: int, untrusted: Untrusted | None
+) -> Opened | tuple[Untrusted, Path | None]:
+    """Opens the environment that is there, or sets it aside; returns why and its new name then."""
     lock = take_lock(path)
-    why = distrust if lock is not None else "held by another process that does not end"
+    if lock is None:
+        untrusted = Untrusted(Cause.HELD)
     try:
         try:
-            if lock is not None and not why:
-                return _trusted(order, worker, path, lock, map_bytes)
-            _refuse_ahead(order, path)
+            if lock is not None and untrusted is None:
+                return _trusted(task, path, lock, map_bytes)
+            _refuse_ahead(task, path)
         except _UnusableError as error:
-            why = str(error)
+            untrusted = error.untrusted
         except DAMAGE as error:
-            why = why or f"damaged ({error})"
-        aside = _set_aside(order, worker, path, why)  # while the lock keeps others out
+            untrusted = untrusted or Untrusted(Cause.DAMAGED, str(error))
+        assert untrusted is not None, "a trusted environment was returned, or something was wrong with it"
+        aside = _set_aside(task, path, untrusted)  # while the lock keeps others out
     except BaseException:
         _let_go(lock)
         raise
     _let_go(lock)
-    return _rebuilt(order, worker, path, aside, map_bytes=map_bytes, why=why, report=report)
+    return untrusted, aside
 
 
 def _let_go(lock: WriterLock | None) -> None:
@@ -91,85 +88,83 @@ def _let_go(lock: WriterLock | None) -> None:
 class _UnusableError(Exception):
     """The environment is not of the epoch before nor of this one."""
 
+    def __init__(self, untrusted: Untrusted):
+        super().__init__(str(untrusted))
+        self.untrusted = untrusted
 
-def _trusted(order: StepOrder, worker: int, path: Path, lock: WriterLock, map_bytes: int) -> Opened:
-    store = Store.open(path, map_bytes=map_bytes, sync=order.fsync, covered=order.files is not None)
+
+def _trusted(task: Task, path: Path, lock: WriterLock, map_bytes: int) -> Opened:
+    spec = task.spec
+    store = Store.open(path, map_bytes=map_bytes, sync=spec.fsync, extended=spec.files is not None)
     try:
         with store.reading() as txn:
-            meta = _checked(read_meta(txn), order, path)
-            if order.heal:
-                _heal(order, worker, meta, txn)
+            meta = _checked(read_meta(txn), task, path)
+            if task.order.check_frame:
+                _rewrite_lost_frame(task, meta, txn)
     except BaseException:
         store.close()
         raise
     return Opened(store, lock, meta)
 
 
-def _refuse_ahead(order: StepOrder, path: Path) -> None:
+def _refuse_ahead(task: Task, path: Path) -> None:
     """Raises StateError when an environment that is to be given up is ahead: then it is this attempt that is old."""
     with Store.open(path, create=False) as store, store.reading() as txn:
         meta = read_meta(txn)
         if meta is not None:
-            check_owner(meta, order, path)
+            check_owner(meta, task, path)
 
 
-def _checked(meta: Meta | None, order: StepOrder, path: Path) -> Meta:
+def _checked(meta: Meta | None, task: Task, path: Path) -> Meta:
     if meta is None:
-        raise _UnusableError("missing")
-    check_owner(meta, order, path)
-    if meta.epoch < order.written.epoch - 1:
-        raise _UnusableError(f"stale: epoch {meta.epoch}")
+        raise _UnusableError(Untrusted(Cause.MISSING))
+    check_owner(meta, task, path)
+    if meta.epoch < task.epoch - 1:
+        raise _UnusableError(Untrusted(Cause.STALE, f"epoch {meta.epoch}"))
     return meta
 
 
-def check_owner(meta: Meta, order: StepOrder, path: Path | str) -> None:
-    """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
-    if meta.query != order.query:
-        raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")
-    if meta.epoch > order.written.epoch or meta.generation > order.generation:
-        raise StateError(
-            f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
-            f"{order.written.epoch} of generation {order.generation}: this attempt is outdated."
-        )
-
-
-def _heal(order: StepOrder, worker: int, meta: Meta, txn: lmdb.Transaction) -> None:
+def _rewrite_lost_frame(task: Task, meta: Meta, txn: lmdb.Transaction) -> None:
     """Writes the frame of the last epoch again when it is torn or gone: the environment still has it."""
-    if order.files is None:
+    files = task.spec.files
+    if files is None:
         return
-    name, kept = frame_name(meta.epoch, worker), get_of_epoch(txn, OUTBOX + b"frame", meta.epoch)
+    name, kept = frame_name(meta.epoch, task.worker), get_of_epoch(txn, OUTBOX + b"frame", meta.epoch)
     try:
-        raw = order.files.read(name)
+        raw = files.read(name)
         if raw is not None:
             decode(raw, name)
             return
     except CorruptStateError:
         pass
     if kept is not None:
-        order.files.write(name, kept)
+        files.write(name, kept)
 
 
-def _set_aside(order: StepOrder, worker: int, path: Path, why: str) -> Path | None:
-    if order.files is None and not order.first and worker not in order.fresh:
+def _set_aside(task: Task, path: Path, why: Untrusted) -> Path | None:
+    if task.spec.files is None and not task.order.first and task.worker not in task.order.fresh:
         raise StateError(
-            f"Worker {worker} needs its state of epoch {order.written.epoch - 1} in {path}, but it is {why}; with "
+            f"Worker {task.worker} needs its state of epoch {task.epoch - 1} in {path}, but it is {why}; with "
             'durability "none" there is no copy of it.'
         )
     return set_aside(path)
 
 
 def _rebuilt(
-    order: StepOrder, worker: int, path: Path, aside: Path | None, *, map_bytes: int, why: str, report: Report
-) -> Opened:
-    """Makes an environment in place of the one set aside, which is deleted only when that has succeeded."""
+    task: Task, path: Path, aside: Path | None, *, map_bytes: int, why: Untrusted, report: Report
+) -> Opened | None:
+    """Makes an environment in place of the one set aside, which is deleted only when that has succeeded.
+
+    Returns None when another attempt has made one there meanwhile.
+    """
     lock = take_lock(path)
-    if lock is None or (path / "data.mdb").exists():  # another attempt was quicker: judge its environment anew
+    if lock is None or (path / "data.mdb").exists():
         _let_go(lock)
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
-        return open_worker(order, worker, map_bytes=map_bytes, distrust="", report=report)
+        return None
     try:
-        opened = _new(order, worker, path, lock, map_bytes=map_bytes, why=why, report=report)
+        opened = _new(task, path, lock, map_bytes=map_bytes, why=why, report=report)
     except BaseException:
         if aside is not None and holds(lock, path):  # else another attempt has its own environment there
             doomed = set_aside(path)
@@ -182,21 +177,18 @@ def _rebuilt(
     return opened
 
 
-def _new(
-    order: StepOrder, worker: int, path: Path, lock: WriterLock, *, map_bytes: int, why: str, report: Report
-) -> Opened:
+def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untrusted, report: Report) -> Opened:
     """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
-    epoch = order.written.epoch - 1
-    store = Store.open(path, map_bytes=map_bytes, sync=order.fsync)
+    store = Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync)
     try:
-        meta = new_meta(order.query, worker, epoch, order.generation)
+        meta = new_meta(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
         txn = store.begin()
         try:
-            if worker not in order.fresh:
-                report.sizes = _fill(order, worker, txn, why=why, report=report)
+            if task.worker not in task.order.fresh:
+                report.sizes = _fill(task, txn, why=why, report=report)
             write_meta(txn, meta)
             txn.commit()
-            store.cover()
+            store.extend_file()
         except BaseException:
             txn.abort()
             raise
@@ -206,26 +198,24 @@ def _new(
         raise
 
 
-def _fill(
-    order: StepOrder, worker: int, txn: lmdb.Transaction, *, why: str, report: Report
-) -> tuple[list[int], list[int]]:
+def _fill(task: Task, txn: lmdb.Transaction, *, why: Untrusted, report: Report) -> tuple[list[int], list[int]]:
     """Puts the worker's bins into its new environment and returns (bins, bytes)."""
+    spec, order, worker = task.spec, task.order, task.worker
+    routing = order.written.plan.routing
     if order.first:
-        state = BinState(txn, order.bins)
-        for bin_ in np.flatnonzero(order.written.plan.routing == worker).tolist():
-            order.operator.create(bin_, order.bins, state)
+        state = BinState(txn, spec.bins)
+        for bin_ in np.flatnonzero(routing == worker).tolist():
+            spec.operator.create(bin_, spec.bins, state)
         sizes = state.write_sizes()
         return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
-    source = order.source()
-    assert source is not None, "_rebuilt has checked it"
+    source = spec.source()
+    assert source is not None, "_set_aside has checked it"
     start = time.perf_counter()
-    routing = order.written.plan.routing
     queues = tuple(bin_ for bin_, _ in order.queued if routing[bin_] == worker)
-    epoch = order.written.epoch - 1
     states = order.states_at(worker)
-    holders = {} if why.startswith("damaged") else {b: at for b, at, _ in order.replicas if b in states}
-    have, _ = copy_replicas(order, holders, txn)  # a replica takes the place of a snapshot
-    sizes = restore(source, txn, epoch, Wanted(states, queues, worker, have)).sizes
-    report.recovered = why
+    holders = {} if why.cause is Cause.DAMAGED else {b: at for b, at, _ in order.replicas if b in states}
+    have, _ = copy_replicas(task, holders, txn)  # a replica takes the place of a snapshot
+    sizes = restore(source, txn, task.epoch - 1, Wanted(states, queues, worker, have)).sizes
+    report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return [bin_ for bin_, _ in sizes], [size for _, size in sizes]

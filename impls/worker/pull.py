@@ -14,7 +14,7 @@ from impls.protocol.report import Report
 from impls.store.bins import copy_bin, drop_bin, read_size
 from impls.store.environment import Store, store_path
 from impls.store.meta import read_meta
-from impls.worker.order import StepOrder
+from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 
 __all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]
@@ -36,14 +36,13 @@ class Pulled:
 class Puller:
     """The pulls of one worker in one epoch: in what order, and how many fit the byte budget."""
 
-    def __init__(
-        self, order: StepOrder, worker: int, txn: lmdb.Transaction, report: Report, *, from_checkpoint: bool = False
-    ):
-        self._order, self._worker, self._txn, self._report = order, worker, txn, report
+    def __init__(self, task: Task, txn: lmdb.Transaction, report: Report, *, from_checkpoint: bool = False):
+        order, worker = task.order, task.worker
+        self._task, self._order, self._txn, self._report = task, order, txn, report
         self._from_checkpoint = from_checkpoint or order.written.plan.from_checkpoint
         plan = order.written.plan
         self._mine = [p for p in plan.pulls if p.target == worker]
-        self._missing = {bin_ for bin_, _ in order.away if plan.routing[bin_] == worker}
+        self._missing = {bin_ for bin_, _ in order.elsewhere if plan.routing[bin_] == worker}
         self.done: list[Pull] = []
 
     def pull_planned(self) -> None:
@@ -66,7 +65,7 @@ class Puller:
     def _pull(self, chosen: list[Pull]) -> None:
         if not chosen:
             return
-        done = pull_bins(self._order, chosen, self._txn, from_checkpoint=self._from_checkpoint)
+        done = pull_bins(self._task, chosen, self._txn, from_checkpoint=self._from_checkpoint)
         sizes = done.sizes
         self.done = chosen
         self._missing -= set(sizes)
@@ -110,9 +109,7 @@ def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int |
     return chosen
 
 
-def pull_bins(
-    order: StepOrder, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False
-) -> Pulled:
+def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False) -> Pulled:
     """Copies bins into a worker's transaction.
 
     A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
@@ -120,72 +117,74 @@ def pull_bins(
     another host is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is
     neither.
     """
-    if order.shared is not None:
-        return Pulled(order.shared.pull(order, pulls, txn), 0, 0)
+    spec, written = task.spec, task.order.written
+    if spec.shared is not None:
+        return Pulled(spec.shared.pull(written, pulls, txn), 0, 0)
     by_source: dict[int, list[int]] = defaultdict(list)
     wanted = {pull.bin: pull.source for pull in pulls}
     for bin_, source in wanted.items():
         by_source[source].append(bin_)
     left: dict[int, int] = {}
-    if order.written.plan.from_replica and order.files is not None and not from_checkpoint:
-        return _from_replicas(order, wanted, {pull.bin: pull.target for pull in pulls}, txn)
+    if written.plan.from_replica and spec.files is not None and not from_checkpoint:
+        return _from_replicas(task, wanted, {pull.bin: pull.target for pull in pulls}, txn)
     for source, bins in by_source.items():
-        if from_checkpoint and order.files is not None:
+        if from_checkpoint and spec.files is not None:
             left |= dict.fromkeys(bins, source)
             continue
         try:
-            _copy(order, source, bins, txn)
+            _copy(task, source, bins, txn)
         except (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
-            if order.files is None:
+            if spec.files is None:
                 raise CorruptStateError(f"Worker {source} cannot hand over its bins: {error}") from error
             left |= dict.fromkeys(bins, source)
-    _restore(order, left, txn)
+    _restore(task, left, txn)
     found = [read_size(txn, bin_) for bin_ in wanted]
     sizes = {bin_: size for bin_, (_, size) in zip(wanted, found, strict=True)}
     return Pulled(sizes, sum(sizes.values()), len(left), tuple(entries for entries, _ in found))
 
 
-def _from_replicas(
-    order: StepOrder, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction
-) -> "Pulled":
+def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction) -> Pulled:
     """Takes the new owner's own replicas and ships only what has changed since; a bin without one comes whole."""
-    source = order.source()
+    source = task.spec.source()
     assert source is not None, "pull_bins has checked it"
-    have, without = copy_replicas(order, holders, txn)
+    have, without = copy_replicas(task, holders, txn)
     for bin_ in without:
         drop_bin(txn, bin_)
-    done = restore(source, txn, order.written.epoch - 1, Wanted(states, have=have))
-    _half_way(order)
+    done = restore(source, txn, task.epoch - 1, Wanted(states, have=have))
+    _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
     return Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
 
 
-def _copy(order: StepOrder, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
-    with Store.open(store_path(order.state_dir, source), create=False) as store, store.reading(buffers=False) as view:
-        _check_source(order, source, view)
+def _copy(task: Task, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
+    with (
+        Store.open(store_path(task.spec.state_dir, source), create=False) as store,
+        store.reading(buffers=False) as view,
+    ):
+        _check_source(task, source, view)
         for bin_ in bins:
             copy_bin(view, txn, bin_)
-            _half_way(order)
+            _half_way(task)
 
 
-def _restore(order: StepOrder, states: dict[int, int], txn: lmdb.Transaction) -> None:
-    durable = order.source()
+def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
+    durable = task.spec.source()
     if not states or durable is None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
-    restore(durable, txn, order.written.epoch - 1, Wanted(states))
-    _half_way(order)
+    restore(durable, txn, task.epoch - 1, Wanted(states))
+    _half_way(task)
 
 
-def _half_way(order: StepOrder) -> None:
-    fault("during-pull", epoch=order.written.epoch, migrating=order.written.migrating)
+def _half_way(task: Task) -> None:
+    fault("during-pull", epoch=task.epoch, migrating=task.order.written.migrating)
 
 
-def _check_source(order: StepOrder, source: int, view: lmdb.Transaction) -> None:
-    meta, epoch = read_meta(view), order.written.epoch
-    if meta is None or meta.query != order.query:
+def _check_source(task: Task, source: int, view: lmdb.Transaction) -> None:
+    meta, epoch = read_meta(view), task.epoch
+    if meta is None or meta.query != task.spec.query:
         raise CorruptStateError(f"Worker {source} is to hand over bins, but its folder has no state of this query.")
     if meta.epoch > epoch:
         raise StateError(

@@ -24,7 +24,7 @@ from impls.store.meta import new_meta, read_meta, write_meta
 from impls.store.records import concat
 from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX
-from impls.worker.order import StepOrder
+from impls.worker.query import Task
 from impls.worker.timed import shadow_timed
 
 __all__ = ["copy_replicas", "keep_replicas", "replica_path", "shadow_records"]
@@ -37,57 +37,60 @@ def replica_path(state_dir: str | Path, worker: int) -> Path:
     return store_path(state_dir, worker).with_suffix(".replicas")
 
 
-def keep_replicas(order: StepOrder, worker: int, received: list[pa.Table], report: Report) -> None:
+def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
     """Brings the worker's replicas to where the plan wants them after the epoch; done again it changes nothing.
 
     What the plan names in `replicas` is brought to the end of the epoch before; what it names in `shadows` is brought
     there too and then processes the epoch's records. Bins of which the worker shall hold no replica are deleted.
     """
-    plan = order.written.plan
-    refresh = {bin_ for bin_, at in plan.replicas if at == worker}
-    shadows = {bin_ for bin_, at in plan.shadows if at == worker}
-    if order.files is None or not (refresh or shadows):
+    plan = task.order.written.plan
+    refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
+    shadows = {bin_ for bin_, at in plan.shadows if at == task.worker}
+    if task.spec.files is None or not (refresh or shadows):
         return
     try:
-        _keep(order, refresh, shadows, received, report)
+        _keep(task, refresh, shadows, received, report)
     except DAMAGE:  # replicas are only copies
-        wipe(replica_path(order.state_dir, worker))
-        _keep(order, refresh, shadows, received, report)
+        wipe(replica_path(task.spec.state_dir, task.worker))
+        _keep(task, refresh, shadows, received, report)
 
 
-def _keep(order: StepOrder, refresh: set[int], shadows: set[int], received: list[pa.Table], report: Report) -> None:
-    source, worker = order.source(), report.worker
+def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Table], report: Report) -> None:
+    source = task.spec.source()
     assert source is not None, "keep_replicas has checked it"
     with ExitStack() as stack:
-        store = _opened(order, worker, replica_path(order.state_dir, worker), stack)
+        path = replica_path(task.spec.state_dir, task.worker)
+        store = _opened(task.spec.query, path, stack)
         txn = stack.enter_context(_writing(store))
-        _forget(txn, order, worker, refresh | shadows)
-        done = _bring(source, txn, order, sorted(refresh | shadows))
+        _forget(txn, task, refresh | shadows)
+        done = _bring(source, txn, task, sorted(refresh | shadows))
         report.replicated_bytes = done.image_bytes + done.delta_bytes
-        _process(txn, order, shadows, received, report)
-    last = order.written.epoch
+        _process(txn, task, shadows, received, report)
+    last = task.epoch
     report.replicas = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
 
 
-def _opened(order: StepOrder, worker: int, path: Path, stack: ExitStack, *, anew: bool = False) -> Store:
+def _opened(query: str, path: Path, stack: ExitStack) -> Store:
     """Opens the environment of replicas; what is damaged, another query's or held by another process is made anew."""
-    lock = take_lock(path)
-    if lock is not None:
-        stack.callback(lock.close)
-        try:
-            store = stack.enter_context(Store.open(path))
-            with store.reading() as txn:
-                meta = read_meta(txn)
-            if meta is None or meta.query == order.query:
-                return store
-        except (StateError, lmdb.Error):
-            if anew:
-                raise
-    elif anew:
-        raise StateError(f"The replicas in {path} are held by another process that does not end.")
+    try:
+        store = _entered(path, stack)
+        with store.reading() as txn:
+            meta = read_meta(txn)
+        if meta is None or meta.query == query:
+            return store
+    except (StateError, lmdb.Error):
+        pass
     stack.close()
     wipe(path)
-    return _opened(order, worker, path, stack, anew=True)
+    return _entered(path, stack)
+
+
+def _entered(path: Path, stack: ExitStack) -> Store:
+    lock = take_lock(path)
+    if lock is None:
+        raise StateError(f"The replicas in {path} are held by another process that does not end.")
+    stack.callback(lock.close)
+    return stack.enter_context(Store.open(path))
 
 
 def _writing(store: Store) -> lmdb.Transaction:
@@ -112,18 +115,18 @@ def _held(txn: lmdb.Transaction) -> list[int]:
     return found
 
 
-def _forget(txn: lmdb.Transaction, order: StepOrder, worker: int, wanted: set[int]) -> None:
-    known = {bin_ for bin_, at, _ in order.replicas if at == worker}
+def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
+    known = {bin_ for bin_, at, _ in task.order.replicas if at == task.worker}
     for bin_ in set(_held(txn)) - known - wanted:
         drop_bin(txn, bin_)
         txn.delete(_EPOCHS + bin_.to_bytes(2, "big"))
 
 
-def _bring(source: Source, txn: lmdb.Transaction, order: StepOrder, bins: list[int]) -> Restored:
+def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -> Restored:
     """Brings replicas to the end of the epoch before, from what they show if the changelog still reaches back there."""
-    target, oldest = order.written.epoch - 1, usable_from(source)
+    order, target, oldest = task.order, task.epoch - 1, usable_from(source)
     if txn.get(META) is None:
-        write_meta(txn, new_meta(order.query, 0, target, order.generation))
+        write_meta(txn, new_meta(task.spec.query, 0, target, order.generation))
     at = {bin_: _epoch_of(txn, bin_) for bin_ in bins}
     behind = [bin_ for bin_ in bins if at[bin_] < target]
     have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}
@@ -135,21 +138,19 @@ def _bring(source: Source, txn: lmdb.Transaction, order: StepOrder, bins: list[i
     return done
 
 
-def _process(
-    txn: lmdb.Transaction, order: StepOrder, shadows: set[int], received: list[pa.Table], report: Report
-) -> None:
+def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: list[pa.Table], report: Report) -> None:
     """Applies the epoch's records of shadowed bins and throws the results away."""
-    epoch = order.written.epoch
-    due = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
-    table = shadow_records(received, due)
-    state = BinState(txn, order.bins)
-    if order.operator.event_time is not None:
-        shadow_timed(order, state, due, table)
+    spec, epoch = task.spec, task.epoch
+    ready = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
+    table = shadow_records(received, ready)
+    state = BinState(txn, spec.bins)
+    if spec.operator.event_time is not None:
+        shadow_timed(task, state, ready, table)
     elif table is not None:
-        order.operator.apply(table, state)
+        spec.operator.apply(table, state)
     state.write_sizes()
     report.shadowed = 0 if table is None else len(table)
-    for bin_ in due:
+    for bin_ in ready:
         _set_epoch(txn, bin_, epoch)
 
 
@@ -164,21 +165,19 @@ def shadow_records(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Tabl
     return concat([table]) if len(table) else None
 
 
-def copy_replicas(
-    order: StepOrder, holders: Mapping[int, int], txn: lmdb.Transaction
-) -> tuple[dict[int, int], list[int]]:
+def copy_replicas(task: Task, holders: Mapping[int, int], txn: lmdb.Transaction) -> tuple[dict[int, int], list[int]]:
     """Copies bins from replicas on this host into a transaction.
 
     Returns ({bin: epoch that its replica shows}, bins that have no usable replica). A replica that is ahead of the
     epoch before (a shadow of an attempt run before) is not usable.
 
     Args:
-        order: the epoch's order.
+        task: the task of the worker that gets them.
         holders: bin -> worker that holds the replica.
         txn: the write transaction that gets the bins.
     """
     have: dict[int, int] = {}
-    source = order.source()
+    source = task.spec.source()
     if source is None or not holders:
         return have, list(holders)
     oldest = max(usable_from(source), 0)
@@ -188,12 +187,12 @@ def copy_replicas(
     for worker, bins in by_worker.items():
         try:
             with (
-                Store.open(replica_path(order.state_dir, worker), create=False) as store,
+                Store.open(replica_path(task.spec.state_dir, worker), create=False) as store,
                 store.reading(buffers=False) as view,
             ):
                 meta = read_meta(view)
-                for bin_ in bins if meta is not None and meta.query == order.query else []:
-                    if oldest <= (at := _epoch_of(view, bin_)) < order.written.epoch:
+                for bin_ in bins if meta is not None and meta.query == task.spec.query else []:
+                    if oldest <= (at := _epoch_of(view, bin_)) < task.epoch:
                         copy_bin(view, txn, bin_)
                         have[bin_] = at
         except (StateError, lmdb.Error):

@@ -10,7 +10,7 @@ from impls.protocol.report import Report
 from impls.store.queue import queue_lengths, take_queues
 from impls.store.records import Results
 from impls.store.state import BinState
-from impls.worker.order import StepOrder
+from impls.worker.query import Task
 from impls.worker.turns import Turn, add_turns, highest_times, queued_turns, run_turns
 
 __all__ = ["Applied", "apply_timed", "shadow_timed"]
@@ -27,8 +27,7 @@ class Applied:
 
 
 def apply_timed(
-    order: StepOrder,
-    worker: int,
+    task: Task,
     txn: lmdb.Transaction,
     records: pa.Table | None,
     blocked: set[int],
@@ -38,17 +37,16 @@ def apply_timed(
     """Carries out an epoch on the bins that are here, queues the turns of the others, and fills in the report.
 
     Args:
-        order: the epoch's order.
-        worker: the worker.
+        task: the worker's task.
         txn: its transaction.
         records: the epoch's records of its bins.
         blocked: bins, of this worker or not, that run nothing in this epoch.
         report: takes times, partials, waits, late and fired.
     """
-    written, bins = order.written, order.bins
+    written, bins, operator = task.order.written, task.spec.bins, task.spec.operator
     if records is not None and len(records):
-        report.times = highest_times(records, order.operator)
-    mine = written.plan.routing == worker
+        report.times = highest_times(records, operator)
+    mine = written.plan.routing == task.worker
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
     merged = [partial for partial in written.merged if mine[partial.bin]]
@@ -66,7 +64,7 @@ def apply_timed(
     queue = [(bin_, None) for bin_ in ready] + add_turns(txn, written.epoch, later)
     turns.append(now)
     state = BinState(txn, bins)
-    done = run_turns(order.operator, state, turns)
+    done = run_turns(operator, state, turns)
     report.partials = [partial.to_json() for partial in done.partials]
     report.waits, report.late, report.fired = np.flatnonzero(later.bins).tolist(), done.late, done.fired
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
@@ -74,9 +72,9 @@ def apply_timed(
     return Applied(state, done.results, timed, queue)
 
 
-def shadow_timed(order: StepOrder, state: BinState, bins: list[int], records: pa.Table | None) -> None:
+def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:
     """Carries out the epoch on shadows of bins, as their owners do; what comes of it is thrown away."""
-    mask = np.zeros(order.bins, bool)
+    mask = np.zeros(task.spec.bins, bool)
     mask[bins] = True
-    merged = [partial for partial in order.written.merged if mask[partial.bin]]
-    run_turns(order.operator, state, [Turn(mask, order.written.watermark, records, merged)])
+    merged = [partial for partial in task.order.written.merged if mask[partial.bin]]
+    run_turns(task.spec.operator, state, [Turn(mask, task.order.written.watermark, records, merged)])

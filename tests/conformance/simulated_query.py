@@ -3,7 +3,6 @@
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +21,8 @@ from impls.operators import DenseCount, HashCount
 from impls.placement import goal as place
 from impls.placement import initial
 from impls.protocol.controller import Controller
-from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
+from impls.worker.executor import InProcessExecutor
+from impls.worker.query import QuerySpec
 
 INPUT_PARTITIONS, RESULT_PARTITIONS = 2, 4
 RECORDS_PER_EPOCH = 15
@@ -46,31 +45,6 @@ class Topic:
             self.ends[partition] += 1
 
 
-@dataclass(frozen=True)
-class Job:
-    """A job as the driver sees it: every worker gets its records, shadows the same as owners."""
-
-    order: StepOrder
-    batch: pa.Table
-
-    def collect(self) -> list[dict[str, Any]]:
-        plan, rows = self.order.written.plan, []
-        bins = self.batch.column("bin").to_numpy()
-        for worker in range(self.order.written.workers):
-            shadowed = [bin_ for bin_, at in plan.shadows if at == worker]
-            mine = (plan.routing[bins] == worker) | np.isin(bins, shadowed)
-            report, cells = run_epoch(self.order, worker, 0, [self.batch.filter(pa.array(mine))])
-            rows.append({"report": report.to_json(), "cells": cells.tobytes()})
-        return rows
-
-
-class SimulatedDriver(Driver):
-    """The driver without Spark."""
-
-    def _job(self, frame: Any, order: StepOrder) -> Any:
-        return Job(order, frame)
-
-
 class SimulatedQuery:
     """Runs epochs whenever it is to wait for something."""
 
@@ -91,11 +65,11 @@ class SimulatedQuery:
         self._checkpoint = Checkpoint(self._folder / "checkpoint", {"bins": BINS})
         mechanism = catalog.make(self._tour.mechanism, **self._options)
         files = None if self._shared else Files(str(self._checkpoint.own))
-        self._driver = SimulatedDriver(
-            Controller(initial(BINS, self._tour.workers), mechanism), self._checkpoint, operator=self._operator,
-            output=self._topic, state_dir=str(self._folder / "state"), files=files, shared=self._shared,
-            on_epoch=self.watch.on_epoch,
-        )  # fmt: skip
+        controller = Controller(initial(BINS, self._tour.workers), mechanism)
+        query, state = self._checkpoint.query, str(self._folder / "state")
+        spec = QuerySpec(query, BINS, self._operator, self._topic, state, files, self._shared)
+        executor = InProcessExecutor(spec)
+        self._driver = Driver(controller, self._checkpoint, executor, files=files, on_epoch=self.watch.on_epoch)
 
     @property
     def goal(self):

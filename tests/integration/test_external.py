@@ -20,6 +20,7 @@ from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import EpochPlan, Pull
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
+from impls.worker.query import Task
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -36,9 +37,6 @@ class External(Workers):
 
     shared: SharedRedis | None = None
     durable: bool = False
-
-    def order(self, pulls=(), **more):
-        return super().order(pulls, shared=self.shared, **more)
 
     def batch(self, keys):
         """Returns (keys, their owners) of records of the next epoch, which begins."""
@@ -162,7 +160,7 @@ def test_of_two_attempts_that_run_at_once_only_one_commits(workers):
     workers.epoch()
     keys, owner = workers.batch(range(200))
     order = workers.order()
-    slow = WorkerCore(order, 0)
+    slow = WorkerCore(Task(workers.spec, order, 0))
     slow.begin()
     slow.receive(captured(workers, order, keys, owner)[0])
     for worker in range(3):
@@ -232,7 +230,7 @@ def test_a_held_bin_queues_its_records_in_the_store(workers):
     workers.check()
 
 
-def _die_while_committing(order, worker, tables, when):
+def _die_while_committing(task, tables, when):
     from impls.mechanisms.external.store import RedisStore
 
     commit = RedisStore.commit
@@ -243,13 +241,13 @@ def _die_while_committing(order, worker, tables, when):
         os.kill(os.getpid(), signal.SIGKILL)
 
     RedisStore.commit = deadly
-    run_epoch(order, worker, 0, tables)
+    run_epoch(task, tables)
 
 
 def captured(workers, order, keys, owner):
     """Returns the records that worker 0 would be given."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("durable.run_epoch", lambda *given: (given[3], None))
+        patch.setattr("durable.run_epoch", lambda _task, tables: (tables, None))
         return workers.run(order, 0, keys, owner)
 
 
@@ -260,7 +258,7 @@ def test_a_worker_killed_around_its_commit_is_replaced_and_nothing_is_lost(worke
     order = workers.order()
     tables = captured(workers, order, keys, owner)
     spawn = multiprocessing.get_context("spawn")
-    process = spawn.Process(target=_die_while_committing, args=(order, 0, tables, when))
+    process = spawn.Process(target=_die_while_committing, args=(Task(workers.spec, order, 0), tables, when))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL

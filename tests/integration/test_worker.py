@@ -8,12 +8,13 @@ import pytest
 
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
+from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
 from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
 from impls.worker.output import Output
+from impls.worker.query import QuerySpec, Task
 
 BINS = 4
 
@@ -39,17 +40,21 @@ class Workers:
     output: Output
     state_dir: str
 
-    def order(self, epoch: int, routing: list[int], **more) -> StepOrder:
+    def order(self, epoch: int, routing: list[int], **more) -> EpochOrder:
         drops, generation = more.pop("drops", ()), more.pop("generation", 1)
-        step = {name: more.pop(name) for name in ("away", "fresh", "sizes", "queued") if name in more}
+        step = {name: more.pop(name) for name in ("elsewhere", "fresh", "sizes", "queued") if name in more}
         plan = EpochPlan(np.array(routing, np.int32), **more)
         written = WrittenPlan(epoch, generation, 2, plan, drops)
         step |= {"first": epoch == 0, "generation": generation}
-        return StepOrder("q", written, BINS, HashCount(), self.output, self.state_dir, **step)
+        return EpochOrder(written, **step)
 
-    def run(self, worker: int, order: StepOrder, bins: tuple[int, ...] = (), attempt: int = 0) -> Report:
+    @property
+    def spec(self) -> QuerySpec:
+        return QuerySpec("q", BINS, HashCount(), self.output, self.state_dir)
+
+    def run(self, worker: int, order: EpochOrder, bins: tuple[int, ...] = (), attempt: int = 0) -> Report:
         tables = [batch(order.written.epoch * 100, list(bins))] if bins else []
-        return run_epoch(order, worker, attempt, tables)[0]
+        return run_epoch(Task(self.spec, order, worker, attempt), tables)[0]
 
     def start(self) -> None:
         for worker in (0, 1):
@@ -93,7 +98,7 @@ def test_a_driver_of_an_older_generation_is_refused(workers):
 def test_a_pulled_bin_goes_on_counting_at_its_new_owner_and_is_dropped_at_the_old(workers, results_of):
     for worker in (0, 1):
         workers.run(worker, workers.order(1, [0, 0, 1, 1]), (1, 1) if worker == 0 else ())
-    move = workers.order(2, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), away=((1, 0),))
+    move = workers.order(2, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), elsewhere=((1, 0),))
     assert workers.run(1, move, (1,)).pulled == [1]
     workers.run(0, move)
     after = workers.order(3, [0, 1, 1, 1], drops=((1, 0),))
@@ -107,7 +112,7 @@ def test_a_source_that_is_not_at_the_epoch_is_refused(workers):
     for epoch in (1, 2):
         workers.run(1, workers.order(epoch, [0, 0, 1, 1]))
     with pytest.raises(StateError, match="Worker 0 is to hand over bins in epoch 3"):
-        workers.run(1, workers.order(3, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), away=((1, 0),)))
+        workers.run(1, workers.order(3, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), elsewhere=((1, 0),)))
 
 
 def test_on_demand_pulls_what_is_needed_first_and_queues_what_does_not_fit(workers, results_of):
@@ -115,14 +120,14 @@ def test_on_demand_pulls_what_is_needed_first_and_queues_what_does_not_fit(worke
         workers.run(worker, workers.order(1, [0, 0, 1, 1]), (0, 1) if worker == 0 else ())
     pulls = (Pull(0, 0, 1), Pull(1, 0, 1))
     routing = [1, 1, 1, 1]
-    told = {"away": ((0, 0), (1, 0)), "sizes": ((0, 12), (1, 12))}
+    told = {"elsewhere": ((0, 0), (1, 0)), "sizes": ((0, 12), (1, 12))}
     first = workers.order(2, routing, pulls=pulls, on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, first, (1, 0, 1, 2))
     workers.run(0, first)
     assert report.pulled == [1], "bin 1 is wanted twice, bin 0 once"
     assert report.queued == ([0], [1])
     assert report.records == 3
-    told = {"away": ((0, 0),), "sizes": ((0, 12),), "queued": ((0, 1),)}
+    told = {"elsewhere": ((0, 0),), "sizes": ((0, 12),), "queued": ((0, 1),)}
     second = workers.order(3, routing, pulls=(Pull(0, 0, 1),), on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, second, (0,))
     workers.run(0, second)
@@ -151,6 +156,6 @@ def test_a_worker_that_comes_back_starts_empty(workers):
 def test_the_map_grows_when_the_state_does(workers, monkeypatch, tmp_path):
     monkeypatch.setattr("impls.worker.attempts.MAP_BYTES", 1 << 20)
     big = DenseCount(keys=SLOTS * 400 * BINS)
-    order = replace(workers.order(0, [0, 0, 0, 0]), operator=big, state_dir=str(tmp_path / "big"))
-    report = run_epoch(order, 0, 0, [])[0]
+    spec = replace(workers.spec, operator=big, state_dir=str(tmp_path / "big"))
+    report = run_epoch(Task(spec, workers.order(0, [0, 0, 0, 0]), 0), [])[0]
     assert sum(report.sizes[1]) == BLOCK_BYTES * 400 * BINS

@@ -31,6 +31,7 @@ from impls.store.lock import WriterLock
 from impls.worker import core as worker
 from impls.worker import opening, replicas
 from impls.worker.core import WorkerCore
+from impls.worker.untrusted import Cause, Untrusted
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
@@ -71,9 +72,9 @@ def epoch_check_removed(patch):
 
 
 def zombie_recovers(patch):
-    def checked(meta, order, _path):
-        if meta is None or not order.written.epoch - 1 <= meta.epoch <= order.written.epoch:
-            raise opening._UnusableError("not of this epoch")
+    def checked(meta, task, _path):
+        if meta is None or not task.epoch - 1 <= meta.epoch <= task.epoch:
+            raise opening._UnusableError(Untrusted(Cause.STALE))
         return meta
 
     patch.setattr(opening, "_checked", checked)
@@ -85,7 +86,7 @@ def _when_repeated(patch, change):
 
     def after(self):
         if self.report.repeated:
-            self.order = change(self.order)
+            self.spec = change(self.spec)
         return plain(self)
 
     patch.setattr(WorkerCore, "_after", after)
@@ -96,11 +97,11 @@ def outbox_not_replayed(patch):
         def send(self, *_args, **_more):
             pass
 
-    _when_repeated(patch, lambda order: replace(order, output=Nowhere()))
+    _when_repeated(patch, lambda spec: replace(spec, output=Nowhere()))
 
 
 def frame_not_written_again(patch):
-    _when_repeated(patch, lambda order: replace(order, files=NoFrames(order.files.uri)))
+    _when_repeated(patch, lambda spec: replace(spec, files=NoFrames(spec.files.uri)))
 
 
 def queue_reordered(patch):
@@ -125,10 +126,10 @@ def routed_away_with_a_queue(patch):
 
 
 def stale_environment_accepted(patch):
-    def checked(meta, order, path):
+    def checked(meta, task, path):
         if meta is None:
-            raise opening._UnusableError("missing")
-        opening.check_owner(meta, order, path)
+            raise opening._UnusableError(Untrusted(Cause.MISSING))
+        opening.check_owner(meta, task, path)
         return meta
 
     patch.setattr(opening, "_checked", checked)
@@ -207,8 +208,8 @@ def lock_of_replicas_ignored(patch):
 def lock_on_a_new_folder_trusted(patch):
     """Another attempt may have made its environment there, and have ended, before the lock was taken."""
 
-    def rebuilt(order, worker, path, _aside, **more):
-        return opening._new(order, worker, path, opening.take_lock(path), **more)
+    def rebuilt(task, path, _aside, **more):
+        return opening._new(task, path, opening.take_lock(path), **more)
 
     patch.setattr(opening, "_rebuilt", rebuilt)
 
@@ -233,10 +234,10 @@ def manifest_of_the_epoch_itself(patch):
 def replica_read_from_a_live_environment(patch):
     plain = replicas._bring
 
-    def bring(source, txn, order, bins):
-        done = plain(source, txn, order, bins)
+    def bring(source, txn, task, bins):
+        done = plain(source, txn, task, bins)
         for bin_ in bins:
-            path = store_path(order.state_dir, order.location_of(bin_))
+            path = store_path(task.spec.state_dir, task.order.location_of(bin_))
             with contextlib.suppress(StateError), Store.open(path, create=False) as store, store.reading() as view:
                 copy_bin(view, txn, bin_)
         return done
@@ -259,7 +260,7 @@ def neighbours_of_other_tables_not_verified(patch):
 
 
 def queue_believed_whatever_its_length(patch):
-    patch.setattr(WorkerCore, "_check_queues", lambda _self: None)
+    patch.setattr(worker, "check_queues", lambda *_: None)
 
 
 def checksums_of_blocks_ignored(patch):
@@ -270,8 +271,8 @@ def checksums_of_blocks_ignored(patch):
     patch.setattr(bins, "open_blocks", unchecked)
 
 
-def torn_frames_not_healed(patch):
-    patch.setattr(opening, "_heal", lambda *_: None)
+def torn_frames_not_written_again(patch):
+    patch.setattr(opening, "_rewrite_lost_frame", lambda *_: None)
 
 
 # what is drawn for it, the checks that may find it, and, where that is late, near which seed it is found
@@ -301,7 +302,7 @@ BUGS = {
     bins_copied_in_whatever_order: (FLIPS, {"attempts", "results"}, 520),
     neighbours_of_other_tables_not_verified: (FLIPS, {"attempts", "restore", "results", "state"}, 0),
     queue_believed_whatever_its_length: ({**FLIPS, **MANY_QUEUES}, {"attempts", "queues", "results"}, 0),
-    torn_frames_not_healed: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}, 0),
+    torn_frames_not_written_again: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}, 0),
 }  # fmt: skip
 
 

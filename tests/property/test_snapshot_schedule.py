@@ -23,7 +23,7 @@ class History:
         self.snapshotted = 0
 
     def epoch(self, number, log_bytes=100):
-        due = self.schedule.due(number)
+        due = self.schedule.to_snapshot(number)
         self.snapshotted += len(due)
         arrived = self._move() if self.share else []
         changed = [*arrived, *np.flatnonzero(self.random.random(self.bins) < self.share).tolist()]
@@ -109,7 +109,7 @@ def test_snapshots_of_one_epoch_are_a_small_part_of_the_state():
     history = History(1, 256, 4, 100, 1.0)
     largest = 0
     for number in range(300):
-        due = history.schedule.due(number)
+        due = history.schedule.to_snapshot(number)
         largest = max(largest, int(history.sizes[list(due)].sum()) if number > 100 else 0)
         history.epoch(number)
     assert largest < history.sizes.sum() / 25

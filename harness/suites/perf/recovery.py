@@ -24,13 +24,14 @@ from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
 from impls.operators import DenseCount, HashCount, Operator
+from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
 from impls.worker.output import Output
+from impls.worker.query import QuerySpec, Task
 
 __all__ = ["Point", "main", "measure"]
 
@@ -67,6 +68,8 @@ class _Query:
         self.keeper = Keeper(self.files, "q", bins, epoch=-1, generation=1)
         self.sizes = np.zeros(bins, np.int64)
         self.owner = np.zeros(bins, np.int32)
+        state = str(folder / "state")
+        self.spec = QuerySpec("q", bins, self.operator, _Nowhere("", "", 1), state, self.files)
         self._random = np.random.default_rng(1)
         self.number = -1
 
@@ -74,11 +77,8 @@ class _Query:
         """Runs the next epoch and returns its recovery's seconds, 0 for none."""
         self.number += 1
         written = WrittenPlan(self.number, 1, 1, EpochPlan(self.owner.copy()))
-        order = StepOrder(
-            "q", written, self.bins, self.operator, _Nowhere("", "", 1), str(self.folder / "state"),
-            first=self.number == 0, generation=1, files=self.files, snapshot=self.keeper.due(self.number),
-        )  # fmt: skip
-        report, _ = run_epoch(order, 0, 0, [self._batch()])
+        order = EpochOrder(written, 1, first=self.number == 0, snapshot=self.keeper.to_snapshot(self.number))
+        report, _ = run_epoch(Task(self.spec, order, 0), [self._batch()])
         self.sizes[report.sizes[0]] = report.sizes[1]
         self.keeper.observe(self.number, [report], self.owner, self.owner, self.sizes)
         return report.ms.get("recover", 0.0) / 1e3

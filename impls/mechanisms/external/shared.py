@@ -1,22 +1,14 @@
-"""Opening a worker's part of the shared store for an epoch, and moving bins in it."""
+"""The store that all workers share, and moving bins in it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from impls.errors import StateError
-from impls.mechanisms.external.client import check_server, forget
+from impls.mechanisms.external.client import check_server, forget, shown
 from impls.mechanisms.external.store import RedisStore
 from impls.mechanisms.external.token import Token
 from impls.mechanisms.external.transaction import RedisTransaction
-from impls.protocol.plan import Pull
+from impls.protocol.plan import Pull, WrittenPlan
 from impls.protocol.report import Report
-from impls.store.meta import Meta, new_meta, read_meta, write_meta
-from impls.store.state import BinState
-from impls.worker.opening import Opened, check_owner
-from impls.worker.order import StepOrder
 
 __all__ = ["CACHE_BYTES", "SharedRedis"]
 
@@ -27,6 +19,8 @@ CACHE_BYTES = 64 << 20
 class SharedRedis:
     """The store that all workers of a query share: a Redis server, and a cache in each worker's process.
 
+    See `impls.protocol.shared.Shared` for what its methods promise.
+
     Attributes:
         url: the server's address.
         cache_bytes: most bytes that a process keeps.
@@ -34,6 +28,11 @@ class SharedRedis:
 
     url: str
     cache_bytes: int = CACHE_BYTES
+
+    @property
+    def address(self) -> str:
+        """The server's address, without its password."""
+        return f"the Redis server {shown(self.url)}"
 
     def check(self) -> None:
         """Raises UsageError when the server does not answer, or may throw away what it holds."""
@@ -43,57 +42,26 @@ class SharedRedis:
         """Deletes all that a query has stored."""
         forget(self.url, query)
 
-    def open(self, order: StepOrder, worker: int, report: Report) -> Opened:
-        """Opens a worker's state of the epoch before, or of this epoch if that is committed.
+    def open(self, query: str, worker: int, report: Report) -> RedisStore:
+        """Opens a worker's part of the store at its last commit."""
+        return RedisStore(self.url, query, worker, cache_bytes=self.cache_bytes, report=report)
 
-        Raises StateError when the store has neither, or is ahead of the epoch or of a later generation; nothing is
-        touched then.
-        """
-        store = RedisStore(self.url, order.query, worker, cache_bytes=self.cache_bytes, report=report)
-        txn: Any = store.begin()
-        meta = read_meta(txn)
-        if meta is not None:
-            check_owner(meta, order, f"{store.address}, worker {worker},")
-        before = order.written.epoch - 1
-        if meta is None or meta.epoch < before:
-            meta = self._begin_anew(order, store, meta, report)
-        return Opened(store, None, meta)
-
-    def _begin_anew(self, order: StepOrder, store: RedisStore, found: Meta | None, report: Report) -> Meta:
-        """Commits the state that the worker has before the first epoch, or before one that it comes back in."""
-        before = order.written.epoch - 1
-        if not order.first and store.worker not in order.fresh:
-            what = "nothing of it" if found is None else f"only epoch {found.epoch}"
-            raise StateError(
-                f"Worker {store.worker} needs its state of epoch {before}, but the Redis server {store.address} has "
-                f"{what}: it has lost data, or is another server."
-            )
-        meta = new_meta(order.query, store.worker, before, order.generation)
-        txn: Any = store.begin()
+    def begin_anew(self, store: RedisStore, written: WrittenPlan, worker: int, bins: Sequence[int]) -> RedisTransaction:
+        """Begins a transaction that deletes the worker's own records and makes bins that nobody has made its own."""
+        txn = store.begin()
         for name in txn.own_names():
             txn.delete(name)
-        if order.first and store.worker not in order.fresh:
-            report.sizes = _create(order, store.worker, txn)
-        write_meta(txn, meta)
-        txn.commit()
-        return meta
+        txn.create(bins, Token(written.generation, 0, worker))
+        return txn
 
-    def pull(self, order: StepOrder, pulls: Iterable[Pull], txn: RedisTransaction) -> dict[int, int]:
+    def stage(self, txn: RedisTransaction) -> None:
+        """Sends what was written to new bins ahead of the commit."""
+        txn.stage()
+
+    def pull(self, written: WrittenPlan, pulls: Iterable[Pull], txn: RedisTransaction) -> dict[int, int]:
         """Makes the worker the owner of bins and returns {bin: bytes of its state}, in the order given."""
-        written, wanted = order.written, list(pulls)
+        wanted = list(pulls)
         if not wanted:
             return {}
         token = Token(written.generation, written.epoch, wanted[0].target)
         return txn.claim({pull.bin: pull.source for pull in wanted}, token)
-
-
-def _create(order: StepOrder, worker: int, txn: Any) -> tuple[list[int], list[int]]:
-    """Creates the worker's bins, one in memory at a time, and returns (bins, bytes)."""
-    bins = np.flatnonzero(order.written.plan.routing == worker).tolist()
-    state = BinState(txn, order.bins)
-    txn.create(bins, Token(order.written.generation, 0, worker))
-    for bin_ in bins:
-        order.operator.create(bin_, order.bins, state)
-        txn.stage()
-    sizes = state.write_sizes()
-    return [bin_ for bin_, _ in sizes], [size for _, size in sizes]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from impls.errors import StateError
 from impls.mechanisms.external.cache import cache_of
-from impls.mechanisms.external.client import connect, prefix, reach, script, shown
+from impls.mechanisms.external.client import connect, prefix, reach, script
 from impls.mechanisms.external.dense import is_block, words_changed
 from impls.mechanisms.external.script import COMMIT, GUARD, READ, STAGE, pack_items, pack_names, unpack_values
 from impls.mechanisms.external.transaction import RedisTransaction, bin_of
@@ -57,11 +57,6 @@ class RedisStore:
             self.cache.commit = self.seen
 
     @property
-    def address(self) -> str:
-        """The server's address, without its password."""
-        return shown(self._url)
-
-    @property
     def map_bytes(self) -> int:
         """Returns 0: there is no map that could be full."""
         return 0
@@ -81,8 +76,8 @@ class RedisStore:
         """Returns the bytes of state on this host, that is in the cache."""
         return self.cache.bytes
 
-    def cover(self) -> None:
-        """Does nothing: see `Store.cover`."""
+    def extend_file(self) -> None:
+        """Does nothing: see `Store.extend_file`."""
 
     def close(self) -> None:
         """Does nothing: the connection is the process's."""

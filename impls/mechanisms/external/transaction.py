@@ -6,19 +6,17 @@ the neighbours of an entry, or for the entries of a bin that is dropped, finds n
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from impls.errors import StateError
+from impls.mechanisms.external.cache import Cache
 from impls.mechanisms.external.dense import is_block
 from impls.mechanisms.external.script import GUARD
 from impls.mechanisms.external.token import Token
 from impls.store.bins import read_size
 from impls.store.tables import DENSE, SIZE, STATE, bin_key
 
-if TYPE_CHECKING:
-    from impls.mechanisms.external.store import RedisStore
-
-__all__ = ["Cursor", "RedisTransaction", "bin_of"]
+__all__ = ["Cursor", "Records", "RedisTransaction", "bin_of"]
 
 _OF_BINS = (STATE[0], SIZE[0], DENSE[0])  # tables whose entries move with their bin
 
@@ -26,6 +24,28 @@ _OF_BINS = (STATE[0], SIZE[0], DENSE[0])  # tables whose entries move with their
 def bin_of(name: bytes) -> int | None:
     """Returns the bin in whose hash an entry lies, None for the worker's own tables."""
     return int.from_bytes(name[1:3], "big") if name[0] in _OF_BINS else None
+
+
+class Records(Protocol):
+    """What a transaction asks of the store that began it, see `RedisStore`."""
+
+    worker: int
+    cache: Cache
+
+    def count(self, *, hits: int, misses: int) -> None:
+        """Counts entries found in the cache and entries to ask the server for."""
+
+    def read(self, wanted: Mapping[int, list[bytes]]) -> list[list[bytes | None]]:
+        """Returns the values of entries, in the order asked, bin by bin."""
+
+    def stage(self, txn: "RedisTransaction") -> None:
+        """Sends a transaction's writes to created bins ahead of the commit."""
+
+    def commit(self, txn: "RedisTransaction") -> None:
+        """Applies a transaction, or none of it."""
+
+    def keep(self, txn: "RedisTransaction", entries: Mapping[bytes, bytes | None]) -> None:
+        """Puts entries of bins into the cache."""
 
 
 class RedisTransaction:
@@ -39,7 +59,7 @@ class RedisTransaction:
         blocks: dense blocks as the store has them, of those that were read.
     """
 
-    def __init__(self, store: "RedisStore", own: Mapping[bytes, bytes]):
+    def __init__(self, store: Records, own: Mapping[bytes, bytes]):
         self._store, self._own = store, own
         self.writes: dict[bytes, bytes | None] = {}
         self.held: dict[int, bytes] = {}

@@ -4,9 +4,8 @@ import contextlib
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.native import Native
 from impls.mechanisms.native_spark.processor import count_by_processor
+from impls.mechanisms.native_spark.progress import EpochListener, found_nothing, idle_polls, newest_epoch, state_bytes
 from impls.placement import initial
 from impls.worker.output import Output
 
-__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source", "found_nothing", "idle_polls"]
+__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source"]
 
 NATIVE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass":
@@ -36,7 +35,6 @@ NATIVE_SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
 }  # fmt: skip
 _POLL_S = 0.05
-_WAITING, _ASKING = "Waiting for data to arrive", "Getting offsets from"
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
 _STOP_DEADLINE_S = 60.0
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -96,7 +94,7 @@ class NativeQuery:
         self._stopping = False
         self._idle = 0  # polls in a row that found no epoch under way
         self._ended = threading.Event()
-        self._listener = _Listener(self._progress)
+        self._listener = EpochListener(self._progress)
         spark.streams.addListener(self._listener)
         self._supervisor = threading.Thread(target=self._supervise, name="native-supervisor", daemon=True)
         self._supervisor.start()
@@ -178,11 +176,11 @@ class NativeQuery:
 
     def _finish_last_epoch(self) -> None:
         """Runs the epoch that a stop has cut off: state with one cannot be repartitioned exactly once."""
-        if _newest(self._checkpoint / "offsets") > self._committed():
+        if newest_epoch(self._checkpoint / "offsets") > self._committed():
             self._writer().trigger(availableNow=True).start().awaitTermination()
 
     def _committed(self) -> int:
-        return _newest(self._checkpoint / "commits")
+        return newest_epoch(self._checkpoint / "commits")
 
     def _committed_since(self) -> bool:
         """Returns whether the last start has committed an epoch; asked at every poll, so no folder is listed."""
@@ -276,33 +274,10 @@ class NativeQuery:
             "misplaced": 0,
             "migrating": moved,
             "moved_bins": self._bins if moved else 0,
-            "moved_bytes": _state_bytes(progress) if moved else 0,
+            "moved_bytes": state_bytes(progress) if moved else 0,
             "done_us": begin_us + round((total - float(ms.get("commitOffsets", 0))) * 1e3),
             "ms": {"total": total, "job": float(ms["addBatch"]), "between": total - float(ms["addBatch"])},
         }
-
-
-class _Listener(StreamingQueryListener):
-    """Hands every finished epoch on; Spark tells of idle triggers too, which are none."""
-
-    def __init__(self, progress: Callable[[int, int, Any], None]):
-        self._hand_on = progress
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing."""
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Hands an epoch on."""
-        progress = event.progress
-        if "addBatch" in progress.durationMs:
-            begun = datetime.fromisoformat(progress.timestamp)
-            self._hand_on(progress.batchId, round(begun.timestamp() * 1e6), progress)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Does nothing."""
 
 
 def _count(records: DataFrame, operator: str) -> DataFrame:
@@ -310,49 +285,9 @@ def _count(records: DataFrame, operator: str) -> DataFrame:
     return results.select(F.col("key").cast("string"), F.col("count").cast("string").alias("value"))
 
 
-def idle_polls(before: int, message: str) -> int:
-    """Returns how many polls in a row have found no epoch under way, with the status message of one more.
-
-    Spark waits and asks for offsets in turns, and on a busy machine asks for longer than it waits. Only waiting tells
-    that there was nothing to do, so a row begins with it.
-
-    >>> idle_polls(0, "Getting offsets from KafkaV2[...]"), idle_polls(0, "Waiting for data to arrive")
-    (0, 1)
-    >>> idle_polls(1, "Getting offsets from KafkaV2[...]"), idle_polls(2, "Processing new data")
-    (2, 0)
-    """
-    idle = message == _WAITING or (before > 0 and message.startswith(_ASKING))
-    return before + 1 if idle else 0
-
-
-def found_nothing(message: str, *, committed: bool) -> bool:
-    """Returns whether a restarted query waits without having run an epoch.
-
-    The progress of one that was run ends the restart; Spark tells of it later than it says that it waits again.
-
-    Args:
-        message: the query's status.
-        committed: whether an epoch was committed since the restart.
-
-    >>> [found_nothing("Waiting for data to arrive", committed=committed) for committed in (False, True)]
-    [True, False]
-    """
-    return message == _WAITING and not committed
-
-
-def _newest(folder: Path) -> int:
-    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return max((int(name) for name in names if name.isdigit()), default=-1)
-
-
 def _raise_if_ended(query: StreamingQuery) -> None:
     if not query.isActive:
         raise StateError(str(query.exception() or "it ended by itself"))
-
-
-def _state_bytes(progress: Any) -> int:
-    metrics: list[Mapping[str, Any]] = [operator.customMetrics for operator in progress.stateOperators]
-    return sum(int(found.get("rocksdbSstFileSize", 0)) for found in metrics)
 
 
 def _first_line(error: Exception) -> str:

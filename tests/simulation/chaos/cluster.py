@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from chaos.fibers import Clock, Fiber, Killed
 from chaos.parameters import Fault, Parameters
 from chaos.workload import Batch
+from impls.protocol.order import EpochOrder
+from impls.protocol.report import Report
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
+from impls.worker.query import QuerySpec, Task
 
 ATTEMPTS = 4
 _STEPS_MAX = 20_000
@@ -117,10 +121,10 @@ class Cluster:
 
     # -- stages -------------------------------------------------------------------------------------------------------
 
-    def run(self, order: StepOrder, batch: Batch) -> list[dict[str, Any]]:
-        """Runs a task per worker and returns their rows; raises JobFailed, or Killed when the driver dies meanwhile."""
+    def run(self, spec: QuerySpec, order: EpochOrder, batch: Batch) -> list[tuple[Report, np.ndarray]]:
+        """Runs a task per worker and returns their answers; raises JobFailed, or Killed when the driver dies."""
         self.haunted |= {(order.written.epoch, zombie.worker) for zombie in self.zombies}
-        stage = _Stage(order, batch, self._random.sample(range(order.written.workers), order.written.workers))
+        stage = _Stage(spec, order, batch, self._random.sample(range(order.written.workers), order.written.workers))
         try:
             while len(stage.rows) < order.written.workers:
                 self._step(stage)
@@ -156,7 +160,7 @@ class Cluster:
 
         def body() -> Any:
             self.point("task")
-            return run_epoch(stage.order, worker, number, tables)
+            return run_epoch(Task(stage.spec, stage.order, worker, number), tables)
 
         fault = self._fault_of(epoch, worker, number, stage.order.written.workers)
         stage.running.append(Attempt(worker, number, epoch, fault, Fiber(body)))
@@ -179,7 +183,7 @@ class Cluster:
         error = attempt.fiber.error
         if error is None:
             report, cells = attempt.fiber.answer
-            stage.rows.setdefault(attempt.worker, {"report": report.to_json(), "cells": cells.tobytes()})
+            stage.rows.setdefault(attempt.worker, (Report.from_json(report.to_json()), cells))
         elif attempt.worker not in stage.rows:
             self._again(stage, attempt, "" if isinstance(error, Killed) else f"{type(error).__name__}: {error}")
 
@@ -235,11 +239,11 @@ class Cluster:
 class _Stage:
     """A job under way: workers whose task waits for a place, attempts that run, and what came of them."""
 
-    def __init__(self, order: StepOrder, batch: Batch, waiting: list[int]):
-        self.order, self.batch, self.waiting = order, batch, waiting
+    def __init__(self, spec: QuerySpec, order: EpochOrder, batch: Batch, waiting: list[int]):
+        self.spec, self.order, self.batch, self.waiting = spec, order, batch, waiting
         self.running: list[Attempt] = []
         self.attempts: Counter[int] = Counter()
         self.failures: Counter[int] = Counter()
         self.errors: dict[int, list[str]] = {}
-        self.rows: dict[int, dict[str, Any]] = {}
+        self.rows: dict[int, tuple[Report, np.ndarray]] = {}
         self.steps = 0

@@ -13,8 +13,10 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.durability.files import Files
 from impls.operators.base import Operator
+from impls.protocol.executor import Answers
+from impls.protocol.order import EpochOrder
 from impls.store.records import Results
-from impls.worker.order import StepOrder
+from impls.worker.query import QuerySpec
 
 
 class Topic(MemoryOutput):
@@ -34,15 +36,17 @@ class Topic(MemoryOutput):
 
 
 @dataclass(frozen=True)
-class Job:
-    """A job as the driver sees it: `collect` runs it."""
+class ClusterExecutor:
+    """Has the cluster run an epoch's tasks."""
 
     cluster: Cluster
-    order: StepOrder
-    batch: Batch
+    spec: QuerySpec
 
-    def collect(self) -> list[dict[str, Any]]:
-        return self.cluster.run(self.order, self.batch)
+    def run(self, order: EpochOrder, batch: Batch) -> Answers:
+        clock = self.cluster.clock
+        begin = clock.perf_counter()
+        rows = self.cluster.run(self.spec, order, batch)
+        return Answers.of(rows, build_ms=1e-3, job_ms=(clock.next_look() - begin) * 1e3)
 
 
 class SimulatedDriver(Driver):
@@ -56,16 +60,15 @@ class SimulatedDriver(Driver):
     record: EpochRecord
 
     def __init__(self, parameters: Parameters, cluster: Cluster, folder: Path, operator: Operator, output: Any):
-        self._cluster = cluster
         self.checkpoint = Checkpoint(folder / "checkpoint", {"bins": parameters.bins})
         self.files = None if parameters.durability == "none" else Files(str(self.checkpoint.own))
         try:
+            query, state = self.checkpoint.query, str(folder / "state")
+            spec = QuerySpec(query, parameters.bins, operator, output, state, self.files)
             super().__init__(
                 parameters.make_controller(),
                 self.checkpoint,
-                operator=operator,
-                output=output,
-                state_dir=str(folder / "state"),
+                ClusterExecutor(cluster, spec),
                 files=self.files,
                 replay_epochs=parameters.replay_epochs,
                 on_epoch=self._done,
@@ -73,9 +76,6 @@ class SimulatedDriver(Driver):
         except BaseException:
             self.checkpoint.close()
             raise
-
-    def _job(self, frame: Any, order: StepOrder) -> Any:
-        return Job(self._cluster, order, frame)
 
     def _done(self, record: EpochRecord) -> None:
         self.record = record

@@ -86,6 +86,10 @@ class Clock:
 
     perf_counter = monotonic
 
+    def next_look(self) -> float:
+        """Returns what the next look at it will give, without moving it."""
+        return (self._us + 1) * 1000 / 1e9
+
     def sleep(self, seconds: float) -> None:
         """Waits: what others do meanwhile takes half a second to three."""
         self._us += int(1e6 * (seconds + self._random.uniform(0.5, 3.0)))

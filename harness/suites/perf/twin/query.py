@@ -20,9 +20,11 @@ from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.report import Report
 from impls.spark.columns import prepared
+from impls.spark.executor import MicroBatchExecutor
 from impls.spark.step import REPORT_SCHEMA
 from impls.worker.cells import CELL
 from impls.worker.output import Output
+from impls.worker.query import QuerySpec
 
 __all__ = ["SIDES", "Alternating", "Done", "block_at"]
 
@@ -67,10 +69,9 @@ class Alternating:
         self._operator, self._output, self._folder, self._workers, self._bins = operator, output, folder, workers, bins
         self._on_epoch = on_epoch
         self._checkpoint = Checkpoint(folder / "checkpoint", {"bins": bins}, fsync=False)
-        self._driver = Driver(
-            Controller(initial(bins, workers), make("none"), None), self._checkpoint, operator=operator, output=output,
-            state_dir=str(folder / "live"), files=None, on_epoch=self._seen,
-        )  # fmt: skip
+        spec = QuerySpec(self._checkpoint.query, bins, operator, output, str(folder / "live"))
+        controller = Controller(initial(bins, workers), make("none"), None)
+        self._driver = Driver(controller, self._checkpoint, MicroBatchExecutor(spec), files=None, on_epoch=self._seen)
         self._epochs = dict.fromkeys(SIDES, 0)
         self._last: EpochRecord | None = None
         self.start_us, self.block_s, self.block_epochs = 0, 1.0, 0

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.protocol.report import Report
-from impls.spark.step import answer_of, spare_the_collector
+from impls.spark.step import answer_of, freeze_imports
 from impls.store import outbox
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import Store, store_path
@@ -117,6 +117,6 @@ def run_twin(order: TwinOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     with Phase(report.ms, "send"):
         order.output.send(results, bins=order.workers, worker=report.worker, generation=1, epoch=order.epoch)
     report.done_us = time.time_ns() // 1000
-    spare_the_collector()
+    freeze_imports()
     cells, report.negative = make_cells(times.column("time").to_numpy(), report.done_us, np.zeros(len(times), bool))
     yield answer_of(report, cells)

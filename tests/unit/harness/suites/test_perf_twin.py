@@ -8,6 +8,7 @@ from memory import MemoryOutput
 from harness.suites.perf.twin.step import TwinOrder, twin_epoch
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
+from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 from impls.store.checked import get_of_epoch
@@ -16,7 +17,7 @@ from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.outbox import unpack
 from impls.store.tables import OUTBOX
 from impls.worker.attempts import run_epoch
-from impls.worker.order import StepOrder
+from impls.worker.query import QuerySpec, Task
 
 KEYS, BINS, WORKERS = 1_000, 16, 2
 
@@ -38,8 +39,8 @@ def batch(operator, epoch, bins):
 def live_epoch(folder, operator, epoch):
     plan = WrittenPlan(epoch, 1, 1, EpochPlan(np.zeros(BINS, np.int32)))
     output = MemoryOutput(str(folder))
-    order = StepOrder("q", plan, BINS, operator, output, str(folder), first=epoch == 0, generation=1)
-    run_epoch(order, 0, 0, [batch(operator, epoch, BINS)])
+    task = Task(QuerySpec("q", BINS, operator, output, str(folder)), EpochOrder(plan, 1, first=epoch == 0), 0)
+    run_epoch(task, [batch(operator, epoch, BINS)])
     with Store.open(store_path(folder, 0)) as store, store.reading() as txn:
         return [unpack(get_of_epoch(txn, OUTBOX + b"results", epoch))]
 

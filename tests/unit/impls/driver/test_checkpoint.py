@@ -69,14 +69,14 @@ def test_a_crash_between_two_steps_of_a_base_loses_and_doubles_nothing(tmp_path,
 
 def test_a_base_is_due_after_a_number_of_epochs_or_of_bytes(tmp_path, monkeypatch):
     opened = filled(tmp_path)
-    assert not opened.due(checkpoints.BASE_EPOCHS - 2)
-    assert opened.due(checkpoints.BASE_EPOCHS - 1)
+    assert not opened.needs_base(checkpoints.BASE_EPOCHS - 2)
+    assert opened.needs_base(checkpoints.BASE_EPOCHS - 1)
     opened.rebase(600, CONTROLLER, {"epoch": 600})
-    assert not opened.due(600 + checkpoints.BASE_EPOCHS - 1)
+    assert not opened.needs_base(600 + checkpoints.BASE_EPOCHS - 1)
     monkeypatch.setattr(checkpoints, "BASE_BYTES", 200)
-    assert not opened.due(601)
+    assert not opened.needs_base(601)
     opened.observed.append({"epoch": 601, "fill": "x" * 100})
-    assert opened.due(601)
+    assert opened.needs_base(601)
     opened.close()
 
 

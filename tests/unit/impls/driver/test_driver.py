@@ -1,7 +1,6 @@
 """The driver without Spark: what it makes durable when, how a stop is carried out, and which epochs it refuses."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
+from impls.protocol.executor import Answers
 from impls.protocol.report import Report
 from impls.worker.cells import CELL
 
@@ -24,24 +24,21 @@ class Died(Exception):  # noqa: N818 - no error of the driver
     """Stands for the death of the driver."""
 
 
-class Job:
-    """A Spark job in which every worker pulls all it is asked to."""
+class PullEverything:
+    """An executor whose workers pull all they are asked to."""
 
-    def __init__(self, order):
-        self.written = order.written
-
-    def collect(self):
-        for worker in range(self.written.workers):
-            pulled = [pull.bin for pull in self.written.plan.pulls if pull.target == worker]
-            report = Report(worker, pulled=pulled, ms={"pull": 1.23456})
-            yield {"report": report.to_json(), "cells": np.empty(0, CELL).tobytes()}
+    def run(self, order, _batch):
+        rows = []
+        for worker in range(order.written.workers):
+            pulled = [pull.bin for pull in order.written.plan.pulls if pull.target == worker]
+            rows.append((Report(worker, pulled=pulled, ms={"pull": 1.23456}), np.empty(0, CELL)))
+        return Answers.of(rows, build_ms=0.0, job_ms=0.0)
 
 
 class Query:
     """One query over any number of drivers; `epoch` is what Spark would run next."""
 
-    def __init__(self, folder, monkeypatch, mechanism="megaphone-fluid"):
-        monkeypatch.setattr(Driver, "_job", lambda _self, _frame, order: Job(order))
+    def __init__(self, folder, mechanism="megaphone-fluid"):
         self.folder, self.mechanism, self.epoch, self.events = folder, mechanism, 0, []
         self.opened = None
         self.start()
@@ -51,9 +48,8 @@ class Query:
             self.opened.close()
         self.opened = Checkpoint(self.folder, {})
         controller = Controller(START, catalog.make(self.mechanism))
-        nothing = SimpleNamespace(columns=(), key_type="long")
         self.driver = Driver(
-            controller, self.opened, operator=nothing, output=nothing, state_dir=str(self.folder), files=None,
+            controller, self.opened, PullEverything(), files=None,
             on_epoch=lambda record: self.events.extend(record.events),
         )  # fmt: skip
 
@@ -67,12 +63,12 @@ class Query:
 
 
 @pytest.fixture
-def query(tmp_path, monkeypatch):
+def query(tmp_path):
     """Makes a query with a mechanism; its checkpoint is closed in the end."""
     made = []
 
     def make(mechanism="megaphone-fluid"):
-        made.append(Query(tmp_path, monkeypatch, mechanism))
+        made.append(Query(tmp_path, mechanism))
         return made[-1]
 
     yield make

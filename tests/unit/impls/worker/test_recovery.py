@@ -187,7 +187,7 @@ def test_a_torn_last_frame_is_written_again_when_a_driver_starts(workers):
     frame = sorted((workers.folder / "checkpoint" / "log").iterdir())[-1]
     whole = frame.read_bytes()
     frame.write_bytes(whole[:-7])
-    workers.epoch(heal=True)
+    workers.epoch(check_frame=True)
     assert frame.read_bytes() == whole
 
 

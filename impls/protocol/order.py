@@ -1,0 +1,52 @@
+"""What one epoch asks of every worker."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from impls.protocol.plan import WrittenPlan
+
+__all__ = ["EpochOrder"]
+
+
+@dataclass(frozen=True)  # without slots, which pickle restores by one call per field in every worker and epoch
+class EpochOrder:
+    """What differs from epoch to epoch, the same for all workers; each picks its part by its number.
+
+    Attributes:
+        written: the plan of the epoch.
+        generation: that of the driver that runs the epoch; an environment of a later one is refused.
+        first: the query's first epoch: environments are created and filled.
+        fresh: workers that own nothing and may start from an empty environment.
+        elsewhere: (bin, worker) of the bins whose state is not yet where the epoch routes them, with the worker that
+            has it; pulls of this epoch included.
+        replicas: (bin, worker, epoch) of the replicas there are.
+        queued: (bin, records) of the queues when the epoch begins, each at the worker that the epoch routes its bin to.
+        sizes: (bin, bytes) of the bins that the plan pulls, as last observed.
+        snapshot: bins to snapshot at the end of the epoch.
+        moving: bins that the migration under way moves (their latency is kept apart).
+        check_frame: the driver has just started: each worker makes sure that its last changelog frame is there.
+    """
+
+    written: WrittenPlan
+    generation: int = 0
+    first: bool = False
+    fresh: tuple[int, ...] = ()
+    elsewhere: tuple[tuple[int, int], ...] = ()
+    replicas: tuple[tuple[int, int, int], ...] = ()
+    queued: tuple[tuple[int, int], ...] = ()
+    sizes: tuple[tuple[int, int], ...] = ()
+    snapshot: tuple[int, ...] = ()
+    moving: tuple[int, ...] = ()
+    check_frame: bool = False
+
+    def location_of(self, bin_: int) -> int:
+        """Returns the worker that holds a bin's state when the epoch begins."""
+        return dict(self.elsewhere).get(bin_, int(self.written.plan.routing[bin_]))
+
+    def states_at(self, worker: int) -> dict[int, int]:
+        """Returns the bins whose state the worker holds when the epoch begins, each with the worker."""
+        elsewhere = dict(self.elsewhere)
+        routing = self.written.plan.routing
+        own = [bin_ for bin_ in np.flatnonzero(routing == worker).tolist() if bin_ not in elsewhere]
+        return dict.fromkeys(sorted([*own, *(bin_ for bin_, at in elsewhere.items() if at == worker)]), worker)

@@ -1,0 +1,59 @@
+"""What every step of a query is told: what holds for the query's life, and the task at hand."""
+
+from dataclasses import dataclass
+
+from impls.durability.files import Files
+from impls.durability.restore import Source
+from impls.operators.base import Operator
+from impls.protocol.order import EpochOrder
+from impls.protocol.shared import Shared
+from impls.worker.output import Output
+
+__all__ = ["QuerySpec", "Task"]
+
+
+@dataclass(frozen=True)  # without slots, as EpochOrder
+class QuerySpec:
+    """What is constant for a query's life.
+
+    Attributes:
+        query: identity of the query; an environment of another query is refused.
+        bins: number of bins.
+        operator: the keyed operator.
+        output: where results go.
+        state_dir: folder of the workers' environments on each host.
+        files: the durable files of the query; None for durability "none".
+        shared: the store that all workers share; None when each has an environment of its own.
+    """
+
+    query: str
+    bins: int
+    operator: Operator
+    output: Output
+    state_dir: str
+    files: Files | None = None
+    shared: Shared | None = None
+
+    @property
+    def fsync(self) -> bool:
+        """Whether what is committed must survive the failure of its host."""
+        return self.files is not None and self.files.fsync
+
+    def source(self) -> Source | None:
+        """Returns where bins can be restored from, None for durability "none"."""
+        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attempt of one worker's step in one epoch; `attempt` counts from 0."""
+
+    spec: QuerySpec
+    order: EpochOrder
+    worker: int
+    attempt: int = 0
+
+    @property
+    def epoch(self) -> int:
+        """The epoch."""
+        return self.order.written.epoch
