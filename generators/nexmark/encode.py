@@ -25,7 +25,7 @@ from generators.nexmark.ids import (
     pick,
     seller_of,
 )
-from generators.nexmark.order import EventClock, Slots
+from generators.nexmark.order import EventSchedule, Slots
 from generators.nexmark.profile import Profile
 from generators.nexmark.text import extra, phrase
 from generators.random64 import draw_unit
@@ -70,7 +70,7 @@ def length_ms(seed: int, ids: _Ints, horizon_ms: _Ints) -> _Ints:
 class Encoder:
     """values(slots, scheduled) makes the JSON of events; event time is in ms, scheduled time in microseconds."""
 
-    def __init__(self, profile: Profile, clock: EventClock, seed: int, event_start_us: int):
+    def __init__(self, profile: Profile, clock: EventSchedule, seed: int, event_start_us: int):
         self._profile, self._clock, self._seed, self._start_us = profile, clock, seed, event_start_us
         self._channels = Channels(seed) if profile.channels else None
         self._horizon = profile.in_flight * 50 // 3  # events until as many auctions have been opened

@@ -10,7 +10,7 @@ from generators.nexmark.profile import Profile
 from generators.random64 import draw_unit
 from generators.rates import Schedule
 
-__all__ = ["EventClock", "Order", "Slots"]
+__all__ = ["EventSchedule", "Order", "Slots"]
 
 _SECOND_US = 1_000_000
 _STRIDE = 953  # as in Beam's `GeneratorConfig.nextAdjustedEventNumber`
@@ -30,7 +30,7 @@ class Slots:
         return Slots(self.ids[part], self.event_us[part], self.send_us[part])
 
 
-class EventClock:
+class EventSchedule:
     """Event `first` happens when the schedule's record 0 is due, the next with record 1, and so on.
 
     The events before it, if any, happened before the start, at the constant base rate.

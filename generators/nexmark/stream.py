@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from generators.nexmark.encode import Encoder
 from generators.nexmark.ids import AUCTIONS, EPOCH, PERSONS
-from generators.nexmark.order import EventClock, Order, Slots
+from generators.nexmark.order import EventSchedule, Order, Slots
 from generators.nexmark.profile import Profile
 from generators.rates import Schedule
 from generators.stream import BLOCK_RECORDS, RecordStream, Share
@@ -46,7 +46,7 @@ class NexmarkStream(RecordStream):
         lives = 2 * (profile.in_flight * EPOCH // AUCTIONS)  # in events: no auction stays open for longer
         self.first = -(-lives // EPOCH) * EPOCH if profile.preload else 0
         self.event_start_us = start_us if event_start_us is None else event_start_us
-        self._clock = EventClock(schedule, rate, self.first)
+        self._clock = EventSchedule(schedule, rate, self.first)
         self._order = Order(schedule, self.first, profile, seed)
         self._encoder = Encoder(profile, self._clock, seed, self.event_start_us)
         self.preload = len(self._before)

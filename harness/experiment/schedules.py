@@ -57,7 +57,7 @@ def megaphone_pattern(initial: NDArray[np.int32], workers: int) -> NDArray[np.in
 
 
 def plan_for(experiment: Experiment) -> list[ScheduledCommand]:
-    """Returns an experiment's schedule; raises UsageError when its migration cannot be carried out."""
+    """Returns an experiment's schedule; raises UsageError when its migration is not possible."""
     third, lead = experiment.duration_s / 3, experiment.lead_in_s
     bins, workers = experiment.bins, experiment.workers
     match experiment.migration:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from harness.live.state import LiveState, Now, RunEnd
+from harness.live.state import CurrentRun, LiveState, RunEnd
 from impls.errors import UsageError
 
 __all__ = ["LiveCollector", "families", "serving"]
@@ -40,7 +40,7 @@ _COUNTERS = (
 _QUANTILES = {"p50": "0.5", "p99": "0.99", "max": "1"}
 
 
-def families(now: Now | None, ended: tuple[RunEnd, ...]) -> list[Metric]:
+def families(now: CurrentRun | None, ended: tuple[RunEnd, ...]) -> list[Metric]:
     """Returns the metrics of the run under way and the verdicts of those that have ended; unknown numbers are left out.
 
     Times are in seconds, sizes in bytes; each sample is labelled with the run's folder and its mechanism.
@@ -48,7 +48,7 @@ def families(now: Now | None, ended: tuple[RunEnd, ...]) -> list[Metric]:
     return [*(_of_run(now) if now is not None else ()), *_verdicts(ended)]
 
 
-def _of_run(now: Now) -> Iterator[Metric]:
+def _of_run(now: CurrentRun) -> Iterator[Metric]:
     labels, line = (now.run.folder, now.run.title), now.line
     for name, text, key, scale in _GAUGES:
         yield _gauge(name, text, {key: line.get(key)}, labels=labels, scale=scale)

@@ -8,11 +8,11 @@ from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 
-__all__ = ["LiveState", "Now", "RunEnd"]
+__all__ = ["CurrentRun", "LiveState", "RunEnd"]
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class CurrentRun:
     """The run under way and the line of its last second, see `harness.run.progress.line_of`."""
 
     run: Run
@@ -36,16 +36,16 @@ class LiveState:
     """
 
     def __init__(self) -> None:
-        self.now: Now | None = None
+        self.now: CurrentRun | None = None
         self.ended: tuple[RunEnd, ...] = ()
 
     def begin(self, run: Run) -> None:
         """A run begins."""
-        self.now = Now(run)
+        self.now = CurrentRun(run)
 
     def progress(self, run: Run, line: dict[str, Any]) -> None:
         """A second of a run has passed."""
-        self.now = Now(run, line)
+        self.now = CurrentRun(run, line)
 
     def end(self, run: Run, folder: Path) -> dict[str, Any]:
         """A run has ended; returns its entry, an empty one if it failed.

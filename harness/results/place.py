@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.files import write_json
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from impls.errors import UsageError
 
 __all__ = [
@@ -54,7 +54,7 @@ def find_folder(output: Path, file: str, same: Callable[[dict[str, Any]], bool],
 
 def unchanged(folder: Path) -> bool:
     """Returns whether the code is still that of an earlier result."""
-    before, now = json.loads((folder / "experiment.json").read_text())["environment"], environment(0)
+    before, now = json.loads((folder / "experiment.json").read_text())["environment"], describe_machine(0)
     return not now["dirty"] and not before["dirty"] and before["commit"] == now["commit"]
 
 
@@ -94,5 +94,5 @@ def result_folder(suite: DescribedSuite, output: Path, *, force: bool) -> Path:
     asked = suite.to_json()
     folder = new_folder(output, asked["name"])
     with making(folder):
-        write_json(folder / "experiment.json", {**asked, "digest": suite.digest(), "environment": environment(1)})
+        write_json(folder / "experiment.json", {**asked, "digest": suite.digest(), "environment": describe_machine(1)})
     return folder

@@ -5,7 +5,7 @@ from typing import Any
 
 from harness.files import read_json, write_json
 from harness.results.entry import ENTRY_FILE, RunFiles, run_entry, summarise_run
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.results.validate import SCHEMA
 
 __all__ = ["CELL_FILE", "summarise_run", "write_result"]
@@ -22,7 +22,7 @@ def write_result(folder: Path) -> dict[str, Any]:
         ValueError: a file is broken; the message names it.
     """
     described = read_json(folder / "experiment.json")
-    here = described.pop("environment", None) or environment(int(described.get("seed", 0)))
+    here = described.pop("environment", None) or describe_machine(int(described.get("seed", 0)))
     runs = [_entry(run) for run in sorted((folder / "runs").iterdir()) if _began(run)]
     result = {"schema": SCHEMA, "experiment": described, "environment": here, "runs": runs}
     write_json(folder / "result.json", result)

@@ -17,7 +17,7 @@ _END_DEADLINE_S = 60.0
 
 
 class RunProcess:
-    """Starts broker and Spark of a run's folder at once, carries the run out after go(), and ends with end().
+    """Starts broker and Spark of a run's folder at once, runs the run after go(), and ends with end().
 
     The process watches its standard input: it goes when told, and cuts itself off cleanly when the parent is gone.
     """

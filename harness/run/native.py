@@ -14,7 +14,7 @@ from harness.lab.topics import create_topics
 from harness.run.pipeline import read_raw, read_records, spark_checkpoint
 from impls import catalog
 from impls.mechanisms.native_spark.nexmark import answers
-from impls.mechanisms.native_spark.query import NativeQuery, Source
+from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
 from impls.worker.output import Output
 
 __all__ = ["start_native"]
@@ -48,12 +48,12 @@ def start_native(
     }
     if experiment.workload == "nexmark":
         limit = experiment.max_offsets_per_trigger
-        source = Source(partial(read_raw, spark, bootstrap, topics[0], limit), 0)
+        source = RecordSource(partial(read_raw, spark, bootstrap, topics[0], limit), 0)
         return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
     preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: experiment.workers})
     _fill(spark, bootstrap, preload, experiment.keys)
-    source = Source(partial(_records, spark, bootstrap, f"{topics[0]},{preload}", run), experiment.keys)
+    source = RecordSource(partial(_records, spark, bootstrap, f"{topics[0]},{preload}", run), experiment.keys)
     return NativeQuery(spark, source, **rest)
 
 

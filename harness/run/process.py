@@ -61,7 +61,7 @@ def topics_of(run: Run, folder: Path) -> tuple[str, str]:
 
 
 def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> None:
-    """Carries the run out; raises what stopped it. What was measured is in the folder in any case."""
+    """Runs the run; raises the error that stopped it. The folder has what was measured in any case."""
     run = Run.read(folder)
     if run.mechanism in catalog.natives():
         _begin_anew(folder)  # nothing tells which records of its preload are in its state

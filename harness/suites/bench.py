@@ -18,7 +18,7 @@ from harness.report.comparison import print_comparison
 from harness.results.place import find_earlier, new_folder, unchanged
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
-from harness.suites.runs import carry_out_and_report, prepare_runs
+from harness.suites.runs import prepare_runs, run_and_report
 from impls.errors import UsageError
 
 __all__ = ["bench", "run_bench"]
@@ -39,7 +39,7 @@ def bench(
     resume: bool = False,
     state: LiveState | None = None,
 ) -> tuple[Path, int]:
-    """Carries an experiment out and returns (result folder, exit code).
+    """Runs an experiment and returns (result folder, exit code).
 
     What is known of the runs while they go on is in `state`, if one is given.
 
@@ -56,7 +56,7 @@ def bench(
         raise UsageError("There is no unfinished result of this experiment to resume: leave --resume out.")
     folder = folder or _prepare(experiment, output)
     with LiveView(experiment, folder, state=state) as view:
-        code = carry_out_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on")
+        code = run_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on")
     return folder, code
 
 

@@ -9,13 +9,13 @@ from harness.experiment.description import Run
 from harness.files import write_json
 from harness.options import CUT_OFF
 from harness.report.report import write_report
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.results.place import DescribedSuite, making
 from harness.results.summary import CELL_FILE, write_result
-from harness.run.carry_out import Watcher, carry_out_all
+from harness.run.runs import Watcher, run_all
 from plots.figures import write_all
 
-__all__ = ["carry_out_and_report", "place_run", "prepare_runs"]
+__all__ = ["place_run", "prepare_runs", "run_and_report"]
 
 
 def place_run(run: Run, folder: Path, cell: Mapping[str, Any] | None = None) -> None:
@@ -42,11 +42,11 @@ def prepare_runs(
         for run, cell in runs:
             place_run(run, folder / "runs", cell)
         if not (folder / "experiment.json").exists():
-            about = {"digest": described.digest(), "environment": environment(seed)}
+            about = {"digest": described.digest(), "environment": describe_machine(seed)}
             write_json(folder / "experiment.json", {**described.to_json(), **about})
 
 
-def carry_out_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str) -> int:
+def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str) -> int:
     """Carries out what is not done, draws and reports all of it; returns 0 all valid, 1 not all, 130 cut off.
 
     Args:
@@ -60,7 +60,7 @@ def carry_out_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again
     """
     cut_off = False
     try:
-        carry_out_all(runs, folder / "runs", view)
+        run_all(runs, folder / "runs", view)
     except KeyboardInterrupt:
         cut_off = True
         view.note(f"cut off; {again}")

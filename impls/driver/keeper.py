@@ -9,7 +9,7 @@ from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
 from impls.durability.manifest import Manifest, read_manifest, write_manifest
-from impls.durability.schedule import REPLAY_EPOCHS, Done, SnapshotSchedule, needless_log, needless_snapshots
+from impls.durability.schedule import REPLAY_EPOCHS, FinishedEpoch, SnapshotSchedule, needless_log, needless_snapshots
 from impls.protocol.report import Report
 
 __all__ = ["Keeper"]
@@ -54,7 +54,9 @@ class Keeper:
         changed = sorted({bin_ for report in reports for bin_ in report.changed})
         log_bytes = sum(report.log_bytes for report in reports)
         before = self._schedule.manifest
-        self._schedule.observe(Done(epoch, self._generation, changed, log_bytes, written, location, routing, sizes))
+        self._schedule.observe(
+            FinishedEpoch(epoch, self._generation, changed, log_bytes, written, location, routing, sizes)
+        )
         self._log |= {(epoch, report.worker): report.log_bytes for report in reports}
         self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
         if epoch % self._schedule.manifest_epochs == 0:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from impls.durability.manifest import Manifest, SnapshotName
 
-__all__ = ["REPLAY_EPOCHS", "Done", "SnapshotSchedule", "needless_log", "needless_snapshots"]
+__all__ = ["REPLAY_EPOCHS", "FinishedEpoch", "SnapshotSchedule", "needless_log", "needless_snapshots"]
 
 REPLAY_EPOCHS = 300
 MANIFEST_EPOCHS = 10
@@ -19,7 +19,7 @@ _FILE_BYTES = 16 << 20  # of superseded images that is always allowed
 
 
 @dataclass(frozen=True)
-class Done:
+class FinishedEpoch:
     """What the reports of an epoch say of changelog and snapshots.
 
     Attributes:
@@ -100,7 +100,7 @@ class SnapshotSchedule:
             owned.setdefault(self.manifest.state_file(bin_), []).append(bin_)
         return owned
 
-    def observe(self, done: Done) -> None:
+    def observe(self, done: FinishedEpoch) -> None:
         """Takes in a finished epoch: what changed, what was snapshotted, who holds what."""
         manifest, epoch = self.manifest, done.epoch
         self._changed[list(done.changed)] = epoch
@@ -125,7 +125,7 @@ class SnapshotSchedule:
         weight = np.maximum(self._sizes[bins], 1)
         self._images[bins] = size * weight // int(weight.sum())
 
-    def _complete(self, done: Done) -> NDArray[np.intp]:
+    def _complete(self, done: FinishedEpoch) -> NDArray[np.intp]:
         """Returns the bins whose location and routed worker have both written their part."""
         by_worker = {worker: set(bins) for worker, (bins, _) in done.written.items()}
         asked = sorted(set().union(*by_worker.values())) if by_worker else []

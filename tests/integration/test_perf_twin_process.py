@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.files import write_json
-from harness.suites.perf.twin.pairs import Block, ratios
+from harness.suites.perf.twin.pairs import TurnBlock, ratios
 from harness.suites.perf.twin.process import BLOCKS_FILE, TwinSettings
 
 pytestmark = pytest.mark.timeout(300)
@@ -23,7 +23,7 @@ def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         said = process.stdout.read()
         assert process.wait(240) == 0, said
-    blocks = [Block(**block) for block in json.loads((tmp_path / BLOCKS_FILE).read_text())]
+    blocks = [TurnBlock(**block) for block in json.loads((tmp_path / BLOCKS_FILE).read_text())]
     for backlog in (False, True):
         own = [block for block in blocks if block.backlog == backlog]
         assert {block.side for block in own} == {"live", "twin"}

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from impls.durability.manifest import Manifest
-from impls.durability.schedule import Done, SnapshotSchedule, needless_log, needless_snapshots
+from impls.durability.schedule import FinishedEpoch, SnapshotSchedule, needless_log, needless_snapshots
 
 
 class History:
@@ -33,7 +33,7 @@ class History:
             if mine:
                 written[worker] = (mine, int(self.sizes[mine].sum()) * self.image)
         self.schedule.observe(
-            Done(number, 1, changed, log_bytes, written, self.location.copy(), self.routing.copy(), self.sizes)
+            FinishedEpoch(number, 1, changed, log_bytes, written, self.location.copy(), self.routing.copy(), self.sizes)
         )
         if number % self.schedule.manifest_epochs == 0:
             self.saved = self.schedule.manifest

@@ -23,15 +23,15 @@ __all__ = ["ReproduceStep", "figures", "reproduce", "steps"]
 
 @dataclass(frozen=True)
 class ReproduceStep:
-    """One part: what it shows, about how long it takes, and what carries it out, returning an exit code."""
+    """One part: its title, about how long it takes, and the function that runs it and returns an exit code."""
 
     title: str
     minutes: float
     run: Callable[[], int]
 
 
-def _task(carry_out: Callable[[Mapping[str, Any]], int], **options: Any) -> Callable[[], int]:
-    return lambda: carry_out(options)
+def _task(task: Callable[[Mapping[str, Any]], int], **options: Any) -> Callable[[], int]:
+    return lambda: task(options)
 
 
 def steps(output: Path, *, quick: bool) -> list[ReproduceStep]:
@@ -60,7 +60,7 @@ def _claimed_minutes() -> float:
 
 
 def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
-    """Carries all steps out and returns the worst exit code; 130 as soon as one was cut off."""
+    """Runs all steps and returns the worst exit code; returns 130 as soon as one was cut off."""
     folder = output or ROOT / "results"
     todo = steps(folder, quick=quick)
     begun = time.monotonic()

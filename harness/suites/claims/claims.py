@@ -9,7 +9,7 @@ from typing import Any
 from harness.suites.claims.predicates import PREDICATES
 from impls.errors import UsageError
 
-__all__ = ["CLAIMS_FILE", "KINDS", "VERDICTS", "Claim", "Source", "read_claims"]
+__all__ = ["CLAIMS_FILE", "KINDS", "VERDICTS", "Claim", "ClaimSource", "read_claims"]
 
 CLAIMS_FILE = Path(__file__).with_name("claims.toml")
 KINDS = ("bench", "sweep", "nexmark", "perf", "command", "placement")
@@ -17,7 +17,7 @@ VERDICTS = ("PASS", "FAIL", "UNKNOWN")
 
 
 @dataclass(frozen=True)
-class Source:
+class ClaimSource:
     """What shows a claim, or several.
 
     Attributes:
@@ -54,7 +54,7 @@ class Claim:
 
     name: str
     sentence: str
-    source: Source
+    source: ClaimSource
     predicate: str
     mirrors: str
     tolerance: float = 0.0
@@ -78,9 +78,9 @@ def read_claims(path: Path = CLAIMS_FILE) -> list[Claim]:
     return claims
 
 
-def _source(name: str, table: Mapping[str, Any]) -> Source:
+def _source(name: str, table: Mapping[str, Any]) -> ClaimSource:
     try:
-        source = Source(name, **{**table, "arguments": tuple(table.get("arguments", ()))})
+        source = ClaimSource(name, **{**table, "arguments": tuple(table.get("arguments", ()))})
     except TypeError as error:
         raise UsageError(f"The experiment {name!r} is not well formed: {error}.") from None
     if source.kind not in KINDS or (source.kind == "command") != bool(source.module):
@@ -88,7 +88,7 @@ def _source(name: str, table: Mapping[str, Any]) -> Source:
     return source
 
 
-def _claim(table: Mapping[str, Any], sources: Mapping[str, Source]) -> Claim:
+def _claim(table: Mapping[str, Any], sources: Mapping[str, ClaimSource]) -> Claim:
     values, name = dict(table), str(table.get("name", "without a name"))
     experiment = str(values.pop("experiment", ""))
     if experiment not in sources:

@@ -13,12 +13,12 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import experiment_from
 from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.results.place import find_earlier, new_folder
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
-from harness.suites.claims.claims import Source
+from harness.suites.claims.claims import ClaimSource
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence
 from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
@@ -30,7 +30,7 @@ __all__ = ["described", "find", "make"]
 _FOLDER = "{folder}"  # in a command's arguments
 
 
-def described(source: Source) -> Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite:
+def described(source: ClaimSource) -> Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite:
     """Returns what an experiment of claims.toml asks for that is a task's; raises UsageError for what cannot be."""
     if source.kind == "nexmark":
         return nexmark.suite_from(source.options)
@@ -40,7 +40,7 @@ def described(source: Source) -> Experiment | Grid | nexmark.NexmarkSuite | perf
     return experiment_from(options) if source.kind == "bench" else grid_from(options)
 
 
-def find(source: Source, folder: Path) -> Evidence | None:
+def find(source: ClaimSource, folder: Path) -> Evidence | None:
     """Returns the newest stored evidence below a folder, None if there is none.
 
     A result counts if all parameters that it names are those asked for; an older one may not know some. It may be of
@@ -66,8 +66,8 @@ def _matches(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     return "name" in stored and all(stored[name] == value for name, value in asked.items() if name in stored)
 
 
-def make(source: Source, output: Path, *, force: bool = False) -> Evidence:
-    """Carries out what shows a claim and returns its evidence; what was cut off before is gone on with.
+def make(source: ClaimSource, output: Path, *, force: bool = False) -> Evidence:
+    """Runs what shows a claim and returns its evidence; continues a run that was cut off.
 
     Raises:
         UsageError: the machine lacks something.
@@ -102,11 +102,11 @@ def _carried_out(
     return sweep(asked, output, force=force)
 
 
-def _command(source: Source, folder: Path) -> list[str]:
+def _command(source: ClaimSource, folder: Path) -> list[str]:
     return ["-m", source.module, *(argument.replace(_FOLDER, str(folder)) for argument in source.arguments)]
 
 
-def _run_command(source: Source, output: Path) -> Evidence:
+def _run_command(source: ClaimSource, output: Path) -> Evidence:
     """Runs a module and keeps what it says, line by line, with its exit code and the machine it ran on."""
     folder = new_folder(output, f"claim-{source.name}")
     start, lines = time.monotonic(), []
@@ -125,7 +125,7 @@ def _run_command(source: Source, output: Path) -> Evidence:
         "exit_code": process.returncode,
         "seconds": round(time.monotonic() - start, 1),
         "lines": lines,
-        "environment": environment(0),
+        "environment": describe_machine(0),
     }
     write_json(folder / EVIDENCE_FILE, said)
     return Evidence(folder, said)

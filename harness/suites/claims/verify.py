@@ -13,7 +13,7 @@ from harness.options import parse_list
 from harness.options.ending import ending
 from harness.setup.java import use_java
 from harness.suites.claims import gather
-from harness.suites.claims.claims import Claim, Source, read_claims
+from harness.suites.claims.claims import Claim, ClaimSource, read_claims
 from harness.suites.claims.evidence import Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
 from impls.errors import UsageError
@@ -101,7 +101,7 @@ def _chosen(claims: Sequence[Claim], only: str, *, quick: bool) -> list[Claim]:
     return [claim for claim in chosen if not quick or claim.source.minutes <= _QUICK_MINUTES]
 
 
-Obtain = Callable[[Source], Evidence | None]
+Obtain = Callable[[ClaimSource], Evidence | None]
 
 
 def _stored_only(folder: Path) -> Obtain:
@@ -109,7 +109,7 @@ def _stored_only(folder: Path) -> Obtain:
 
 
 def _stored_or_made(console: Console, folder: Path, *, force: bool) -> Obtain:
-    def obtain(source: Source) -> Evidence | None:
+    def obtain(source: ClaimSource) -> Evidence | None:
         found = None if force else gather.find(source, folder)
         if found is None:
             use_java()

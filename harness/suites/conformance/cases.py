@@ -1,4 +1,4 @@
-"""What the suite consists of: every mechanism x operator x scenario x keys, and tours that carry cases out."""
+"""What the suite consists of: every mechanism x operator x scenario x keys, and tours that run cases."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -92,7 +92,7 @@ class Case:
 
 @dataclass(frozen=True, order=True)
 class Tour:
-    """One query that carries out scenarios one after another, in the order of SCENARIOS."""
+    """One query that runs scenarios one after another, in the order of SCENARIOS."""
 
     mechanism: str
     operator: str
@@ -108,7 +108,7 @@ class Tour:
         return 2 if "grow" in self.scenarios else 4
 
     def cases(self) -> list[Case]:
-        """Returns the cases that it carries out."""
+        """Returns the cases that it runs."""
         return [Case(self.mechanism, self.operator, scenario, self.keys) for scenario in self.scenarios]
 
 
@@ -146,7 +146,7 @@ def pairs(cases: Sequence[Case]) -> list[Case]:
 
 
 def tours(cases: Iterable[Case]) -> list[Tour]:
-    """Returns the tours that carry cases out, sorted: one for each mechanism, operator and keys among them."""
+    """Returns the tours that run the cases, sorted: one for each mechanism, operator and keys among them."""
     scenarios: dict[tuple[str, str, str], set[str]] = {}
     for case in cases:
         scenarios.setdefault(_query_of(case), set()).add(case.scenario)

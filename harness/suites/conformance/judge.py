@@ -69,7 +69,7 @@ def rows_of(
     A case is valid when the oracle finds the whole output right and nothing went wrong in the case itself.
 
     Args:
-        tour: what was carried out.
+        tour: what was run.
         watch: what was watched.
         records: the input; `results`, `ranges`: the output, and the offsets of each epoch.
         results: see records.

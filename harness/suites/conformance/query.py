@@ -147,10 +147,10 @@ class SparkQuery:
 
 
 def run_tour(tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str) -> list[Row]:
-    """Carries a tour out on Spark and returns its rows; one that fails has rows that say why, as verdict unknown.
+    """Runs a tour on Spark and returns its rows; the rows of a tour that fails say why, as verdict unknown.
 
     Args:
-        tour: what to carry out.
+        tour: what to run.
         folder: for state and checkpoint; must not exist.
         spark: the session, with the Kafka connector, that keeps all of Spark's offset log.
         bootstrap: broker addresses.

@@ -17,7 +17,7 @@ from harness.lab.bringup import Services, bring_up
 from harness.lab.session import KEEP_LOGS, open_session
 from harness.options import CUT_OFF, parse_names
 from harness.options.ending import ending
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
@@ -55,7 +55,7 @@ def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, qui
 
 
 def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tuple[list[Row], bool]:
-    """Carries out the tours that are not in the folder yet and returns (all rows, whether it was cut off)."""
+    """Runs the tours that are not in the folder yet and returns (all rows, whether it was cut off)."""
     rows = [Row.from_json(line) for line in read_lines(folder / _ROWS)]
     left = [tour for tour in planned if len(_rows_of(rows, tour)) < len(tour.scenarios)]
     rows = [row for tour in planned if tour not in left for row in _rows_of(rows, tour)]
@@ -124,7 +124,7 @@ def table_of(rows: Sequence[Row]) -> Table:
 def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
     """Returns the newest unfinished folder of the same suite and commit, or makes one."""
     suite = {"tours": [[*str(tour).split("/"), *tour.scenarios] for tour in planned]}
-    here = environment(0)
+    here = describe_machine(0)
 
     def same(data: dict[str, Any]) -> bool:
         return bool(data["tours"] == suite["tours"] and data["environment"]["commit"] == here["commit"])

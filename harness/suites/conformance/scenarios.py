@@ -1,4 +1,4 @@
-"""Carries a tour out on a query, whatever drives it."""
+"""Runs the scenarios of a tour on a query, on Spark or simulated."""
 
 from typing import Protocol
 
@@ -44,7 +44,7 @@ class Query(Protocol):
 
 
 def run_scenarios(tour: Tour, query: Query) -> None:
-    """Carries the scenarios of a tour out; what goes wrong stands in the query's watch."""
+    """Runs the scenarios of a tour; the query's watch records what goes wrong."""
     query.load(_RECORDS_FIRST)
     query.await_applied()
     for scenario in tour.scenarios:

@@ -53,7 +53,7 @@ class Campaign:
         self.outcomes: list[Outcome] = []
 
     def run(self, tell: Callable[[Outcome], None]) -> dict[str, Any]:
-        """Carries the campaign out; `tell` gets each outcome when it is known."""
+        """Runs the campaign; `tell` gets each outcome when it is known."""
         site = self._site
         try:
             if any(fault.victim == "disk" for fault in self._faults):

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.files import write_json
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.suites.faults.outcome import Outcome
 from harness.suites.faults.schedule import Fault
 
@@ -69,7 +69,7 @@ def report_of(
 
 def write_report(folder: Path, report: Mapping[str, Any]) -> None:
     """Writes faults.json into a result folder, with the machine it was made on."""
-    write_json(folder / FILE, {**report, "environment": environment(int(report["seed"]))})
+    write_json(folder / FILE, {**report, "environment": describe_machine(int(report["seed"]))})
 
 
 def show(report: Mapping[str, Any], console: Console) -> None:

@@ -32,7 +32,7 @@ _WIDTH = 140  # of a log file, so that names stay whole
 def fault_test(
     schedule: list[Fault], folder: Path, *, seed: int, durability: str, console: Console
 ) -> tuple[dict[str, Any], bool]:
-    """Carries a schedule out, writes the report into the folder and returns (report, whether it was cut off).
+    """Runs a schedule of faults, writes the report into the folder and returns (report, whether it was cut off).
 
     What is heavy of a campaign without findings is deleted; the logs stay.
     """

@@ -72,7 +72,7 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
 
 
 def measured(suite: NexmarkSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
-    """Carries out what is missing of a suite, writes its table, and returns its folder and the worst exit code.
+    """Runs what is missing of a suite, writes its table, and returns its folder and the worst exit code.
 
     Raises:
         UsageError: the machine lacks something, or the folder cannot be made.

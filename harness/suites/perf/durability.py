@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.experiment.make import make_experiment
 from harness.files import ROOT, write_json
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.results.place import new_folder
 from harness.suites.perf.interleave import interleave, ratio
 from impls.errors import StateError, UsageError
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     values = {pair: {name: found.values for name, found in row.items()} for pair, row in table.items()}
-    write_json(folder / "durability.json", {"environment": environment(plain.seed), "ratios": values})
+    write_json(folder / "durability.json", {"environment": describe_machine(plain.seed), "ratios": values})
     for pair, row in table.items():
         for name, found in row.items():
             sys.stdout.write(f"{pair}  {name}  {found}\n")

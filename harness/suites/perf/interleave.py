@@ -9,8 +9,8 @@ import numpy as np
 from harness.experiment.description import Experiment
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
-from harness.run.carry_out import NamedRun, Watcher, carry_out_all
 from harness.run.lines import Lines
+from harness.run.runs import NamedRun, Watcher, run_all
 from harness.suites.perf.part import Spread
 from harness.suites.runs import place_run
 from impls.errors import StateError, UsageError
@@ -29,7 +29,7 @@ class Ratio(Spread):
 def interleave(
     variants: Mapping[str, Experiment], rounds: int, folder: Path, *, seed: int = 1, warm: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
-    """Carries out every variant once a round, in an order drawn from the seed, and returns their result entries.
+    """Runs every variant once a round, in an order drawn from the seed, and returns their result entries.
 
     What was finished before in the same folder is not run again. Raises StateError when a run is not valid, or with
     `warm` when it never warmed up: that one is run anew the next time.
@@ -50,7 +50,7 @@ def interleave(
 def _entry_of(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:
     place = folder / run.folder
     place_run(run, folder)
-    carry_out_all([run], folder, view)
+    run_all([run], folder, view)
     if failure := read_json(place / "error.json").get("error"):
         raise UsageError(str(failure))
     data = read_json(place / ENTRY_FILE)

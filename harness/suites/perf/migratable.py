@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.files import write_json
 from harness.lab.measuring import measure_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
-from harness.suites.perf.twin.pairs import Block, Interval, interval, ratios
+from harness.suites.perf.twin.pairs import Interval, TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import BLOCKS_FILE, TwinSettings
 
 __all__ = ["PART", "measure"]
@@ -41,14 +41,14 @@ def measure(folder: Path, scale: Scale) -> PartResult:
     return PartResult([table, _absolute(found)], _checks(intervals), {"migratable": _curves(intervals)})
 
 
-def _intervals(blocks: list[Block]) -> dict[str, Interval]:
+def _intervals(blocks: list[TurnBlock]) -> dict[str, Interval]:
     return {
         name: interval(ratios([b for b in blocks if b.backlog == backlog], field))
         for name, (backlog, field) in _MEASURES.items()
     }
 
 
-def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
+def _blocks(folder: Path, bins: int, scale: Scale) -> list[TurnBlock]:
     path = folder / BLOCKS_FILE
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[Block]:
         )  # fmt: skip
         write_json(folder / "twin.json", asdict(settings))
         measure_in_child("harness.suites.perf.twin.process", folder)
-    return [Block(**block) for block in json.loads(path.read_text())]
+    return [TurnBlock(**block) for block in json.loads(path.read_text())]
 
 
 def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:
@@ -73,7 +73,7 @@ def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:
     return out
 
 
-def _absolute(found: dict[int, list[Block]]) -> Table:
+def _absolute(found: dict[int, list[TurnBlock]]) -> Table:
     rows = []
     for bins, blocks in found.items():
         for side in ("live", "twin"):

@@ -70,7 +70,7 @@ class Cluster:
         self.now_ms += self.costs.stop_s(what) * 1e3 * self._noise()
 
     def run(self, written: WrittenPlan) -> tuple[Observation, SimulatedEpoch]:
-        """Carries one plan out; returns what the controller observes of it, and what it came to."""
+        """Runs one plan; returns the controller's observation and the simulated epoch."""
         plan, cut, before = written.plan, self.now_ms, self._last_cut
         seen = self._load.until(cut)
         arrived = seen - self._seen
@@ -234,7 +234,7 @@ def _fresh(done: NDArray[np.float64], count: NDArray[np.int64], *, cut: float, b
 
 
 def chosen_pulls(plan: EpochPlan, need: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[Pull]:
-    """Returns the pulls that workers carry out, chosen by the runtime's own rules worker by worker."""
+    """Returns the pulls that workers do, chosen worker by worker by the runtime's own rules."""
     if not plan.on_demand and plan.budget_bytes is None:
         return list(plan.pulls)
     by_worker: dict[int, list[Pull]] = defaultdict(list)

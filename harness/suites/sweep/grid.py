@@ -13,7 +13,7 @@ from harness.experiment.checks import check
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
-from harness.run.carry_out import NamedRun
+from harness.run.runs import NamedRun
 from harness.suites.options import AXES, SWEEP_QUICK
 from impls.errors import UsageError
 

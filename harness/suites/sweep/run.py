@@ -1,4 +1,4 @@
-"""Carries a sweep out: what is done is skipped, what was cut off in the middle is measured anew."""
+"""Runs a sweep: finished runs are skipped, and a run that was cut off is measured again."""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from harness.results.place import find_earlier, new_folder, unchanged
 from harness.run.lines import Lines
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
-from harness.suites.runs import carry_out_and_report, prepare_runs
+from harness.suites.runs import prepare_runs, run_and_report
 from harness.suites.sweep.grid import Grid, make_grid
 
 __all__ = ["grid_from", "prepare", "run_sweep", "sweep"]
@@ -24,7 +24,7 @@ def prepare(grid: Grid, folder: Path) -> None:
 
 
 def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
-    """Carries a sweep out and returns (result folder, exit code): 0 all valid, 1 not all, 130 cut off.
+    """Runs a sweep and returns (result folder, exit code): 0 all valid, 1 not all, 130 cut off.
 
     The newest unfinished result of the same sweep is gone on with; a finished one of the same code is returned.
     """
@@ -38,7 +38,7 @@ def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
     view = Lines(len(runs), sys.stdout)
     done = sum((folder / "runs" / run.folder / "done").exists() for run in runs)
     view.note(f"{grid.name}: {len(runs)} runs, {done} done before, about {grid.minutes():.0f} min for all of them")
-    return folder, carry_out_and_report(runs, folder, view, "the same options again go on")
+    return folder, run_and_report(runs, folder, view, "the same options again go on")
 
 
 def grid_from(options: Mapping[str, Any]) -> Grid:

@@ -24,7 +24,7 @@ from impls.mechanisms.native_spark.progress import EpochListener, found_nothing,
 from impls.placement import initial
 from impls.worker.output import Output
 
-__all__ = ["NATIVE_SETTINGS", "NativeQuery", "Source"]
+__all__ = ["NATIVE_SETTINGS", "NativeQuery", "RecordSource"]
 
 NATIVE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass":
@@ -42,7 +42,7 @@ Answers = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
-class Source:
+class RecordSource:
     """Where the query reads: `records()` makes the stream of keys anew for every start.
 
     Its first `preloaded` records, one per key, create the state and are no part of the load.
@@ -66,7 +66,7 @@ class NativeQuery:
     def __init__(
         self,
         spark: SparkSession,
-        source: Source,
+        source: RecordSource,
         output: Output,
         checkpoint: Path,
         *,

@@ -6,13 +6,13 @@ from math import comb
 
 import numpy as np
 
-__all__ = ["Block", "Interval", "interval", "ratios"]
+__all__ = ["Interval", "TurnBlock", "interval", "ratios"]
 
 _CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
-class Block:
+class TurnBlock:
     """What one side did in one block; times per epoch in milliseconds.
 
     Attributes:
@@ -54,7 +54,7 @@ class Interval:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f}, {self.pairs} pairs)"
 
 
-def ratios(blocks: Sequence[Block], measure: str) -> list[float]:
+def ratios(blocks: Sequence[TurnBlock], measure: str) -> list[float]:
     """Returns live over twin of a measure for each pair that has both blocks, in order of pairs."""
     by_side = {
         side: {b.pair: float(getattr(b, measure)) for b in blocks if b.side == side} for side in ("live", "twin")

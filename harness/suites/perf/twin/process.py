@@ -29,8 +29,8 @@ from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
 from harness.run.load import Load, schedule
 from harness.run.pipeline import operator_for, read_records
-from harness.suites.perf.twin.pairs import Block
-from harness.suites.perf.twin.query import Alternating, Done
+from harness.suites.perf.twin.pairs import TurnBlock
+from harness.suites.perf.twin.query import Alternating, TurnEpoch
 from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
 from impls.worker.output import Output
@@ -80,10 +80,10 @@ class TwinSettings:
 
 
 @dataclass(frozen=True)
-class Mark:
+class EpochMark:
     """The end of an epoch: what it did, when it ended, and the processor time in s of each part so far."""
 
-    done: Done
+    done: TurnEpoch
     at_s: float
     step_s: float
     plan_s: float
@@ -99,12 +99,12 @@ class Meter:
         self._workers.look(self.jvm)
         self._gone: dict[int, float] = {}
 
-    def mark(self, done: Done) -> Mark:
+    def mark(self, done: TurnEpoch) -> EpochMark:
         """Returns the mark of an epoch that has just ended."""
         for pid in self._workers.pids():
             self._gone[pid] = _cpu_s(pid, self._gone.get(pid, 0.0))
         jvm = _cpu_s(self.jvm, 0.0) if self.jvm else 0.0
-        return Mark(done, time.monotonic(), sum(self._gone.values()), time.process_time(), jvm)
+        return EpochMark(done, time.monotonic(), sum(self._gone.values()), time.process_time(), jvm)
 
 
 def _cpu_s(pid: int, last: float) -> float:
@@ -122,20 +122,20 @@ def _cpu_s(pid: int, last: float) -> float:
     return float(times.user + times.system)
 
 
-def blocks_of(marks: list[Mark], *, backlog: bool) -> list[Block]:
+def blocks_of(marks: list[EpochMark], *, backlog: bool) -> list[TurnBlock]:
     """Returns the blocks of consecutive epochs; each from the end of its first epoch, so that it pays for itself."""
-    by_block: dict[int, list[Mark]] = defaultdict(list)
+    by_block: dict[int, list[EpochMark]] = defaultdict(list)
     for mark in marks:
         if mark.done.block is not None:
             by_block[mark.done.block].append(mark)
     return [_block(number, found, backlog) for number, found in sorted(by_block.items()) if len(found) > 2]
 
 
-def _block(number: int, marks: list[Mark], backlog: bool) -> Block:
+def _block(number: int, marks: list[EpochMark], backlog: bool) -> TurnBlock:
     first, last, epochs = marks[0], marks[-1], len(marks) - 1
     cells = np.concatenate([mark.done.cells for mark in marks[1:]])
     (p50,) = percentiles(cells["latency_us"], cells["count"], (50.0,)).tolist()
-    return Block(
+    return TurnBlock(
         side=first.done.side,
         pair=number // 2,
         backlog=backlog,
@@ -149,14 +149,14 @@ def _block(number: int, marks: list[Mark], backlog: bool) -> Block:
     )
 
 
-def measure_blocks(folder: Path, settings: TwinSettings) -> list[Block]:
+def measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
     """Runs a load, then its backlog, and returns their blocks; raises StateError when a record is missing."""
     experiment = make_experiment(
         mechanism="none", name="twin", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
         bins=settings.bins, workers=settings.workers, lead_in_s=settings.lead_in_s,
         duration_s=settings.pairs * 2 * settings.block_s,
     )  # fmt: skip
-    marks: list[Mark] = []
+    marks: list[EpochMark] = []
     with ExitStack() as stack:
         services = stack.enter_context(
             bring_up(
@@ -216,11 +216,11 @@ def _await(query: StreamingQuery, done: Callable[[], bool], what: str, within_s:
         raise StateError(f"The query failed: {query.exception()}")
 
 
-def _reached(marks: list[Mark], epochs: int) -> bool:
+def _reached(marks: list[EpochMark], epochs: int) -> bool:
     return len(marks) >= epochs
 
 
-def _records(marks: list[Mark]) -> int:
+def _records(marks: list[EpochMark]) -> int:
     return sum(mark.done.records for mark in list(marks))
 
 

@@ -26,13 +26,13 @@ from impls.worker.cells import CELL
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
-__all__ = ["SIDES", "Alternating", "Done", "block_at"]
+__all__ = ["SIDES", "Alternating", "TurnEpoch", "block_at"]
 
 SIDES = ("live", "twin")
 
 
 @dataclass(frozen=True)
-class Done:
+class TurnEpoch:
     """A finished epoch: its side and block (None before the load), records, and their latency cells."""
 
     side: str
@@ -64,7 +64,7 @@ class Alternating:
         *,
         workers: int,
         bins: int,
-        on_epoch: Callable[[Done], None],
+        on_epoch: Callable[[TurnEpoch], None],
     ):
         self._operator, self._output, self._folder, self._workers, self._bins = operator, output, folder, workers, bins
         self._on_epoch = on_epoch
@@ -98,7 +98,7 @@ class Alternating:
         block, side = self._turn(epoch)
         records, cells = (self._live if side == "live" else self._twin)(frame, self._epochs[side])
         self._epochs[side] += 1
-        self._on_epoch(Done(side, block, records, cells))
+        self._on_epoch(TurnEpoch(side, block, records, cells))
 
     def _turn(self, epoch: int) -> tuple[int | None, str]:
         if self.block_epochs:

@@ -11,7 +11,7 @@ from synthetic import BIN_BYTES, MECHANISMS, MOVED_BINS, write_experiment, write
 from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.measure.cells import encode_cells, read_cells
 from harness.results.entry import summarise_run
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.results.summary import write_result
 from harness.results.validate import SCHEMA, read_schema, validate
 from impls.errors import UsageError
@@ -272,7 +272,7 @@ def test_what_is_no_result_is_refused(tmp_path, text):
 
 
 def test_environment_names_the_machine_and_the_versions():
-    here = environment(7)
+    here = describe_machine(7)
     assert (here["seed"], type(here["dirty"]), here["cores"] > 0) == (7, bool, True)
     assert here["memory_bytes"] > 1 << 28
     assert here["versions"]["pyspark"] == "4.2.0"

@@ -8,7 +8,7 @@ from synthetic import write_run
 
 from harness.files import ROOT
 from harness.report.export import export
-from harness.results.environment import environment
+from harness.results.machine import describe_machine
 from harness.suites.artifact import image, reproduce
 from impls.errors import UsageError
 
@@ -27,9 +27,9 @@ def test_epochs_are_exported_row_by_row(tmp_path):
 
 def test_an_image_knows_its_commit(monkeypatch):
     monkeypatch.setenv("RESCALE_COMMIT", "a" * 40)
-    assert (environment(1)["commit"], environment(1)["dirty"]) == ("a" * 40, False)
+    assert (describe_machine(1)["commit"], describe_machine(1)["dirty"]) == ("a" * 40, False)
     monkeypatch.setenv("RESCALE_COMMIT", "unknown")
-    assert environment(1)["dirty"] is True
+    assert describe_machine(1)["dirty"] is True
 
 
 def test_without_docker_there_is_one_sentence(monkeypatch):

@@ -7,7 +7,7 @@ from synthetic import write_experiment, write_sweep
 
 from harness.files import read_json, write_json
 from harness.suites.claims import gather, verify
-from harness.suites.claims.claims import CLAIMS_FILE, Claim, Source, read_claims
+from harness.suites.claims.claims import CLAIMS_FILE, Claim, ClaimSource, read_claims
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
 from harness.suites.claims.verify import check, run_claims
@@ -16,7 +16,7 @@ from impls import catalog
 from impls.errors import UsageError
 from plots.metrics import METRICS
 
-PLACEMENT = Source("placement", "placement", 0, 0)
+PLACEMENT = ClaimSource("placement", "placement", 0, 0)
 ALL_AT_ONCE, FLUID, BATCHED = "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched"
 PEAK = "latency_migrating_max_ms"
 
@@ -279,7 +279,7 @@ def test_no_violation():
 
 
 def test_a_stored_result_counts_if_its_parameters_are_those_asked_for(tmp_path):
-    source = Source("x", "bench", 1, 1, {"mechanism": "none,meces", "keys": "1M"})
+    source = ClaimSource("x", "bench", 1, 1, {"mechanism": "none,meces", "keys": "1M"})
     stored = json.loads(json.dumps(gather.described(source).to_json()))
     del stored["value_bytes"]  # a parameter that came later
     folder = tmp_path / "20260101-000000-claim-x"
@@ -293,19 +293,19 @@ def test_a_stored_result_counts_if_its_parameters_are_those_asked_for(tmp_path):
 
 
 def test_a_command_leaves_what_it_said_and_is_found_again(tmp_path):
-    source = Source("words", "command", 0, 0, module="this")
+    source = ClaimSource("words", "command", 0, 0, module="this")
     made = gather.make(source, tmp_path)
     assert made.said["exit_code"] == 0
     assert any("Beautiful is better" in line for line in made.said["lines"])
     assert read_json(made.folder / EVIDENCE_FILE)["command"] == ["-m", "this"]
     assert gather.find(source, tmp_path).folder == made.folder
-    assert gather.find(Source("words", "command", 0, 0, module="that"), tmp_path) is None
+    assert gather.find(ClaimSource("words", "command", 0, 0, module="that"), tmp_path) is None
 
 
 @pytest.fixture
 def claims(monkeypatch, edited, bench_folder):
     """Makes `run_claims` check these claims on the synthetic result, whatever experiment they name."""
-    source = Source("synthetic", "bench", 60, 1)
+    source = ClaimSource("synthetic", "bench", 60, 1)
     arguments = {"metric": PEAK, "mechanisms": [BATCHED], "than": [ALL_AT_ONCE]}
     turned = {"metric": PEAK, "mechanisms": [ALL_AT_ONCE], "than": [BATCHED]}
     held = [

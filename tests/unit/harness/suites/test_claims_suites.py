@@ -8,7 +8,7 @@ from synthetic import write_experiment
 from harness.files import write_json
 from harness.results.place import result_folder
 from harness.suites.claims import gather
-from harness.suites.claims.claims import Source
+from harness.suites.claims.claims import ClaimSource
 from harness.suites.claims.evidence import Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
 from harness.suites.nexmark import suite as nexmark
@@ -83,10 +83,10 @@ def test_stays_level(tmp_path, growth, level):
     [("nexmark", nexmark, {"query": "q4", "workers": "4", "quick": True}), ("perf", perf, {"part": "steady"})],
 )
 def test_a_result_of_the_task_itself_is_evidence(tmp_path, kind, module, options):
-    source = Source("some", kind, 1, 1, options=options)
+    source = ClaimSource("some", kind, 1, 1, options=options)
     assert gather.find(source, tmp_path) is None
     folder = result_folder(module.suite_from(options), tmp_path, force=False)
     assert gather.find(source, tmp_path) is None, "it is not finished"
     (folder / "done").touch()
     assert gather.find(source, tmp_path).folder == folder
-    assert gather.find(Source("other", kind, 1, 1), tmp_path) is None
+    assert gather.find(ClaimSource("other", kind, 1, 1), tmp_path) is None

@@ -24,7 +24,7 @@ def carried_out(monkeypatch):
             write_json(place / "run-result.json", entry)
             (place / "done").touch()
 
-    monkeypatch.setattr(interleave, "carry_out_all", carry_out)
+    monkeypatch.setattr(interleave, "run_all", carry_out)
     return order
 
 

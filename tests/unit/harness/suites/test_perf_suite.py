@@ -14,9 +14,9 @@ from harness.suites.perf.report import markdown, write_tables
 from harness.suites.perf.restart import excess_ms
 from harness.suites.perf.search import Search
 from harness.suites.perf.suite import PARTS, suite_from
-from harness.suites.perf.twin.pairs import Block, interval, ratios
-from harness.suites.perf.twin.process import Mark, blocks_of
-from harness.suites.perf.twin.query import Done, block_at
+from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
+from harness.suites.perf.twin.process import EpochMark, blocks_of
+from harness.suites.perf.twin.query import TurnEpoch, block_at
 from impls.errors import UsageError
 from impls.worker.cells import make_cells
 
@@ -73,7 +73,7 @@ def test_the_interval_of_a_median_covers_it_as_often_as_it_says():
 
 
 def block(side, pair, cpu):
-    return Block(side, pair, False, 5, 100, 100.0, 150.0, cpu, 0.0, 0.0)
+    return TurnBlock(side, pair, False, 5, 100, 100.0, 150.0, cpu, 0.0, 0.0)
 
 
 def test_ratios_are_those_of_blocks_of_one_pair():
@@ -91,7 +91,7 @@ def test_blocks_take_turns_so_that_a_trend_favours_no_side():
 def test_a_block_is_measured_from_the_end_of_its_first_epoch():
     def mark(block, second, records):
         cells, _ = make_cells(np.zeros(records, np.int64), 1_000_000, np.zeros(records, bool))
-        return Mark(Done("live", block, records, cells), second, second * 2, second * 3, second * 4)
+        return EpochMark(TurnEpoch("live", block, records, cells), second, second * 2, second * 3, second * 4)
 
     marks = [mark(None, 0, 9), mark(0, 10, 7), mark(0, 11, 3), mark(0, 12, 3), mark(1, 13, 5)]
     (found,) = blocks_of(marks, backlog=True)

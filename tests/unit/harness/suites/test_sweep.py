@@ -12,8 +12,8 @@ from harness.report.redraw import redraw
 from harness.report.report import write_report
 from harness.results.summary import CELL_FILE
 from harness.results.validate import validate
-from harness.run.carry_out import carry_out_all
 from harness.run.lines import Lines
+from harness.run.runs import run_all
 from harness.suites import runs as runs_of_a_result
 from harness.suites.sweep.grid import PRESETS, make_grid
 from harness.suites.sweep.run import grid_from, prepare, sweep
@@ -123,7 +123,7 @@ def test_a_finished_run_is_not_started_again(tmp_path, capsys):
     runs = [run for run, _ in grid.runs()]
     for run in runs:
         (tmp_path / "runs" / run.folder / "done").touch()
-    carry_out_all(runs, tmp_path / "runs", Lines(len(runs)))
+    run_all(runs, tmp_path / "runs", Lines(len(runs)))
     told = capsys.readouterr().err.splitlines()
     assert told == [f"{number}/2 {run.folder}: done before" for number, run in enumerate(runs, 1)]
 
@@ -138,7 +138,7 @@ def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
         if not all((folder / run.folder / "done").exists() for run in runs):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs_of_a_result, "carry_out_all", carry_out_one)
+    monkeypatch.setattr(runs_of_a_result, "run_all", carry_out_one)
     folder, code = sweep(grid, tmp_path)
     assert (code, (folder / "done").exists(), len(read_json(folder / "result.json")["runs"])) == (130, False, 1)
     assert (folder / "report.html").exists()

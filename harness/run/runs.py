@@ -1,4 +1,4 @@
-"""Carries runs out one after another, each in a process of its own: for one experiment, a sweep, or variants."""
+"""Runs a list of runs one after another, each in a separate process: for an experiment, a sweep, or variants."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from harness.run.child import RunProcess
 from harness.run.disturb import disturbed
 from impls.errors import UsageError
 
-__all__ = ["NamedRun", "Watcher", "carry_out_all"]
+__all__ = ["NamedRun", "Watcher", "run_all"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Watcher(Protocol):
         """A run has ended."""
 
 
-def carry_out_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
-    """Carries out what is not done yet; broker and Spark of the next run start while the oracle checks the one before.
+def run_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
+    """Runs what is not done yet; broker and Spark of the next run start while the oracle checks the one before.
 
     Args:
         runs: in this order; each has `folder / run.folder` with its run.json.
@@ -72,16 +72,16 @@ def carry_out_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
                 view.skipped(run)
                 continue
             process, ready = ready or RunProcess(folder / run.folder), None
-            if not _carry_out(run, process, view, prepare_next):
+            if not _run_one(run, process, view, prepare_next):
                 view.note(f"{run.folder}: its fault has ended it; it is resumed")
-                _carry_out(run, RunProcess(folder / run.folder), view, prepare_next)
+                _run_one(run, RunProcess(folder / run.folder), view, prepare_next)
     finally:
         if ready is not None:
             ready.end()
 
 
-def _carry_out(run: Run, process: RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
-    """Carries a run out; returns False when the fault it was to stand has ended its process, which can be resumed."""
+def _run_one(run: Run, process: RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
+    """Runs one run; returns False when its fault has ended its process, which can then be resumed."""
     view.begin(run)
     error: str | None = None
     (process.folder / "error.json").unlink(missing_ok=True)

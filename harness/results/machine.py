@@ -17,7 +17,7 @@ from harness.setup.jars import read_sums
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
-__all__ = ["environment"]
+__all__ = ["describe_machine"]
 
 _LIBRARIES = (
     "confluent-kafka",
@@ -35,7 +35,7 @@ _LIBRARIES = (
 _DEADLINE_S = 30.0
 
 
-def environment(seed: int) -> dict[str, Any]:
+def describe_machine(seed: int) -> dict[str, Any]:
     """Returns commit, dirty, seed, host, cores, memory, system, processor and versions; what is unknown says so.
 
     Outside a git checkout the commit is "unknown" and dirty is true, as nothing shows that the code is unchanged.
