@@ -3,6 +3,8 @@
 import itertools
 import sys
 import time
+import zlib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,11 +15,61 @@ settings.load_profile("project")
 sys.path.insert(0, str(Path(__file__).parent))
 
 
-def pytest_collection_modifyitems(items):
-    """Keeps together, where several processes run the tests, those of the one Spark session, and those of a file."""
-    for item in items:
-        group = "spark" if "spark" in item.fixturenames else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+# What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
+FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_n", "tests/integration", "tests/simulation",
+         "tests/unit/plots", "tests/unit/generators", "tests/property")  # fmt: skip
+
+
+def pytest_addoption(parser):
+    """Declares --fast."""
+    parser.addoption("--fast", action="store_true", help="leave out `lengthy` tests, and cases of `sampled` ones")
+
+
+def pytest_itemcollected(item):
+    """Refuses a test of the one Spark session outside of the files that are kept together for its sake."""
+    if "spark" in item.fixturenames and group_of(item.nodeid) != "spark":
+        raise pytest.UsageError(f"{item.nodeid} uses the Spark session: mark it, or its file, with pytest.mark.spark.")
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Gives each process whole groups; xdist's own `loadgroup` gives it single tests under pytest 9.2, unasked."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    return Groups(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what --fast does not run, and puts first the groups that take longest."""
+    fast = config.getoption("fast")
+    config.hook.pytest_deselected(items=[item for item in items if fast and not in_fast_run(item)])
+    items[:] = [item for item in items if not fast or in_fast_run(item)]
+    places = {
+        group: [group.startswith(f) for f in (*FIRST, "")].index(True) for group in {group_of(i.nodeid) for i in items}
+    }
+    items.sort(key=lambda item: places[group_of(item.nodeid)])
+
+
+@cache
+def of_session(path):
+    return "pytest.mark.spark" in (Path(__file__).parents[1] / path).read_text()
+
+
+def group_of(nodeid):
+    """The tests of the one Spark session, or those of a file."""
+    path = nodeid.partition("::")[0]
+    return "spark" if of_session(path) else path
+
+
+def in_fast_run(item):
+    """Whether the fast run has a test: nothing lengthy, and of `sampled(n)` one case in n, the same ones every time."""
+    sampled = item.get_closest_marker("sampled")
+    return item.get_closest_marker("lengthy") is None and (
+        sampled is None or zlib.crc32(item.name.encode()) % sampled.args[0] == 0
+    )
 
 
 @pytest.fixture(autouse=True)

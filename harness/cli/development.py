@@ -7,24 +7,29 @@ from harness.cli.running import ROOT, one_sentence, run_module
 
 __all__ = ["check", "clean", "fmt", "lock", "test"]
 
+FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
+
 
 @task(
     help={
         "select": "what to give pytest: paths, -k EXPRESSION, ...",
         "all": "also what is marked slow or stress",
+        "fast": "only what needs no JVM, Kafka or Spark, with a sample of the simulated cases: about a minute",
         "jobs": "processes; 2 unless tests are selected, as those of Spark wait for most of their time",
     }
 )
-def test(c: Context, select: str = "", all: bool = False, jobs: int = 0) -> None:  # noqa: A002 - the option's name
-    """Run the tests."""
-    with one_sentence():
-        from harness.setup.java import use_java
+def test(c: Context, select: str = "", all: bool = False, fast: bool = False, jobs: int = 0) -> None:  # noqa: A002
+    """Run the tests, and list the slowest."""
+    if not fast:
+        with one_sentence():
+            from harness.setup.java import use_java
 
-        use_java()
+            use_java()
     every = "-m ''" if all else ""
     number = jobs or (1 if select else 2)
-    spread = f"-n {number} --dist loadgroup" if number > 1 else ""
-    run_module(c, f"pytest {spread} {every} {select}")
+    spread = f"-n {number} --no-loadscope-reorder" if number > 1 else ""
+    what = f"--fast {select or FAST}" if fast else select
+    run_module(c, f"pytest --durations=30 {spread} {every} {what}")
 
 
 @task

@@ -9,6 +9,8 @@ from impls.errors import UsageError
 from impls.operators import HashCount
 from impls.placement import goal
 
+pytestmark = pytest.mark.spark
+
 
 def test_a_query_is_rebalanced_by_what_was_measured(spark, kafka, topic_factory, tmp_path):
     operator = HashCount(512, value_bytes=300, cost_us=10)

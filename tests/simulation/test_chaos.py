@@ -15,6 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pyt
 SEEDS = range(40)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_goes_wrong_under_faults(seed):
     outcome = simulate(draw(seed))

@@ -79,6 +79,7 @@ def check(run, name, scenario):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize(("name", "make"), CASES, ids=[name for name, _ in CASES])
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.sampled(3)
 def test_the_goal_is_reached_and_no_record_is_lost(name, make, scenario, seed):
     check(simulate(make, scenario, seed), name, scenario)
 
@@ -86,6 +87,7 @@ def test_the_goal_is_reached_and_no_record_is_lost(name, make, scenario, seed):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize(("name", "make"), CASES, ids=[name for name, _ in CASES])
 @pytest.mark.parametrize("rebase", [0.0, 0.4], ids=["whole journals", "bases"])
+@pytest.mark.sampled(5)
 def test_a_driver_that_dies_at_any_point_changes_nothing(name, make, scenario, rebase):
     run = simulate(make, scenario, crash=0.15, rebase=rebase)
     assert run.crashes > 10

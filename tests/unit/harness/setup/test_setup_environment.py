@@ -52,6 +52,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
     assert (tmp_path / "precious").read_text() == "mine"
 
 
+@pytest.mark.lengthy
 def test_an_environment_is_made_once_and_again_after_a_cut(tmp_path):
     folder, lock = tmp_path / "venv", tmp_path / "lock"
     lock.write_text("")
@@ -66,6 +67,7 @@ def test_an_environment_is_made_once_and_again_after_a_cut(tmp_path):
     assert (folder / ".complete").read_text() == "1"
 
 
+@pytest.mark.lengthy
 def test_a_failed_installation_is_one_sentence_with_its_log(tmp_path, monkeypatch):
     (tmp_path / "lock").write_text("no-hash-for-this==1\n")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

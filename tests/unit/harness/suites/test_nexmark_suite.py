@@ -101,6 +101,7 @@ def test_open_auctions_need_room():
     assert needed_bytes(many) - needed_bytes(few) > 900 * (10**6 - 10**4)
 
 
+@pytest.mark.lengthy
 def test_a_preload_that_cannot_be_sent_is_one_sentence(tmp_path):
     experiment = make_experiment(workload="nexmark", query="q4", profile="large-state:auctions=100", rate="100")
     with pytest.raises(UsageError, match="from before the start cannot be sent: "):

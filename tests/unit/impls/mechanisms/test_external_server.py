@@ -47,6 +47,7 @@ def test_a_stopped_server_leaves_no_process_and_gets_a_sentence(tmp_path, monkey
         check_server(server.url)
 
 
+@pytest.mark.lengthy
 def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.touch()
