@@ -102,7 +102,7 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
         stream.records = 0
     elif not options.start_us:
         stream.start_us = now_us() + _HEAD_START_US
-    backlog = stream.due(share, done, now_us())
+    backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
     loop.run(stream.blocks(share, done, BLOCK_RECORDS))
     elapsed_s = max(0.0, time.perf_counter() - begin_s)

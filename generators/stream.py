@@ -106,9 +106,9 @@ class RecordStream(ABC):
                 values, times = self._make(low, count, (index - low)[wanted])
                 yield Block(values, partitions[wanted].tolist(), times)
 
-    def due(self, share: Share, done: Sequence[int], at_us: int) -> int:
+    def records_left(self, share: Share, done: Sequence[int], at_us: int) -> int:
         """Returns how many of the share's records that are not done are scheduled at `at_us` or before."""
-        until = min(self.total, self.preload + self._due(at_us - self.start_us))
+        until = min(self.total, self.preload + self._scheduled_until(at_us - self.start_us))
         return sum(max(0, len(range(p, until, share.partitions)) - done[p]) for p in share.own_partitions())
 
     @abstractmethod
@@ -116,7 +116,7 @@ class RecordStream(ABC):
         """Returns values and scheduled times of the chosen ones (from 0) of records low..low+count-1."""
 
     @abstractmethod
-    def _due(self, offset_us: int) -> int:
+    def _scheduled_until(self, offset_us: int) -> int:
         """Returns how many records behind the preload are due `offset_us` after the start or before."""
 
 
@@ -131,5 +131,5 @@ class Stream(RecordStream):
         times = self.schedule.times_us(low, count)[chosen] + self.start_us
         return split_block(encode_block(self.keys.at(low + chosen), times)), times
 
-    def _due(self, offset_us: int) -> int:
+    def _scheduled_until(self, offset_us: int) -> int:
         return self.schedule.records_until(offset_us)

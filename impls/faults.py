@@ -67,10 +67,10 @@ def _armed_hook() -> Hook | None:
     if not name:
         return None
     file = Path(name)
-    return lambda point, context: _come_to(file, point, context)
+    return lambda point, context: _reach_point(file, point, context)
 
 
-def _come_to(file: Path, point: str, context: dict[str, Any]) -> None:
+def _reach_point(file: Path, point: str, context: dict[str, Any]) -> None:
     """Carries the armed fault out if it fits this point and no other process was faster."""
     try:
         armed = json.loads(file.read_text())

@@ -11,7 +11,7 @@ from plots.data import StoredExperiment, StoredRun, thin
 from plots.figure import Figure
 from plots.metrics import at
 
-__all__ = ["FIGURE", "due"]
+__all__ = ["FIGURE", "scheduled_per_second"]
 
 _HIGHEST = 3.0  # times the highest rate of the load; the burst after a standstill would flatten everything else
 
@@ -25,7 +25,7 @@ def _per_second(run: StoredRun) -> tuple[NDArray[np.float64], NDArray[np.float64
     return np.arange(1, whole + 1, dtype=np.float64), counts[:whole]
 
 
-def due(run: StoredRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def scheduled_per_second(run: StoredRun) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Returns the ends of full seconds and the records due in each; one stretch for a load that has but a rate."""
     if totals := run.load.get("due_by_second"):
         return np.arange(len(totals) + 1, dtype=np.float64)[1:], np.diff(np.asarray(totals, np.float64), prepend=0.0)
@@ -48,7 +48,7 @@ def _panel(axes: Any, run: StoredRun) -> float:
     theme.shade_migrations(axes, run)
     axes.fill_between(x, y, step="pre", color=colour, alpha=0.2, linewidth=0)
     axes.step(x, y, where="pre", color=colour, linewidth=1.3)
-    ends, records = due(run)
+    ends, records = scheduled_per_second(run)
     if len(records):
         steps = (np.append(0.0, ends), np.append(records[0], records))
         axes.step(*steps, where="pre", color=theme.LIGHT["ink"], linewidth=0.9, linestyle=(0, (2, 2)))
@@ -63,7 +63,7 @@ def draw(experiment: StoredExperiment) -> Any:
         return None
     figure, panels = theme.grid_of(len(runs), height=1.2, sharex=True, sharey=True)
     top = max(_panel(axes, run) for axes, run in zip(panels, runs, strict=True))
-    rates = [float(records.max()) for run in runs if len(records := due(run)[1])]
+    rates = [float(records.max()) for run in runs if len(records := scheduled_per_second(run)[1])]
     top = min(max(top, *rates, 1.0) * 1.08, _HIGHEST * max(rates, default=top))
     for axes, run in zip(panels, runs, strict=True):
         _cut(axes, run, top)

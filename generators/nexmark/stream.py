@@ -80,7 +80,7 @@ class NexmarkStream(RecordStream):
         times = np.concatenate((before + self.event_start_us, after.send_us + self.start_us))
         return self._encoder.values(slots, times), times
 
-    def _due(self, offset_us: int) -> int:
+    def _scheduled_until(self, offset_us: int) -> int:
         return self._order.records_until(offset_us)
 
 

@@ -46,13 +46,13 @@ class Lines:
         entry = read_json(folder / ENTRY_FILE)
         left = (time.monotonic() - self._start) / self._carried_out * (self._total - self._number)
         rest = f"; about {left / 60:.0f} min left" if self._number < self._total else ""
-        self._say(run, f"{_told(entry) if entry else 'failed'}{rest}")
+        self._say(run, f"{_summary(entry) if entry else 'failed'}{rest}")
 
     def _say(self, run: Run, text: str) -> None:
         self.note(f"{self._number}/{self._total} {run.folder}: {text}")
 
 
-def _told(entry: dict[str, Any]) -> str:
+def _summary(entry: dict[str, Any]) -> str:
     found = [(metric.label, show(metric.value(entry), metric.unit)) for metric in map(by_name, _SHOWN)]
     numbers = ", ".join(f"{label} {text}" for label, text in found if text != DASH)
     late = "" if entry["load"] == "met" else f" (load {entry['load']})"

@@ -60,23 +60,23 @@ class Progress:
     phase: str = "starting"
     cancelled: threading.Event = field(default_factory=threading.Event)
     due: Callable[[], int] | None = None
-    _told: float = 0.0
+    _last_line_s: float = 0.0
     _counted: tuple[float, int] | None = None
     _rate: float | None = None
 
     def say(self, phase: str) -> None:
         """Enters a phase."""
         self.phase = phase
-        self._told = 0.0
+        self._last_line_s = 0.0
         self.tick()
 
     def tick(self) -> None:
         """Tells the numbers when a second has passed; raises Cancelled when the run is cut off."""
         if self.cancelled.is_set():
             raise Cancelled
-        if time.monotonic() - self._told < 1.0:
+        if time.monotonic() - self._last_line_s < 1.0:
             return
-        self._told = time.monotonic()
+        self._last_line_s = time.monotonic()
         line = line_of(self.recorder, self.phase, rate=self._measured(), due=self.due() if self.due else None)
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()

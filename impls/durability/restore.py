@@ -23,7 +23,7 @@ from impls.store.bins import read_size
 from impls.store.queue import put_queued, take_queues
 from impls.store.state import BinState
 
-__all__ = ["Restored", "Source", "Wanted", "restore", "usable_from"]
+__all__ = ["RestoreRequest", "Restored", "Source", "restore", "usable_from"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class _Walk:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RestoreRequest:
     """What to restore as of the end of an epoch.
 
     Attributes:
@@ -101,30 +101,30 @@ class Restored:
 
 
 def usable_from(source: Source) -> int:
-    """Returns the oldest epoch that a bin may be at for `Wanted.have`: later changes are still in the changelog."""
+    """Returns the oldest epoch that a bin of `RestoreRequest.have` may be at: the changelog has all later changes."""
     try:
         return int(read_manifest(source.files, source.query, source.bins).base.min())
     except UsageError as error:
         raise StateError(str(error)) from error
 
 
-def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -> Restored:
+def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreRequest) -> Restored:
     """Writes bins into a transaction as they were at the end of an epoch.
 
-    The environment must not hold the bins, those in `wanted.have` excepted. Raises StateError when a frame, a snapshot
+    The environment must not hold the bins, those in `request.have` excepted. Raises StateError when a frame, a snapshot
     or the manifest is missing or damaged; the message names the file.
     """
     try:
-        manifest = _with(read_manifest(source.files, source.query, source.bins), wanted.have)
-        _check_not_ahead(source, manifest, epoch, wanted)
-        walk = _walk(source, manifest, epoch, wanted)
+        manifest = _with(read_manifest(source.files, source.query, source.bins), request.have)
+        _check_not_ahead(source, manifest, epoch, request)
+        walk = _walk(source, manifest, epoch, request)
         state = BinState(txn, source.bins)
-        _load_snapshots(source, manifest, state, txn, wanted)
+        _load_snapshots(source, manifest, state, txn, request)
     except (CorruptStateError, UsageError) as error:
         raise StateError(str(error)) from error
     state.write_sizes()  # what is damaged from here on is the environment, not the checkpoint
-    image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(wanted.states) - set(wanted.have))
-    fault("during-recovery", worker=wanted.worker, epoch=epoch + 1)
+    image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(request.states) - set(request.have))
+    fault("during-recovery", worker=request.worker, epoch=epoch + 1)
     names, values, codes, counts = walk.newest()
     state.redo(names, values, codes, counts)
     for bin_, stored in reversed(walk.queue):
@@ -134,7 +134,7 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, wanted: Wanted) -
             put_queued(txn, bin_, stored)
     state.write_sizes()
     delta = sum(map(len, names)) + sum(len(value or b"") for value in values) + codes.nbytes + counts.nbytes
-    return Restored([(bin_, read_size(txn, bin_)[1]) for bin_ in wanted.states], image_bytes, delta)
+    return Restored([(bin_, read_size(txn, bin_)[1]) for bin_ in request.states], image_bytes, delta)
 
 
 def _with(manifest: Manifest, have: Mapping[int, int]) -> Manifest:
@@ -144,8 +144,8 @@ def _with(manifest: Manifest, have: Mapping[int, int]) -> Manifest:
     return replace(manifest, base=base)
 
 
-def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, wanted: Wanted) -> None:
-    bins = [*wanted.states, *wanted.queues]
+def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, request: RestoreRequest) -> None:
+    bins = [*request.states, *request.queues]
     newest = int(manifest.base[bins].max(initial=-1))
     if newest > epoch:
         raise StateError(
@@ -154,26 +154,26 @@ def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, wanted: Wan
         )
 
 
-def _walk(source: Source, manifest: Manifest, epoch: int, wanted: Wanted) -> _Walk:
+def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreRequest) -> _Walk:
     """Reads frames from `epoch` back to the snapshots, following each bin to the worker it was pulled from."""
     walk = _Walk()
     queued = np.zeros(source.bins, bool)
-    queued[list(wanted.queues)] = True
+    queued[list(request.queues)] = True
     at: dict[int, NDArray[np.bool_]] = defaultdict(lambda: np.zeros(source.bins, bool))
-    for bin_, owner in wanted.states.items():
+    for bin_, owner in request.states.items():
         at[owner][bin_] = True
     for number in range(epoch, -1, -1):
         open_ = manifest.base < number
         queues = queued & open_
         states = {owner: bins & open_ for owner, bins in at.items() if (bins & open_).any()}
-        readers = {*states, wanted.worker} if queues.any() else {*states}
+        readers = {*states, request.worker} if queues.any() else {*states}
         if not readers:
             break
         read = {owner: _read_frame(source, number, owner) for owner in sorted(readers)}
         for owner, frame in read.items():
             if owner in states:
                 walk.take(frame, states[owner])
-            if owner == wanted.worker:
+            if owner == request.worker:
                 walk.queue += [op for op in reversed(frame.queue) if queues[op[0]]]
                 queued &= not frame.fresh
         for owner, frame in read.items():
@@ -198,20 +198,22 @@ def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
     return frame
 
 
-def _load_snapshots(source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, wanted: Wanted) -> None:
+def _load_snapshots(
+    source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, request: RestoreRequest
+) -> None:
     """Writes the wanted bins' snapshots, one file in memory at a time.
 
     Bins without a snapshot are created as the operator creates them.
     """
     by_file: dict[SnapshotName, list[tuple[int, bool]]] = defaultdict(list)
-    for bin_ in sorted(set(wanted.states) - set(wanted.have)):
+    for bin_ in sorted(set(request.states) - set(request.have)):
         if manifest.file_epoch[bin_] < 0:
             source.operator.create(bin_, source.bins, state)
         else:
             by_file[manifest.state_file(bin_)].append((bin_, True))
-    for bin_ in wanted.queues:
+    for bin_ in request.queues:
         # an image of another worker's queue is older than the routing: the queue was empty when the bin came here
-        if manifest.file_epoch[bin_] >= 0 and manifest.queue_worker[bin_] == wanted.worker:
+        if manifest.file_epoch[bin_] >= 0 and manifest.queue_worker[bin_] == request.worker:
             by_file[manifest.queue_file(bin_)].append((bin_, False))
     for file, bins in by_file.items():
         images = _read_snapshot(source, *file)

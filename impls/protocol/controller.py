@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from impls.errors import StateError
 from impls.protocol.commands import Command
-from impls.protocol.drops import DROP_ENTRIES, Drop, due
+from impls.protocol.drops import DROP_ENTRIES, Drop, drops_within_budget
 from impls.protocol.events import Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
@@ -19,7 +19,7 @@ from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.validate import validate
 from impls.protocol.view import EpochTimes, View
 
-__all__ = ["Controller", "Event", "Known", "MigrationBegun", "MigrationDone"]
+__all__ = ["BinStatus", "Controller", "Event", "MigrationBegun", "MigrationDone"]
 
 _NEVER = 1 << 30
 _RATE_WEIGHT = 0.2
@@ -28,7 +28,7 @@ _ARRAYS = {**_KNOWN, "routing": "<i4", "goal": "<i4", "moving": "<i4", "_moved":
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BinStatus:
     """What was known of the bins when an epoch began: int32 location, int64 records in queue and bytes of state."""
 
     location: NDArray[np.int32]
@@ -66,9 +66,9 @@ class Controller:
         self._pulls: dict[int, Pull] = {}
         self.replicas: dict[tuple[int, int], int] = {}
         self._events: list[Event] = []
-        self._told: list[Event] = []
+        self._last_events: list[Event] = []
         self.observed = -1
-        self._before = self._known()
+        self._before = self._status()
 
     @property
     def commanded(self) -> NDArray[np.int32]:
@@ -118,7 +118,7 @@ class Controller:
         elif self.observed >= 0 and (pairs := self._mechanism.replicas(view := self.view(epoch))):
             plan = replace(plan, replicas=pairs)
             validate(plan, view)
-        now = [] if plan.stop is not None else due(self._drops, plan.pulls, self._drop_entries)
+        now = [] if plan.stop is not None else drops_within_budget(self._drops, plan.pulls, self._drop_entries)
         drops = tuple(sorted(drop.place for drop in now))
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
         if self.clock is not None and plan.stop is None:
@@ -142,8 +142,8 @@ class Controller:
             self._stopped = seen.epoch
             return []
         if seen.epoch == self.observed:
-            return list(self._told)
-        self._before = self._known()
+            return list(self._last_events)
+        self._before = self._status()
         entries = dict(zip(seen.pulled, seen.entries, strict=False))
         for bin_ in seen.pulled:
             if bin_ not in self._pulls:
@@ -163,8 +163,8 @@ class Controller:
             self.clock.observe(seen.times, seen.partials, seen.waits)
         self._pulls.clear()  # what is left of them is planned anew
         self._check_done(seen.epoch)
-        self.observed, self._told, self._events = seen.epoch, self._events, []
-        return list(self._told)
+        self.observed, self._last_events, self._events = seen.epoch, self._events, []
+        return list(self._last_events)
 
     def _keep_replicas(self, seen: Observation) -> None:
         """Takes in refreshed replicas; one that its worker now owns is none any more."""
@@ -206,7 +206,7 @@ class Controller:
             "times": asdict(self._times),
             "observed": self.observed,
             "events": [event.to_json() for event in self._events],
-            "told": [event.to_json() for event in self._told],
+            "told": [event.to_json() for event in self._last_events],
             **({} if self.clock is None else {"clock": self.clock.to_json()}),
         }
 
@@ -214,7 +214,7 @@ class Controller:
         """Takes over what `to_json` of another controller gave; raises KeyError or ValueError for anything else."""
         for name, array in _arrays_from_json(data["arrays"], _ARRAYS, self.bins).items():
             setattr(self, name, array.astype(getattr(self, name).dtype))
-        self._before = Known(**_arrays_from_json(data["before"], _KNOWN, self.bins))
+        self._before = BinStatus(**_arrays_from_json(data["before"], _KNOWN, self.bins))
         self._pending = [Command.from_json(command) for command in data["pending"]]
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
@@ -223,11 +223,13 @@ class Controller:
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
         if self.clock is not None:
             self.clock.restore(data["clock"])
-        self._events, self._told = ([event_from_json(event) for event in data[name]] for name in ("events", "told"))
+        self._events, self._last_events = (
+            [event_from_json(event) for event in data[name]] for name in ("events", "told")
+        )
 
-    def before(self, epoch: int) -> Known:
+    def before(self, epoch: int) -> BinStatus:
         """Returns what was known when an epoch began: the one to be run next, or the last one, which is run again."""
-        return self._before if epoch == self.observed else self._known()
+        return self._before if epoch == self.observed else self._status()
 
     def fresh_workers(self, written: WrittenPlan) -> tuple[int, ...]:
         """Returns the workers of a plan that own, queue and drop nothing at its beginning: they may start empty."""
@@ -237,8 +239,8 @@ class Controller:
         busy |= set(written.plan.routing[before.queued > 0].tolist())
         return tuple(worker for worker in range(written.workers) if worker not in busy)
 
-    def _known(self) -> Known:
-        return Known(self.location.copy(), self.queued.copy(), self.size.copy())
+    def _status(self) -> BinStatus:
+        return BinStatus(self.location.copy(), self.queued.copy(), self.size.copy())
 
     def _activate(self, epoch: int) -> None:
         """Lets commands hold whose time has come, the last one wins; before the first epoch nothing can move."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from impls.protocol.plan import Pull
 
-__all__ = ["DROP_ENTRIES", "Drop", "due"]
+__all__ = ["DROP_ENTRIES", "Drop", "drops_within_budget"]
 
 DROP_ENTRIES = 16_384  # per worker and epoch: the store deletes one by one, 250,000 of hash state in 0.6 s
 
@@ -24,7 +24,7 @@ class Drop:
         return self.bin, self.worker
 
 
-def due(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Drop]:
+def drops_within_budget(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Drop]:
     """Returns the drops of an epoch: of each worker those that `budget` entries suffice for, in order, at least one.
 
     An epoch with pulls drops nothing else: its records would wait for both. But a bin that a worker may pull back in it

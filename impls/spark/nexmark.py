@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.nexmark.base import AUCTION, BID, PERSON, Query
+from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
 
 __all__ = ["FIELDS", "KEY", "TIME", "project"]
 
@@ -35,7 +35,7 @@ def project(df: DataFrame, query: Operator) -> DataFrame:
 
     Events that the query does not read do not reach the exchange. Raises UsageError for another operator.
     """
-    if not isinstance(query, Query):
+    if not isinstance(query, NexmarkQuery):
         raise UsageError(f"{type(query).__name__} is not a NEXMark query.")
     text = F.col("value").cast("string")
     # by text, so that Spark need not parse an event to leave it out; within a JSON string a quote has a backslash
@@ -48,17 +48,17 @@ def project(df: DataFrame, query: Operator) -> DataFrame:
     )
 
 
-def _fields(query: Query, columns: tuple[str, ...]) -> list[str]:
+def _fields(query: NexmarkQuery, columns: tuple[str, ...]) -> list[str]:
     """Returns the fields to parse; Spark parses all it is told of, whether used or not."""
     words = {word for condition in query.where.values() for word in condition.split()}
     return [name for name in FIELDS if name in {*columns, *query.keys.values(), *words, TIME}]
 
 
-def _read(query: Query) -> Column:
+def _read(query: NexmarkQuery) -> Column:
     """Returns the condition under which a query reads an event of the right kind."""
     parts = [(F.col("kind") == kind) & F.expr(query.where.get(kind, "true")) for kind in query.keys]
     return functools.reduce(operator.or_, parts) if query.where else F.lit(True)
 
 
-def _key(query: Query) -> Column:
+def _key(query: NexmarkQuery) -> Column:
     return F.coalesce(*[F.when(F.col("kind") == kind, F.col(name)) for kind, name in query.keys.items()])

@@ -2,7 +2,7 @@
 
 As entries they move, are logged, snapshotted and recovered with their bin. Timers are entries whose key begins with the
 big-endian time, so that the due ones are one range; the earliest timer of each bin stands in a table of its own, so
-that an epoch looks at one compact range of the worker's store and not at every bin (`BinState.due`).
+that an epoch looks at one compact range of the worker's store and not at every bin (`BinState.bins_with_timers`).
 """
 
 import heapq
@@ -200,7 +200,7 @@ class Keyed:
         self._written.clear()
         for bin_ in sorted(self._timed):
             first = self._state.first(bin_, _TIMER, _VALUE)
-            self._state.set_due(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
+            self._state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
         self._timed.clear()
 
     def _load(self, places: Iterable[tuple[int, bytes]]) -> None:

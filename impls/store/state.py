@@ -125,7 +125,7 @@ class BinState:
         open_value(*item)
         return item[0][3:]
 
-    def due(self, bins: NDArray[np.bool_], until: int) -> list[int]:
+    def bins_with_timers(self, bins: NDArray[np.bool_], until: int) -> list[int]:
         """Returns the bins among those marked, bool of shape (B,), whose earliest timer is at `until` or before."""
         items = list(iter_range(self._txn, DUE, bytes([DUE[0] + 1])))
         raw = b"".join([part for item in items for part in item])
@@ -140,7 +140,7 @@ class BinState:
         due: list[int] = numbers[bins[numbers] & (times <= until)].tolist()
         return due
 
-    def set_due(self, bin_: int, at: int | None) -> None:
+    def set_earliest_timer(self, bin_: int, at: int | None) -> None:
         """Notes the time of a bin's earliest timer, None when it has none."""
         name = bin_key(DUE, bin_)
         if at is None:

@@ -8,7 +8,7 @@ import lmdb
 import numpy as np
 
 from impls.durability.frame import decode, frame_name
-from impls.durability.restore import Wanted, restore
+from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Report
 from impls.store.checked import get_of_epoch
@@ -74,13 +74,13 @@ def _open_or_set_aside(
         assert untrusted is not None, "a trusted environment was returned, or something was wrong with it"
         aside = _set_aside(task, path, untrusted)  # while the lock keeps others out
     except BaseException:
-        _let_go(lock)
+        _release(lock)
         raise
-    _let_go(lock)
+    _release(lock)
     return untrusted, aside
 
 
-def _let_go(lock: WriterLock | None) -> None:
+def _release(lock: WriterLock | None) -> None:
     if lock is not None:
         lock.close()
 
@@ -159,7 +159,7 @@ def _rebuilt(
     """
     lock = take_lock(path)
     if lock is None or (path / "data.mdb").exists():
-        _let_go(lock)
+        _release(lock)
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
         return None
@@ -215,7 +215,7 @@ def _fill(task: Task, txn: lmdb.Transaction, *, why: Untrusted, report: Report) 
     states = order.states_at(worker)
     holders = {} if why.cause is Cause.DAMAGED else {b: at for b, at, _ in order.replicas if b in states}
     have, _ = copy_replicas(task, holders, txn)  # a replica takes the place of a snapshot
-    sizes = restore(source, txn, task.epoch - 1, Wanted(states, queues, worker, have)).sizes
+    sizes = restore(source, txn, task.epoch - 1, RestoreRequest(states, queues, worker, have)).sizes
     report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return [bin_ for bin_, _ in sizes], [size for _, size in sizes]

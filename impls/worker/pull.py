@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import lmdb
 
-from impls.durability.restore import Wanted, restore
+from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
 from impls.protocol.plan import EpochPlan, Pull
@@ -150,7 +150,7 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
     have, without = copy_replicas(task, holders, txn)
     for bin_ in without:
         drop_bin(txn, bin_)
-    done = restore(source, txn, task.epoch - 1, Wanted(states, have=have))
+    done = restore(source, txn, task.epoch - 1, RestoreRequest(states, have=have))
     _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
@@ -174,7 +174,7 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
-    restore(durable, txn, task.epoch - 1, Wanted(states))
+    restore(durable, txn, task.epoch - 1, RestoreRequest(states))
     _half_way(task)
 
 

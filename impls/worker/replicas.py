@@ -13,7 +13,7 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from impls.durability.restore import Restored, Source, Wanted, restore, usable_from
+from impls.durability.restore import Restored, RestoreRequest, Source, restore, usable_from
 from impls.errors import StateError
 from impls.protocol.report import Report
 from impls.store.bins import copy_bin, drop_bin
@@ -132,7 +132,7 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}
     for bin_ in set(behind) - set(have):
         drop_bin(txn, bin_)
-    done = restore(source, txn, target, Wanted({b: order.location_of(b) for b in behind}, have=have))
+    done = restore(source, txn, target, RestoreRequest({b: order.location_of(b) for b in behind}, have=have))
     for bin_ in behind:
         _set_epoch(txn, bin_, target)
     return done

@@ -55,7 +55,7 @@ def run_turns(operator: Operator, state: BinState, turns: Iterable[Turn]) -> Tur
     keyed, out = Keyed(state), Turned()
     for turn in turns:
         keyed.watermark = turn.watermark
-        if turn.watermark is not None and (due := state.due(turn.bins, turn.watermark)):
+        if turn.watermark is not None and (due := state.bins_with_timers(turn.bins, turn.watermark)):
             out.fired += keyed.fire(due, turn.watermark, lambda b, time, key: operator.on_timer(b, time, key, keyed))
         for partial in turn.merged:
             operator.on_merged(partial, keyed)

@@ -63,8 +63,8 @@ def dropped_before_the_pull_is_observed(patch):
 
 
 def bin_that_comes_back_dropped_later(patch):
-    plain = controller.due
-    patch.setattr(controller, "due", lambda pending, _pulls, budget: plain(pending, (), budget))
+    plain = controller.drops_within_budget
+    patch.setattr(controller, "drops_within_budget", lambda pending, _pulls, budget: plain(pending, (), budget))
 
 
 def epoch_check_removed(patch):

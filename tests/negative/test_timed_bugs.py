@@ -58,7 +58,7 @@ def test_timers_left_behind_by_their_bin_are_seen(tmp_path, monkeypatch):
     def copy(source, txn, bin_):
         size = copy_bin(source, txn, bin_)
         moved_state = BinState(txn, BINS)
-        moved_state.set_due(bin_, None)
+        moved_state.set_earliest_timer(bin_, None)
         moved_state.write_sizes()
         return size
 

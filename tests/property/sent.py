@@ -37,4 +37,4 @@ def check_shares_and_restarts(stream, records, split, data):
         ]
         rest = sent(stream, share, done, size)
         assert rest == {p: whole[p][done[p] :] for p in share.own_partitions()}
-        assert stream.due(share, done, FOREVER_US) == sum(len(part) for part in rest.values())
+        assert stream.records_left(share, done, FOREVER_US) == sum(len(part) for part in rest.values())

@@ -99,10 +99,10 @@ def run_perf(options: Mapping[str, Any]) -> int:
     folder = measured(suite, output, force=bool(options.get("force")))
     if reference is not None:
         write_reference(folder, reference)
-    return _told(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)
+    return _print_checks(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)
 
 
-def _told(folder: Path, parts: Sequence[Mapping[str, Any]], *, quick: bool) -> int:
+def _print_checks(folder: Path, parts: Sequence[Mapping[str, Any]], *, quick: bool) -> int:
     checks = [check for part in parts for check in part["checks"]]
     sys.stdout.write((folder / "perf.md").read_text() + "\n")
     sys.stdout.write(f"{folder}\n")

@@ -16,7 +16,7 @@ from impls.mechanisms.external.token import Token
 from impls.store.bins import read_size
 from impls.store.tables import DENSE, SIZE, STATE, bin_key
 
-__all__ = ["Cursor", "Records", "RedisTransaction", "bin_of"]
+__all__ = ["BinServer", "Cursor", "RedisTransaction", "bin_of"]
 
 _OF_BINS = (STATE[0], SIZE[0], DENSE[0])  # tables whose entries move with their bin
 
@@ -26,7 +26,7 @@ def bin_of(name: bytes) -> int | None:
     return int.from_bytes(name[1:3], "big") if name[0] in _OF_BINS else None
 
 
-class Records(Protocol):
+class BinServer(Protocol):
     """What a transaction asks of the store that began it, see `RedisStore`."""
 
     worker: int
@@ -59,7 +59,7 @@ class RedisTransaction:
         blocks: dense blocks as the store has them, of those that were read.
     """
 
-    def __init__(self, store: Records, own: Mapping[bytes, bytes]):
+    def __init__(self, store: BinServer, own: Mapping[bytes, bytes]):
         self._store, self._own = store, own
         self.writes: dict[bytes, bytes | None] = {}
         self.held: dict[int, bytes] = {}

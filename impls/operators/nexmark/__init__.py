@@ -5,7 +5,7 @@
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.nexmark.base import Query, TimedQuery
+from impls.operators.nexmark.base import NexmarkQuery, TimedQuery
 from impls.operators.nexmark.q3 import Q3
 from impls.operators.nexmark.q4 import Q4
 from impls.operators.nexmark.q5 import Q5
@@ -14,9 +14,11 @@ from impls.operators.nexmark.q7 import Q7
 from impls.operators.nexmark.q8 import Q8
 from impls.operators.nexmark.stateless import Q0, Q1, Q2
 
-__all__ = ["QUERIES", "Query", "TimedQuery", "make"]
+__all__ = ["QUERIES", "NexmarkQuery", "TimedQuery", "make"]
 
-QUERIES: dict[str, type[Query]] = {query.__name__.lower(): query for query in (Q0, Q1, Q2, Q3, Q4, Q5, Q6, Q7, Q8)}
+QUERIES: dict[str, type[NexmarkQuery]] = {
+    query.__name__.lower(): query for query in (Q0, Q1, Q2, Q3, Q4, Q5, Q6, Q7, Q8)
+}
 
 
 def make(name: str, *, partitions: int = 0, disorder: int = 0) -> Operator:

@@ -13,7 +13,7 @@ __all__ = [
     "BID",
     "PERSON",
     "SECOND",
-    "Query",
+    "NexmarkQuery",
     "TimedQuery",
     "columns_of",
     "id_bytes",
@@ -28,7 +28,7 @@ BID = 2
 SECOND = 1_000  # event time is in milliseconds, as Beam's
 
 
-class Query:
+class NexmarkQuery:
     """A NEXMark query as the harness sees it; the columns it reads are the operator's `columns`.
 
     Attributes:
@@ -45,7 +45,7 @@ class Query:
     where: ClassVar[dict[int, str]] = {}
 
 
-class TimedQuery(Query, TimedOperator):
+class TimedQuery(NexmarkQuery, TimedOperator):
     """A query on event time; late records are dropped and counted, unless it says otherwise.
 
     Args of the constructor:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Operator
-from impls.operators.nexmark.base import AUCTION, BID, PERSON, Query, id_bytes
+from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery, id_bytes
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -16,7 +16,7 @@ __all__ = ["Q0", "Q1", "Q2"]
 _EURO = (89, 100)  # cents per 100 dollar cents
 
 
-class _Stateless(Query, Operator):
+class _Stateless(NexmarkQuery, Operator):
     """One result, or none, per record."""
 
     key_type: ClassVar[Literal["binary", "long"]] = "long"

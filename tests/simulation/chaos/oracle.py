@@ -17,7 +17,7 @@ from chaos.workload import Batch, Workload
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.manifest import read_manifest
-from impls.durability.restore import Source, Wanted, restore
+from impls.durability.restore import RestoreRequest, Source, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
@@ -233,7 +233,7 @@ class Oracle:
         queues = tuple(np.flatnonzero((written.plan.routing == worker) & (controller.queued > 0)).tolist())
         txn = self._scratch.env.begin(write=True, buffers=True)
         try:
-            restore(source, txn, written.epoch, Wanted(dict.fromkeys(here, worker), queues, worker))
+            restore(source, txn, written.epoch, RestoreRequest(dict.fromkeys(here, worker), queues, worker))
             items = {bytes(k): bytes(v) for k, v in txn.cursor().iternext()}
         except (StateError, lmdb.Error, KeyError, AssertionError) as error:
             raise Violation("restore", f"worker {worker} cannot be restored: {error!r}") from error

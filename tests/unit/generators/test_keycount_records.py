@@ -78,7 +78,12 @@ def test_scheduled_times_start_at_the_start():
     assert decode_block(block.values)[1].tolist() == [5_000_000 + 1000 * i for i in range(100)]
     assert block.scheduled_us.tolist() == decode_block(block.values)[1].tolist()
     assert stream.record(7) == block.values[7]
-    assert [stream.due(Share(0, 1, 2), [3, 3], at) for at in (0, 5_000_000, 5_009_999, 6_000_000)] == [0, 0, 4, 94]
+    assert [stream.records_left(Share(0, 1, 2), [3, 3], at) for at in (0, 5_000_000, 5_009_999, 6_000_000)] == [
+        0,
+        0,
+        4,
+        94,
+    ]
 
 
 @pytest.mark.parametrize(

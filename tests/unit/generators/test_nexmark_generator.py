@@ -159,8 +159,8 @@ def test_the_preload_can_be_sent_before_the_start_is_known():
     assert preload + rest == values(late)
     assert decode(rest[0])["scheduled_us"] == START_US + 60_000_000
     assert decode(rest[0])["dateTime"] == START_US // 1000
-    assert late.due(WHOLE, [late.preload], START_US + 60_009_999) == 100
-    assert late.due(WHOLE, [0], 0) == late.preload
+    assert late.records_left(WHOLE, [late.preload], START_US + 60_009_999) == 100
+    assert late.records_left(WHOLE, [0], 0) == late.preload
 
 
 def test_large_state_scales_with_the_rate_as_megaphones_does():

@@ -151,9 +151,9 @@ def test_due_records_follow_the_rate_s_shape(folder, tmp_path):
     run = load(folder).runs[0]
     stepped = type(run)(run.entry, tmp_path)
     (tmp_path / "load.json").write_text(json.dumps({"rate": 10, "due_by_second": [10, 20, 70]}))
-    ends, due = throughput.due(stepped)
+    ends, due = throughput.scheduled_per_second(stepped)
     assert (ends.tolist(), due.tolist()) == ([1, 2, 3], [10, 10, 50])
-    ends, due = throughput.due(run)
+    ends, due = throughput.scheduled_per_second(run)
     assert due.tolist() == [run.load["rate"]], "a load that has but a rate"
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.protocol.drops import Drop, due
+from impls.protocol.drops import Drop, drops_within_budget
 from impls.protocol.plan import Pull
 
 DROPS = st.lists(
@@ -14,7 +14,7 @@ DROPS = st.lists(
 
 @given(DROPS, st.integers(0, 100))
 def test_each_worker_drops_within_its_budget_but_always_something(pending, budget):
-    chosen = due(pending, (), budget)
+    chosen = drops_within_budget(pending, (), budget)
     assert len(set(chosen)) == len(chosen)
     assert set(chosen) <= set(pending)
     for worker in {drop.worker for drop in pending}:
@@ -25,17 +25,17 @@ def test_each_worker_drops_within_its_budget_but_always_something(pending, budge
 
 @given(DROPS, st.sets(st.tuples(st.integers(0, 20), st.integers(0, 3))))
 def test_what_is_pulled_back_is_dropped_before_it_comes(pending, back):
-    chosen = due(pending, [Pull(bin_, 9, worker) for bin_, worker in back], 0)
+    chosen = drops_within_budget(pending, [Pull(bin_, 9, worker) for bin_, worker in back], 0)
     waiting = set(pending) - set(chosen)
     assert not {(drop.bin, drop.worker) for drop in waiting} & back
 
 
 @given(DROPS, st.sets(st.tuples(st.integers(0, 20), st.integers(0, 3)), min_size=1), st.integers(0, 100))
 def test_an_epoch_with_pulls_drops_nothing_else(pending, back, budget):
-    chosen = due(pending, [Pull(bin_, 9, worker) for bin_, worker in back], budget)
+    chosen = drops_within_budget(pending, [Pull(bin_, 9, worker) for bin_, worker in back], budget)
     assert {(drop.bin, drop.worker) for drop in chosen} <= back
 
 
 def test_what_fits_goes_before_what_does_not():
     pending = [Drop(0, 1, 60), Drop(1, 1, 60), Drop(2, 1, 40)]
-    assert due(pending, (), 100) == [pending[0], pending[2]]
+    assert drops_within_budget(pending, (), 100) == [pending[0], pending[2]]

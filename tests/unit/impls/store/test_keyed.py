@@ -94,11 +94,11 @@ def test_timers_fire_by_time_then_key_with_those_set_or_cancelled_meanwhile(txn)
             keyed.set_timer(3, 6, b"new")
             keyed.set_timer(3, 2, b"past")
 
-    assert keyed.fire(keyed._state.due(ALL, 8), 8, call) == 5
+    assert keyed.fire(keyed._state.bins_with_timers(ALL, 8), 8, call) == 5
     assert fired == [(-3, b"z"), (5, b"a"), (2, b"past"), (6, b"new"), (7, b"d")]
     flushed(keyed)
-    assert keyed._state.due(ALL, 8) == []
-    assert keyed._state.due(ALL, 9) == [3]
+    assert keyed._state.bins_with_timers(ALL, 8) == []
+    assert keyed._state.bins_with_timers(ALL, 9) == [3]
 
 
 def test_firing_in_two_steps_is_firing_in_one(tmp_path):
@@ -116,7 +116,7 @@ def test_firing_in_two_steps_is_firing_in_one(tmp_path):
                 keyed.set_timer(1, time, b"%d" % (9 - time))
             keyed.flush()
             for until in steps:
-                keyed.fire(keyed._state.due(ALL, until), until, call)
+                keyed.fire(keyed._state.bins_with_timers(ALL, until), until, call)
                 keyed.flush()
             orders.append(fired)
     assert orders[0] == orders[1]
@@ -128,7 +128,7 @@ def test_only_bins_asked_for_are_due(txn):
     for bin_ in range(BINS):
         keyed.set_timer(bin_, bin_, b"k")
     flushed(keyed)
-    assert keyed._state.due(np.arange(BINS) % 2 == 0, 5) == [0, 2, 4]
+    assert keyed._state.bins_with_timers(np.arange(BINS) % 2 == 0, 5) == [0, 2, 4]
 
 
 def test_everything_counts_in_the_size_of_its_bin_and_moves_with_it(tmp_path, txn):
@@ -145,10 +145,10 @@ def test_everything_counts_in_the_size_of_its_bin_and_moves_with_it(tmp_path, tx
     with Store.open(tmp_path / "two") as store, store.begin() as other:
         copy_bin(txn, other, 3)
         moved = keyed_of(other)
-        assert moved._state.due(ALL, 1) == [3]
+        assert moved._state.bins_with_timers(ALL, 1) == [3]
         assert moved.items(3, b"k") == list(range(40))
         drop_bin(other, 3)
-        assert moved._state.due(ALL, 100) == []
+        assert moved._state.bins_with_timers(ALL, 100) == []
         assert read_size(other, 3) == (0, 0)
 
 
@@ -162,7 +162,7 @@ def test_a_damaged_time_of_the_earliest_timer_is_found(txn, at):
     raw[at] ^= 4
     txn.put(name, bytes(raw))
     with pytest.raises(CorruptStateError, match="earliest timer"):
-        keyed_of(txn)._state.due(ALL, 9)
+        keyed_of(txn)._state.bins_with_timers(ALL, 9)
     items = [(bytes(k), bytes(v)) for k, v in txn.cursor().iternext() if k[0] in {1, 6}]
     with pytest.raises(CorruptStateError):
         verify_items([k for k, _ in items], [v for _, v in items])
