@@ -7,21 +7,8 @@ experiment are all made from these fields.
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from harness.options.declared import (
-    COUNT,
-    FLAG,
-    FOLDER,
-    INTEGER,
-    NAMES,
-    PAIRS,
-    POWER,
-    REAL,
-    TEXT,
-    WORKERS,
-    Option,
-    declare,
-    options_of,
-)  # fmt: skip
+from harness.options import declared as of
+from harness.options.declared import Option, declare, options_of
 
 __all__ = ["BENCH", "DEFAULT_MECHANISMS", "PARAMETERS", "PRESETS", "QUICK", "STANDARD", "Parameters", "running"]
 
@@ -33,115 +20,91 @@ _WHAT, _LOAD, _CLUSTER, _OUTPUT = "What to run", "Load", "Cluster", "Output"
 class Parameters:
     """What distinguishes one experiment from another; what each field means is in its declaration."""
 
+    # fmt: off
     mechanisms: tuple[str, ...] = declare(
-        DEFAULT_MECHANISMS, "mechanisms to compare, separated by commas; ./inv mechanisms lists them", _WHAT, NAMES,
-        name="mechanism",
-    )  # fmt: skip
+        DEFAULT_MECHANISMS, "mechanisms to compare, separated by commas; ./inv mechanisms lists them", _WHAT, of.NAMES,
+        name="mechanism")
     options: dict[str, Any] = declare(  # noqa: RUF009 - which makes a field
         {}, "options of the mechanisms that know them, NAME=VALUE,NAME=VALUE; ./inv mechanisms lists them", _WHAT,
-        PAIRS, name="option", shown="each mechanism's own",
-    )  # fmt: skip
+        of.PAIRS, name="option", shown="each mechanism's own")
     workload: str = declare(
         "dense", "what is counted: dense (an array per bin), hash (an entry per key) or nexmark (its queries)", _WHAT,
-        choices=("dense", "hash", "nexmark"), subject="The workload",
-    )  # fmt: skip
+        subject="The workload", choices=("dense", "hash", "nexmark"))
     query: str = declare(
-        "", "nexmark: q0 to q8; several, separated by commas, are an experiment each", _WHAT, shown="q4"
-    )
+        "", "nexmark: q0 to q8; several, separated by commas, are an experiment each", _WHAT, shown="q4")
     value_bytes: int = declare(
-        0, "hash: bytes kept per key besides the count", _WHAT, INTEGER, unit="bytes", least=0, most=1 << 20,
-        subject="The bytes of value per key",
-    )  # fmt: skip
+        0, "hash: bytes kept per key besides the count", _WHAT, of.INTEGER, unit="bytes",
+        subject="The bytes of value per key", least=0, most=1 << 20)
     cost_us: float = declare(
-        0.0, "what each record costs its worker", _WHAT, REAL, unit="µs", least=0, most=1_000_000,
-        subject="The cost of a record",
-    )  # fmt: skip
+        0.0, "what each record costs its worker", _WHAT, of.REAL, unit="µs",
+        subject="The cost of a record", least=0, most=1_000_000)
     cost: str = declare(
-        "wait", "how each record costs that: by a wait (a remote call) or by computing", _WHAT,
-        choices=("wait", "compute"), subject="The cost of a record",
-    )  # fmt: skip
+        "wait", "how each record costs that: wait (a remote call) or compute", _WHAT,
+        subject="The cost of a record", choices=("wait", "compute"))
     migration: str = declare(
-        "pattern",
-        "pattern (Megaphone's: a quarter of the state moves, and back), rescale, rebalance (by the policy), none, "
-        "or a plan file",
-        _WHAT, shown="pattern, or rescale where --workers says FROM:TO",
-    )  # fmt: skip
+        "pattern", "pattern (Megaphone's: a quarter of the state moves, and back), rescale, rebalance (by the policy), "
+        "none, or a plan file", _WHAT, shown="pattern, or rescale where --workers says FROM:TO")
     fault: str | None = declare(
         None, "run every mechanism a second time with a fault in its migration: victim@migrating or victim@point",
-        _WHAT, shown="no fault",
-    )  # fmt: skip
-    rounds: int = declare(1, "repetitions, interleaved", _WHAT, COUNT, least=1, subject="The number of rounds")
+        _WHAT, shown="no fault")
+    rounds: int = declare(
+        1, "repetitions, interleaved", _WHAT, of.COUNT, subject="The number of rounds", least=1)
     seed: int = declare(
-        1, "what keys and the order of runs are drawn from", _WHAT, INTEGER, least=0, most=(1 << 63) - 1,
-        subject="The seed",
-    )  # fmt: skip
+        1, "what keys and the order of runs are drawn from", _WHAT, of.INTEGER,
+        subject="The seed", least=0, most=(1 << 63) - 1)
 
     keys: int = declare(
-        4_000_000, "number of keys, such as 4000000, 4e6 or 4M", _LOAD, COUNT, least=1, subject="The number of keys"
-    )
+        4_000_000, "number of keys, such as 4000000, 4e6 or 4M", _LOAD, of.COUNT, subject="The number of keys", least=1)
     distribution: str = declare(
-        "uniform", "uniform, zipf, or drift:keys=N,share=S,speed=V, a hot set of N keys that moves", _LOAD
-    )
+        "uniform", "uniform, zipf, or drift:keys=N,share=S,speed=V, a hot set of N keys that moves", _LOAD)
     exponent: float = declare(
-        1.0, "exponent of the Zipf law", _LOAD, REAL, least=0, most=10, subject="The Zipf exponent"
-    )
-    rate: int = declare(10_000, "base rate of the load", _LOAD, COUNT, unit="records/s", least=1, subject="The rate")
+        1.0, "exponent of the Zipf law", _LOAD, of.REAL, subject="The Zipf exponent", least=0, most=10)
+    rate: int = declare(
+        10_000, "base rate of the load", _LOAD, of.COUNT, unit="records/s", subject="The rate", least=1)
     rate_shape: str = declare(
-        "constant", "constant, step:10=5,20=50, sine:period=30, spike:at=10, csv:PATH or csv-steps:PATH", _LOAD
-    )
+        "constant", "constant, step:10=5,20=50, sine:period=30, spike:at=10, csv:PATH or csv-steps:PATH", _LOAD)
     profile: str = declare(
-        "default",
-        "nexmark: default (100 auctions in flight), large-state:horizon=1200 or large-state:auctions=N", _LOAD,
-    )  # fmt: skip
+        "default", "nexmark: default (100 auctions in flight), large-state:horizon=1200 or large-state:auctions=N",
+        _LOAD)
     out_of_order: str = declare(
-        "", "nexmark: events out of order, group=N,probability=P,delay=SECONDS", _LOAD, shown="in order"
-    )
+        "", "nexmark: events out of order, group=N,probability=P,delay=SECONDS", _LOAD, shown="in order")
     duration_s: float = declare(
-        36.0, "length of the measured load", _LOAD, REAL, name="duration", unit="seconds", least=3,
-        subject="The duration of the load",
-    )  # fmt: skip
+        36.0, "length of the measured load", _LOAD, of.REAL, name="duration", unit="seconds",
+        subject="The duration of the load", least=3)
     lead_in_s: float = declare(
-        5.0, "length of the load before it", _LOAD, REAL, name="lead_in", unit="seconds", least=0,
-        subject="The lead-in of the load",
-    )  # fmt: skip
+        5.0, "length of the load before it", _LOAD, of.REAL, name="lead_in", unit="seconds",
+        subject="The lead-in of the load", least=0)
 
     workers: int = declare(
-        4, "number of workers, or FROM:TO for a rescale", _CLUSTER, WORKERS, least=1, subject="The number of workers"
-    )
+        4, "number of workers, or FROM:TO for a rescale", _CLUSTER, of.WORKERS,
+        subject="The number of workers", least=1)
     workers_goal: int = declare(
-        4, "number of workers after the rescale", _CLUSTER, COUNT, least=1, subject="The number of workers", own=False
-    )
+        4, "number of workers after the rescale", _CLUSTER, of.COUNT, subject="The number of workers", least=1,
+        own=False)
     bins: int = declare(
-        256, "number of bins, a power of two", _CLUSTER, POWER, least=2, most=1 << 14, subject="The number of bins"
-    )
+        256, "number of bins, a power of two", _CLUSTER, of.POWER,
+        subject="The number of bins", least=2, most=1 << 14)
     policy: str = declare(
-        "minimal_move",
-        "where bins go: minimal_move, contiguous, consistent_hashing:virtual_nodes=64 or load_aware:imbalance=0.05",
-        _CLUSTER,
-    )  # fmt: skip
+        "minimal_move", "where bins go: minimal_move, contiguous, consistent_hashing:virtual_nodes=64 or "
+        "load_aware:imbalance=0.05", _CLUSTER)
     durability: str = declare(
-        "process", "what the state survives: nothing, the end of a process, or that of the host (flushed to disk)",
-        _CLUSTER, choices=("none", "process", "host"), subject="The durability",
-    )  # fmt: skip
+        "process", "what the state survives: none, the end of a process, or of the host (flushed to disk)",
+        _CLUSTER, subject="The durability", choices=("none", "process", "host"))
     max_offsets_per_trigger: int | None = declare(
-        None, "Spark's limit on records per epoch", _CLUSTER, COUNT, unit="records", shown="no limit", least=1,
-        subject="The limit on records per epoch",
-    )  # fmt: skip
+        None, "Spark's limit on records per epoch", _CLUSTER, of.COUNT, unit="records", shown="no limit",
+        subject="The limit on records per epoch", least=1)
     input_partitions: int = declare(
-        2, "partitions of the input topic", _CLUSTER, COUNT, least=1, subject="The number of input partitions"
-    )
+        2, "partitions of the input topic", _CLUSTER, of.COUNT, subject="The number of input partitions", least=1)
     result_partitions: int = declare(
-        4, "partitions of the result topic", _CLUSTER, COUNT, least=1, subject="The number of result partitions"
-    )
+        4, "partitions of the result topic", _CLUSTER, of.COUNT, subject="The number of result partitions", least=1)
     bootstrap: str | None = declare(
-        None, "an existing broker, HOST:PORT", _CLUSTER, name="bootstrap_servers", shown="an embedded one"
-    )
+        None, "an existing broker, HOST:PORT", _CLUSTER, name="bootstrap_servers", shown="an embedded one")
     master: str | None = declare(None, "Spark master", _CLUSTER, shown="local mode")
     state_dir: str | None = declare(
-        None, "folder for the workers' state", _CLUSTER, FOLDER, shown="in the result folder"
-    )
+        None, "folder for the workers' state", _CLUSTER, of.FOLDER, shown="in the result folder")
 
     name: str = declare("key-count", "name of the experiment, with which the result folder's name begins", _OUTPUT)
+    # fmt: on
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
@@ -176,19 +139,19 @@ PRESETS = {"standard": STANDARD, "--quick": QUICK}
 def running(quick: str, force: str = "run although the same result is there already") -> tuple[Option, ...]:
     """Returns the options that every suite has; `quick` and `force` say what they do in it."""
     return (
-        Option("quick", quick, FLAG, _WHAT),
-        Option("output", "folder for results", FOLDER, _OUTPUT, shown="results/"),
-        Option("force", force, FLAG, _OUTPUT),
+        Option("quick", quick, of.FLAG, _WHAT),
+        Option("output", "folder for results", of.FOLDER, _OUTPUT, shown="results/"),
+        Option("force", force, of.FLAG, _OUTPUT),
     )
 
 
 BENCH = (
     *(option for option in PARAMETERS if option.own),
-    Option("all", "every mechanism there is, except the baselines on Spark's own state", FLAG, _WHAT),
+    Option("all", "every mechanism there is, except the baselines on Spark's own state", of.FLAG, _WHAT),
     *running("none and two mechanisms on a small load, under 90 s"),
-    Option("resume", "go on with the last unfinished result of the same experiment", FLAG, _OUTPUT),
+    Option("resume", "go on with the last unfinished result of the same experiment", of.FLAG, _OUTPUT),
     Option(
-        "metrics_port", "answer Prometheus on this port of 127.0.0.1 while runs go on", TEXT, _OUTPUT,
+        "metrics_port", "answer Prometheus on this port of 127.0.0.1 while runs go on", of.TEXT, _OUTPUT,
         shown="no endpoint",
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 from jsonschema.exceptions import best_match
 
+from harness.experiment.parameters import PARAMETERS
 from impls.errors import UsageError
 
 __all__ = ["SCHEMA", "read_schema", "validate"]
@@ -16,8 +17,9 @@ _SCHEMA_FILE = Path(__file__).with_name("schema.json")
 
 
 def read_schema() -> dict[str, Any]:
-    """Returns the JSON Schema of result.json."""
+    """Returns the JSON Schema of result.json, with that of every parameter of an experiment."""
     schema: dict[str, Any] = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
+    schema["properties"]["experiment"]["properties"] = {option.field: option.schema() for option in PARAMETERS}
     return schema
 
 
