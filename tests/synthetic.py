@@ -213,6 +213,14 @@ def experiment_parameters(*, seconds: float, seed: int, rate: int, rounds: int =
     }  # fmt: skip
 
 
+def new_experiment(factory: Any, **options: Any) -> Path:
+    """Returns a new result folder with an experiment in it; see `write_experiment` for the options."""
+    folder: Path = factory.mktemp("results") / "20260101-000000-synthetic"
+    folder.mkdir()
+    write_experiment(folder, **options)
+    return folder
+
+
 def write_experiment(
     folder: Path, *, seconds: float = 30, seed: int = 1, rounds: int = 2, rate: int = 2_000
 ) -> dict[str, Any]:

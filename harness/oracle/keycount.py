@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from harness.oracle.ask import examples, one
+from harness.oracle.ask import crossed, examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
 
@@ -109,13 +109,6 @@ LEFT JOIN (SELECT key, arg_max(count, number) AS last FROM matched GROUP BY key)
 WHERE last IS DISTINCT FROM total AND key NOT IN (SELECT key FROM finding)
 """
 
-_CROSSED = """
-SELECT m.migration, count(*)
-FROM (SELECT p.epoch, b.bin FROM placed p JOIN bins b ON p.key = b.key WHERE p.epoch IS NOT NULL) p
-ASOF JOIN moves m ON p.bin = m.bin AND p.epoch >= m.epoch
-GROUP BY m.migration
-"""
-
 _EXAMPLE = """
 SELECT why, epoch, key, "partition", "offset", worker, expected, found FROM finding WHERE class = $class
 ORDER BY {order} LIMIT 1
@@ -203,7 +196,7 @@ def check(
             records=len(records),
             results=accepted,
             repeats=len(results) - accepted,
-            crossed=dict(db.execute(_CROSSED).fetchall()),
+            crossed=crossed(db, "placed"),
             waited=one(db, "SELECT count(*) FROM placed WHERE waited > 0"),
             longest_wait=one(db, "SELECT coalesce(max(waited), 0) FROM placed"),
         )

@@ -15,7 +15,7 @@ from harness.oracle.columns import MovedBins, Waits
 from harness.oracle.keycount import check
 from harness.oracle.offsets import OffsetLog, read_offsets
 from harness.oracle.read import read_records, read_results, result_partitions
-from harness.oracle.verdict import Facts, judge, raised
+from harness.oracle.verdict import Facts, answered, judge
 
 __all__ = ["check_run", "read_facts", "read_moves", "read_waits"]
 
@@ -90,12 +90,6 @@ def _check(
     return {**judge(found, facts), "seconds": seconds}
 
 
-def _write(file: Path, answer: dict[str, Any]) -> None:
-    half = file.with_name(f".{file.name}.tmp")
-    half.write_text(json.dumps(answer, indent=1) + "\n")
-    half.replace(file)
-
-
 def check_run(
     bootstrap: str,
     folder: Path,
@@ -119,8 +113,9 @@ def check_run(
         output_topic: topic with the results.
         deadline_s: longest time for each topic, in seconds.
     """
-    try:
-        answer = _check(
+
+    def ask() -> dict[str, Any]:
+        return _check(
             bootstrap,
             read_facts(folder, expected=expected_migrations),
             read_moves(folder),
@@ -130,7 +125,5 @@ def check_run(
             topics=(input_topic, output_topic),
             deadline_s=deadline_s,
         )
-    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
-        answer = raised(error)
-    _write(folder / "oracle.json", answer)
-    return answer
+
+    return answered(folder, ask)

@@ -1,12 +1,14 @@
 """The verdict over a run: valid, invalid, or unknown when the run could not show anything."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
+from harness.files import write_json
 from harness.oracle.keycount import CLASSES, Differences
 
-__all__ = ["Facts", "Verdict", "judge", "merge", "raised"]
+__all__ = ["Facts", "Verdict", "answered", "judge", "merge"]
 
 Verdict = Literal["valid", "invalid", "unknown"]
 
@@ -77,8 +79,18 @@ def judge(found: Differences, facts: Facts) -> dict[str, Any]:
     }
 
 
-def raised(error: Exception) -> dict[str, Any]:
+def _raised(error: Exception) -> dict[str, Any]:
     """Returns the answer when the checker itself failed: unknown, never a pass."""
     numbers = dict.fromkeys((*CLASSES, "records", "results", "repeats", "crossed", "waited", "longest_wait"), 0)
     reason = f"The checker could not finish: {type(error).__name__}: {error}"
     return {"verdict": "unknown", **numbers, "reasons": [reason], "examples": {}}
+
+
+def answered(folder: Path, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Returns what `check` answers, in the folder's `oracle.json` too; unknown when it raises, whatever it raises."""
+    try:
+        answer = check()
+    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
+        answer = _raised(error)
+    write_json(folder / "oracle.json", answer)
+    return answer

@@ -1,6 +1,8 @@
 """The query under test: key-count records or NEXMark events from Kafka through `impls.stream`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from generators.keycount import NUMBER_BYTES
 from generators.nexmark.profile import make_profile
 from harness.experiment.description import Experiment, Run
+from harness.lab.bringup import Services, bring_up
+from harness.lab.session import open_session
 from impls.api import stream
 from impls.driver.driver import EpochRecord
 from impls.driver.handle import StreamHandle
@@ -19,6 +23,7 @@ from impls.spark.nexmark import project
 from impls.worker.output import Output
 
 __all__ = [
+    "bring_up_alone",
     "disorder_ms",
     "operator_for",
     "read_input",
@@ -28,6 +33,15 @@ __all__ = [
     "start_query",
     "state_dir",
 ]
+
+
+def bring_up_alone(
+    experiment: Experiment, folder: Path, settings: Mapping[str, str] | None = None
+) -> AbstractContextManager[Services]:
+    """Brings up what an experiment needs that has no runs: the topics are `in` and `out`; see `bring_up`."""
+    session = partial(open_session, experiment.name, experiment.workers, settings=settings)
+    topics = {"in": experiment.input_partitions, "out": experiment.result_partitions}
+    return bring_up(folder, session=session, topics=topics)
 
 
 def _number(value: Column, place: int) -> Column:

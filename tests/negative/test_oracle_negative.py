@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.files import read_json
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
-from harness.oracle.verdict import Facts, judge, merge, raised
+from harness.oracle.verdict import Facts, answered, judge, merge
 from impls.worker.results import Deduplicator
 
 
@@ -241,8 +242,12 @@ def test_nothing_read_is_unknown():
     assert "Nothing to check" in answer["reasons"][0]
 
 
-def test_checker_that_raises_is_unknown():
-    answer = raised(ValueError("a reason"))
+def test_checker_that_raises_is_unknown(tmp_path):
+    def check():
+        raise ValueError("a reason")
+
+    answer = answered(tmp_path, check)
+    assert read_json(tmp_path / "oracle.json") == answer
     assert (answer["verdict"], answer["lost"]) == ("unknown", 0)
     assert "ValueError: a reason" in answer["reasons"][0]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.files import JsonLines, read_lines, write_json
+from harness.files import JsonLines, read_lines
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, OracleError
 from harness.oracle.keycount import check
@@ -14,7 +14,7 @@ from harness.oracle.native.attribute import NativeResults, arrivals_of, as_resul
 from harness.oracle.offsets import read_offsets
 from harness.oracle.read import collect, places, read_records, read_topic, result_partitions
 from harness.oracle.run import read_facts
-from harness.oracle.verdict import judge, raised
+from harness.oracle.verdict import answered, judge
 
 __all__ = ["check_native", "restarts"]
 
@@ -33,7 +33,8 @@ def check_native(
     topics: tuple[str, str],
 ) -> dict[str, Any]:
     """Writes cells.jsonl and oracle.json of a run and returns the oracle's answer; never raises for a bad run."""
-    try:
+
+    def ask() -> dict[str, Any]:
         log = read_offsets(checkpoint, topics[0])
         records = read_records(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         found = _read(bootstrap, topics[1])
@@ -47,10 +48,9 @@ def check_native(
         with JsonLines(folder / "cells.jsonl") as file:
             for line in cell_lines(arrivals, found, preloaded=preloaded):
                 file.write(line)
-    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
-        answer = raised(error)
-    write_json(folder / "oracle.json", answer)
-    return answer
+        return answer
+
+    return answered(folder, ask)
 
 
 def restarts(folder: Path, bins: int) -> MovedBins:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.files import JsonLines, read_json, read_lines, write_json
+from harness.files import JsonLines, read_json, read_lines
 from harness.measure.cells import encode_cells
 from harness.oracle.bins import BinOf
 from harness.oracle.native.check import restarts
@@ -14,7 +14,7 @@ from harness.oracle.nexmark.check import Arrived, Rules, check
 from harness.oracle.nexmark.tables import read_events, read_plain_results
 from harness.oracle.offsets import read_offsets
 from harness.oracle.run import read_facts
-from harness.oracle.verdict import judge, raised
+from harness.oracle.verdict import answered, judge
 from impls.mechanisms.native_spark.nexmark import DELAY_MS
 from impls.worker.cells import make_cells
 
@@ -39,7 +39,8 @@ def check_native_nexmark(
 
     Spark's sink writes at least once: results that are repeated are counted as repeats.
     """
-    try:
+
+    def ask() -> dict[str, Any]:
         events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         results = read_plain_results(bootstrap, topics[1], deadline_s=_DEADLINE_S)
         ranges = read_offsets(checkpoint, topics[0], several=True).ranges()
@@ -51,10 +52,9 @@ def check_native_nexmark(
         with JsonLines(folder / "cells.jsonl") as file:
             for line in _cells(folder, arrived):
                 file.write(line)
-    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
-        answer = raised(error)
-    write_json(folder / "oracle.json", answer)
-    return answer
+        return answer
+
+    return answered(folder, ask)
 
 
 def _cells(folder: Path, arrived: Arrived) -> Iterator[dict[str, object]]:

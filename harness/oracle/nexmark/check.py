@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from harness.oracle.ask import examples, one
+from harness.oracle.ask import crossed, examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Columns, MovedBins, Ranges
 from harness.oracle.keycount import CLASSES, NUMBERED, Differences
@@ -68,13 +68,6 @@ WHERE a.number IS NULL OR a.key <> n.key OR a.value <> n.value
 UNION ALL
 SELECT 'wrong', 'results of a key in two partitions', count(*), NULL, NULL, NULL, hex(key)
 FROM numbered WHERE $keyed GROUP BY key HAVING count(DISTINCT "partition") > 1
-"""
-
-_CROSSED = """
-SELECT m.migration, count(*)
-FROM (SELECT r.epoch, b.bin FROM read r JOIN bins b ON r.key = b.key WHERE r.epoch IS NOT NULL) p
-ASOF JOIN moves m ON p.bin = m.bin AND p.epoch >= m.epoch
-GROUP BY m.migration
 """
 
 _EXAMPLE = "SELECT why, epoch, expected, found, result FROM finding WHERE class = $class ORDER BY {order} LIMIT 1"
@@ -186,5 +179,5 @@ def _findings(db: Any, raw: int) -> Differences:
         records=one(db, "SELECT count(*) FROM event"),
         results=accepted,
         repeats=raw - accepted,
-        crossed=dict(db.execute(_CROSSED).fetchall()),
+        crossed=crossed(db, "read"),
     )

@@ -4,13 +4,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness.files import read_json, read_lines, write_json
+from harness.files import read_json, read_lines
 from harness.oracle.bins import BinOf
 from harness.oracle.nexmark.check import Rules, check
 from harness.oracle.nexmark.tables import read_events, read_json_results
 from harness.oracle.offsets import read_offsets
 from harness.oracle.run import read_facts, read_moves
-from harness.oracle.verdict import judge, raised
+from harness.oracle.verdict import answered, judge
 
 __all__ = ["check_nexmark"]
 
@@ -42,7 +42,8 @@ def check_nexmark(
         expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
         disorder: how far events of one partition may be out of order, ms.
     """
-    try:
+
+    def ask() -> dict[str, Any]:
         begun = time.monotonic()
         log = read_offsets(checkpoint, topics[0])
         events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
@@ -54,8 +55,6 @@ def check_nexmark(
         answer = judge(found, read_facts(folder, expected=expected_migrations))
         late = sum(int(line.get("late", 0)) for line in read_lines(folder / "epochs.jsonl"))
         seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-        answer = {**answer, "measured": measured, "late": late, "seconds": seconds}
-    except Exception as error:  # a checker that fails must end as unknown, whatever went wrong
-        answer = raised(error)
-    write_json(folder / "oracle.json", answer)
-    return answer
+        return {**answer, "measured": measured, "late": late, "seconds": seconds}
+
+    return answered(folder, ask)

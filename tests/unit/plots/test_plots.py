@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
-from synthetic import write_experiment
+from synthetic import new_experiment
 
 from plots import metrics, theme, throughput
 from plots.data import load, thin
@@ -16,10 +16,7 @@ from plots.restart_against_live import restart_and_live
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("results") / "20260101-000000-synthetic"
-    path.mkdir()
-    write_experiment(path)
-    return path
+    return new_experiment(tmp_path_factory)
 
 
 @pytest.fixture

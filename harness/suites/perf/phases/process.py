@@ -4,19 +4,16 @@ import json
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from harness.experiment.make import make_experiment
-from harness.lab.bringup import bring_up
 from harness.lab.measuring import measure_here
-from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
-from harness.run.pipeline import operator_for, read_records
+from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.phases.account import EpochPhases
 from impls.api import stream
 from impls.driver.driver import EpochRecord
@@ -50,13 +47,7 @@ def measure_epochs(folder: Path, settings: PhasesSettings) -> list[EpochPhases]:
     )  # fmt: skip
     records: list[EpochRecord] = []
     with ExitStack() as stack:
-        services = stack.enter_context(
-            bring_up(
-                folder,
-                session=partial(open_session, "phases", settings.workers, settings=_KEEP),
-                topics={"in": experiment.input_partitions, "out": experiment.result_partitions},
-            )
-        )
+        services = stack.enter_context(bring_up_alone(experiment, folder, _KEEP))
         broker, spark = services.broker, services.spark
         query = stack.enter_context(
             stream(

@@ -21,14 +21,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from harness.experiment.make import make_experiment
-from harness.lab.bringup import bring_up
 from harness.lab.measuring import measure_here
-from harness.lab.session import open_session
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles
 from harness.measure.memory import PythonWorkers, find_jvm
 from harness.run.load import Load, schedule
-from harness.run.pipeline import operator_for, read_records
+from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.twin.pairs import TurnBlock
 from harness.suites.perf.twin.query import Alternating, TurnEpoch
 from impls.errors import StateError
@@ -158,13 +156,7 @@ def measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
     )  # fmt: skip
     marks: list[EpochMark] = []
     with ExitStack() as stack:
-        services = stack.enter_context(
-            bring_up(
-                folder,
-                session=partial(open_session, "twin", settings.workers),
-                topics={"in": experiment.input_partitions, "out": experiment.result_partitions},
-            )
-        )
+        services = stack.enter_context(bring_up_alone(experiment, folder))
         broker, spark = services.broker, services.spark
         meter = Meter()
         output = Output(broker.bootstrap, "out", experiment.result_partitions)

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 from pages import Page
-from synthetic import MECHANISMS, write_experiment
+from synthetic import MECHANISMS, new_experiment
 
 from harness.report.comparison import comparison
 from harness.report.report import write_report
@@ -18,10 +18,7 @@ from plots.metrics import DASH, METRICS
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("results") / "20260101-000000-synthetic"
-    path.mkdir()
-    write_experiment(path)
-    return path
+    return new_experiment(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from synthetic import write_experiment, write_sweep
+from synthetic import new_experiment, write_sweep
 
 from harness.files import read_json, write_json
 from harness.suites.claims import gather, verify
@@ -23,10 +23,7 @@ PEAK = "latency_migrating_max_ms"
 
 @pytest.fixture(scope="module")
 def bench_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results") / "20260101-000000-synthetic"
-    folder.mkdir()
-    write_experiment(folder, seconds=18, rate=500, rounds=2)
-    return folder
+    return new_experiment(tmp_path_factory, seconds=18, rate=500, rounds=2)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 from dataclasses import fields
 
 import pytest
-from synthetic import write_experiment
+from synthetic import new_experiment
 
 from harness.options import parse_bytes
 from harness.suites.scale.calibrate import calibrate, read_runs
@@ -20,10 +20,7 @@ SMALL = {"workers": 8, "bins": 64, "state": "1GB", "rate": "10k"}
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results") / "20260101-000000-synthetic"
-    folder.mkdir()
-    write_experiment(folder, seconds=18, rounds=1, rate=500)
-    return folder
+    return new_experiment(tmp_path_factory, seconds=18, rounds=1, rate=500)
 
 
 def test_costs_of_a_result_are_those_it_was_made_with(result):
