@@ -16,7 +16,7 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from impls.worker.output import close_producers
 
-__all__ = ["Services", "bring_up", "broker_at", "embedded_broker"]
+__all__ = ["Services", "bring_up", "embedded_broker"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,9 @@ class Services:
         return self.redis.url if self.redis else ""
 
 
-def embedded_broker(folder: Path) -> EmbeddedBroker:
+def embedded_broker(folder: Path, port: int | None = None) -> EmbeddedBroker:
     """Returns a broker of this program with its data in a folder, not started yet; raises UsageError without Java."""
-    return EmbeddedBroker(folder, ensure_jars().broker, use_java())
-
-
-def broker_at(bootstrap: str | None, folder: Path) -> Broker:
-    """Returns the broker at an address, or an embedded one where that is None; neither is started."""
-    return embedded_broker(folder) if bootstrap is None else ExternalBroker(bootstrap)
+    return EmbeddedBroker(folder, ensure_jars().broker, use_java(), port=port)
 
 
 @contextmanager
@@ -70,7 +65,7 @@ def bring_up(
     Raises:
         UsageError: a service does not answer before its deadline, or Java is missing.
     """
-    broker = broker_at(bootstrap, folder / "broker")
+    broker = ExternalBroker(bootstrap) if bootstrap else embedded_broker(folder / "broker")
     with ExitStack() as stack:
         stack.callback(broker.stop)
         stack.callback(close_producers)  # those of this process write to the broker

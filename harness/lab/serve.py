@@ -8,10 +8,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.lab.bringup import embedded_broker
 from harness.lab.broker import EmbeddedBroker
 from harness.lab.redis_server import RedisServer
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
 from impls.errors import UsageError
 
 __all__ = ["main"]
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
         _check_free(options.port)
         server: EmbeddedBroker | RedisServer
         if options.service == "broker":
-            server = EmbeddedBroker(options.folder, ensure_jars().broker, use_java(), port=options.port)
+            server = embedded_broker(options.folder, port=options.port)
         else:
             server = RedisServer(options.folder, port=options.port)
         server.start()

@@ -24,13 +24,6 @@ from impls.errors import UsageError
 __all__ = ["bench", "run_bench"]
 
 
-def _prepare(experiment: Experiment, output: Path) -> Path:
-    """Makes the result folder with experiment.json and a run.json for every run, and returns it."""
-    folder = new_folder(output, experiment.name)
-    prepare_runs(experiment, ((run, None) for run in experiment.runs()), folder, experiment.seed)
-    return folder
-
-
 def bench(
     experiment: Experiment,
     output: Path = ROOT / "results",
@@ -54,7 +47,9 @@ def bench(
     folder = find_earlier(experiment, output, finished=False) if resume else None
     if resume and folder is None:
         raise UsageError("There is no unfinished result of this experiment to resume: leave --resume out.")
-    folder = folder or _prepare(experiment, output)
+    if folder is None:
+        folder = new_folder(output, experiment.name)
+        prepare_runs(experiment, ((run, None) for run in experiment.runs()), folder, experiment.seed)
     with LiveView(experiment, folder, state=state) as view:
         code = run_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on")
     return folder, code

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from harness.lab import broker as module
+from harness.lab.bringup import bring_up
 from harness.lab.broker import EmbeddedBroker, ExternalBroker
 from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars
@@ -125,3 +126,13 @@ def test_a_broker_elsewhere_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setattr(module, "_REACH_DEADLINE_S", 0.5)
     with pytest.raises(UsageError, match=r"The broker at 127\.0\.0\.1:1 does not answer within .*--bootstrap-servers"):
         ExternalBroker("127.0.0.1:1").start()
+
+
+def test_a_session_that_fails_leaves_no_broker_behind(tmp_path):
+    def fails():
+        raise UsageError("no session")
+
+    with pytest.raises(UsageError, match="no session"), bring_up(tmp_path, session=fails):
+        pytest.fail("nothing is up")
+    assert (tmp_path / "broker" / "data").exists()
+    assert not [p for p in psutil.process_iter() if str(tmp_path) in " ".join(p.cmdline())]

@@ -153,10 +153,7 @@ def _faults(rng: np.random.Generator, dealt: dict[str, list[str]]) -> list[Fault
     for mechanism, names in dealt.items():
         for place, name in enumerate(names):
             victim, _, point = name.partition("@")
-            steady = place % _STEADY_EVERY == _STEADY_EVERY - 1 and point not in {
-                "during-pull",
-                "between-pull-and-drop",
-            }
+            steady = place % _STEADY_EVERY == _STEADY_EVERY - 1 and point not in _IN_MIGRATIONS
             phase: Phase = "steady" if steady else "migrating"
             out.append(Fault(len(out), mechanism, victim, point, phase, int(rng.integers(1 << 30))))
     return out

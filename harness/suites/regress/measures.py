@@ -6,7 +6,7 @@ from harness.files import read_json, read_lines
 from impls.errors import StateError
 from plots.metrics import at, by_name
 
-__all__ = ["measures_of", "mechanisms_in"]
+__all__ = ["measures_of"]
 
 _PATHS = {
     "epoch_p50_ms": ("epoch_ms", "steady", "p50"),
@@ -15,11 +15,6 @@ _PATHS = {
     "steady_p99_ms": ("latency_ms", "steady", "p99"),
     "migrating_p99_ms": ("latency_ms", "migrating", "p99"),
 }
-
-
-def mechanisms_in(folder: Path) -> list[str]:
-    """Returns the mechanisms of a result."""
-    return list(dict.fromkeys(entry["mechanism"] for entry in read_json(folder / "result.json").get("runs", [])))
 
 
 def measures_of(folder: Path) -> dict[str, dict[str, float]]:
