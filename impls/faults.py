@@ -62,7 +62,7 @@ def install(hook: Hook | None) -> None:
 
 @cache
 def _armed_hook() -> Hook | None:
-    """Returns what the environment asks for, None without it; read once per process, at the first point it comes to."""
+    """Returns what the environment asks for, None without it; read once per process, at its first point."""
     name = os.environ.get("RESCALE_FAULTS")
     if not name:
         return None
@@ -71,7 +71,7 @@ def _armed_hook() -> Hook | None:
 
 
 def _reach_point(file: Path, point: str, context: dict[str, Any]) -> None:
-    """Carries the armed fault out if it fits this point and no other process was faster."""
+    """Triggers the armed fault if it fits this point and no other process was faster."""
     try:
         armed = json.loads(file.read_text())
         if armed["point"] != point or not _fits(armed, context):

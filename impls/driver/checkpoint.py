@@ -119,7 +119,7 @@ class Checkpoint:
         return lock
 
     def _check_complete(self) -> None:
-        """Refuses a folder that has lost a file: whatever is in it then comes before the generation."""
+        """Refuses a folder that has lost a file: anything in it was then written before the generation."""
         if (self.own / "generation").exists():
             names = ["query.json", *(f"{name}.log" for name in _JOURNALS)]
             missing = [name for name in names if not (self.own / name).exists()]

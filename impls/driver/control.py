@@ -1,6 +1,6 @@
 """The control channel: a second process asks a running query for its status or gives it a command.
 
-One line of JSON each way over a Unix socket, whose path stands in `<checkpoint>/rescale/control.json`.
+One line of JSON each way over a Unix socket; `<checkpoint>/rescale/control.json` has its path.
 """
 
 import contextlib

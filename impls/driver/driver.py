@@ -1,4 +1,4 @@
-"""One epoch after another: plan, have the workers carry it out, observe."""
+"""One epoch after another: plan, run the workers, observe."""
 
 import threading
 import time
@@ -121,7 +121,7 @@ class Driver:
         self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
 
     def command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> Command:
-        """Makes a command durable, hands it to the controller and returns it; it holds from the next epoch planned."""
+        """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned."""
         with self._planning:
             command = Command.new(kind, goal, label, from_epoch=self._planned + 1)
             self._checkpoint.commands.append(command.to_json())
@@ -187,7 +187,7 @@ class Driver:
         return written
 
     def _check_next(self, epoch: int) -> None:
-        """Refuses an epoch that does not follow the journals, and to plan anew what was observed."""
+        """Refuses an epoch that does not follow the journals, or whose plan is gone although it was observed."""
         last, folder = self.last_epoch, self._checkpoint.folder
         if epoch not in {last, last + 1} or (epoch == last and epoch not in self._written):
             raise StateError(

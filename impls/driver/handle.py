@@ -127,7 +127,7 @@ class StreamHandle:
         return ended
 
     def ended(self, timeout_s: float) -> bool:
-        """Waits until the query has ended, for whatever reason, and returns whether it has."""
+        """Waits until the query has ended for any reason, and returns whether it has ended."""
         return self._ended.wait(timeout_s)
 
     @property

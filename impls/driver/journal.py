@@ -25,7 +25,8 @@ class Journal:
     """append() returns when the line would survive the death of any process, with `fsync` also that of the host.
 
     One line is eight hexadecimal digits of CRC-32, a space, and the JSON text; the first line gives the format and the
-    base: entries up to that epoch are no longer there. A torn last line, which nobody was told of, is cut when opened.
+    base: entries up to that epoch are no longer there. A torn last line was never acknowledged; it is cut off when the
+    journal is opened.
 
     Attributes:
         path: the file.

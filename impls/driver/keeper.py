@@ -1,4 +1,4 @@
-"""The driver's side of durability: which bins to snapshot, the manifest, and deleting what nobody needs any more."""
+"""The driver's side of durability: bins to snapshot, the manifest, and files that are no longer needed."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ __all__ = ["Keeper"]
 
 
 class Keeper:
-    """to_snapshot() before every epoch, observe() after it; between two epochs nobody but the driver touches the files.
+    """to_snapshot() before every epoch, observe() after it; between two epochs only the driver touches the files.
 
     Raises UsageError from the constructor when the manifest cannot be used.
     """
@@ -49,7 +49,7 @@ class Keeper:
         routing: NDArray[np.int32],
         sizes: NDArray[np.int64],
     ) -> None:
-        """Takes in a finished epoch; every few epochs writes the manifest and deletes what it makes needless."""
+        """Takes in a finished epoch; every few epochs writes the manifest and deletes the files that it replaces."""
         written = {r.worker: (r.snapshot, r.snapshot_bytes) for r in reports if r.snapshot}
         changed = sorted({bin_ for report in reports for bin_ in report.changed})
         log_bytes = sum(report.log_bytes for report in reports)

@@ -44,7 +44,7 @@ class Files:
     """The files below `uri`, a local path or anything pyarrow's `FileSystem.from_uri` takes.
 
     A file is there whole or not at all. With `fsync` a local file also survives the failure of its host once `write`
-    has returned; an object store gives that by itself.
+    has returned; an object store does this without help.
     """
 
     uri: str

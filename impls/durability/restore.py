@@ -38,7 +38,7 @@ class Source:
 
 @dataclass
 class _Walk:
-    """What the frames say, newest first: the changes of the wanted bins, and the queue operations of one worker."""
+    """What the frames say, newest first: the changes of the requested bins, and the queue operations of one worker."""
 
     names: list[bytes] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
@@ -47,7 +47,7 @@ class _Walk:
     queue: list[tuple[int, bytes | None]] = field(default_factory=list)
 
     def take(self, frame: frames.Frame, wanted: NDArray[np.bool_]) -> None:
-        """Takes over a frame's changes of the wanted bins, bool of shape (B,)."""
+        """Takes over a frame's changes of the requested bins, bool of shape (B,)."""
         if frame.names:
             own = [wanted[int.from_bytes(name[1:3], "big")] for name in frame.names]
             self.names += [n for n, mine in zip(reversed(frame.names), reversed(own), strict=True) if mine]
@@ -75,7 +75,7 @@ class RestoreRequest:
     Attributes:
         states: bin -> worker that held its state then.
         queues: bins whose queue is restored too, as `worker` held it.
-        worker: the worker whose queues they are.
+        worker: the worker that held the queues.
         have: bin -> epoch whose end the transaction shows the bin at already; only later changes are written.
     """
 
@@ -90,7 +90,7 @@ class Restored:
     """What a restoration wrote.
 
     Attributes:
-        sizes: (bin, bytes of its state) of the wanted bins.
+        sizes: (bin, bytes of its state) of the requested bins.
         image_bytes: bytes of state that came from snapshots, or was created.
         delta_bytes: bytes of the changes after them.
     """
@@ -201,7 +201,7 @@ def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
 def _load_snapshots(
     source: Source, manifest: Manifest, state: BinState, txn: lmdb.Transaction, request: RestoreRequest
 ) -> None:
-    """Writes the wanted bins' snapshots, one file in memory at a time.
+    """Writes the requested bins' snapshots, one file in memory at a time.
 
     Bins without a snapshot are created as the operator creates them.
     """

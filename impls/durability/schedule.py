@@ -1,4 +1,4 @@
-"""Which bins are snapshotted in an epoch, and which files nobody needs any more. Pure: no clock, no files."""
+"""Which bins are snapshotted in an epoch, and which files are no longer needed. Pure: no clock, no files."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence

@@ -23,7 +23,8 @@ class Operator(ABC):
         key_type: how the key reaches `apply`: "binary", or "long" for 64-bit integers.
         columns: further columns of the input that `apply` reads.
         event_time: the column of the event time and what is known of it, for operators with timers, windows or values
-            over all bins (`impls.operators.timed`); None, as usual, for the others, whom it costs nothing.
+            over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
+            extra.
     """
 
     key_type: ClassVar[Literal["binary", "long"]] = "binary"

@@ -81,7 +81,8 @@ class HashCount(Operator):
     """Counts any 64-bit integer keys in an entry per key; `preload` keys 0..preload-1 start with an entry of 0.
 
     An entry is the count and `value_bytes` bytes that follow from the key, so that state per key can be swept (1, 10
-    and 100 KB in Trisk, SoCC 2021). Each update writes them anew, as an operator does whose value is one object.
+    and 100 KB in Trisk, SoCC 2021). Each update writes all of these bytes, as an operator does that keeps one object
+    per key.
 
     No parameter is part of the identity: an entry lies where its key's hash says, a missing one counts as 0, and only
     the count of an entry is ever read.

@@ -21,8 +21,8 @@ class TimedOperator(Operator):
     """Per bin and epoch: on_timer() for what is due, on_merged() for what other bins gave, then on_records().
 
     Timers come before the epoch's records because the watermark is that of the epochs before: a record never finds a
-    timer that is due, whatever waited for whom. Contract as for `Operator`; timers must not depend on the watermark,
-    and `event_time` must be given, with its column among `columns`.
+    timer that is due, also when the bin or the record had to wait. Contract as for `Operator`; timers must not depend
+    on the watermark, and `event_time` must be given, with its column among `columns`.
 
     Attributes:
         late: what becomes of records with an event time below the watermark: they are counted, and "drop" leaves them
@@ -131,7 +131,7 @@ class KeyContext:
         self.keyed.emit(self.bin, self.key, value)
 
     def contribute(self, time: int, key: bytes, value: Any) -> None:
-        """Gives a partial to a key, of whatever bin; see `Keyed.contribute`."""
+        """Gives a partial to a key of any bin; see `Keyed.contribute`."""
         self.keyed.contribute(time, key, value)
 
 

@@ -1,4 +1,4 @@
-"""Placement policies: which worker shall own which bin. One module each, found by glob.
+"""Placement policies: which worker is to own which bin. One module each, found by glob.
 
 A policy is a function `place(placing, *, option=default, ...)`, pure and deterministic. It is named by a text: the name
 of its module, with options NAME:OPTION=VALUE,OPTION=VALUE. Adding one adds a module to this folder.
@@ -51,7 +51,7 @@ def goal(
     rates: NDArray[np.float64] | None = None,
     sizes: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int32]:
-    """Returns a policy's goal; see `Placing` for what it is told.
+    """Returns a policy's goal; see `Placing` for its input.
 
     Raises:
         UsageError: an unknown policy or option, an option out of range, no worker, or more workers than bins.

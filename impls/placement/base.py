@@ -1,4 +1,4 @@
-"""What a placement policy is told."""
+"""The input of a placement policy."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Placing:
 
     Attributes:
         current: int32, worker that owns the bin now; may name workers that are to go.
-        workers: number of workers that there shall be, 0..workers-1.
+        workers: number of workers of the goal, 0..workers-1.
         rates: records per epoch of each bin, None where nothing was measured.
         sizes: bytes of state of each bin, None where nothing was measured.
     """

@@ -28,7 +28,7 @@ def place(placing: Placing, *, imbalance: float = 0.05, size_share: float = 0.0)
           the lowest that any assignment has (Finn and Horowitz, "A linear time approximation algorithm for
           multiprocessor scheduling", BIT 1979).
         - No bin was moved from a worker that stays that could have been left alone without leaving these limits.
-          What is within the imbalance already is left as it is.
+          An assignment within the imbalance stays unchanged.
     """
     if not 0 <= imbalance <= 1:
         raise UsageError(f"imbalance must be from 0 to 1, not {imbalance:g}.")

@@ -23,8 +23,8 @@ def moved_against_minimum(
 ) -> Movement:
     """Returns what a goal moves, against the minimum over all assignments with as many bins per worker as the goal has.
 
-    A worker that owns m bins and shall own n keeps at most min(m, n), best its largest; everything else must move under
-    any policy, and can. Each minimum is by itself. `sizes` are the bytes per bin, 0 where not given.
+    A worker that owns m bins and is to own n keeps at most min(m, n), at best its largest; everything else must move
+    under any policy, and can. Each minimum is computed separately. `sizes` are the bytes per bin, 0 where not given.
     """
     sizes = np.zeros(len(current), np.int64) if sizes is None else sizes
     workers = 1 + int(max(current.max(), goal.max()))

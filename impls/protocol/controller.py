@@ -167,7 +167,7 @@ class Controller:
         return list(self._last_events)
 
     def _keep_replicas(self, seen: Observation) -> None:
-        """Takes in refreshed replicas; one that its worker now owns is none any more."""
+        """Takes in refreshed replicas; a replica whose worker now owns the bin is no longer one."""
         self.replicas |= {(bin_, worker): epoch for bin_, worker, epoch in seen.replicas}
         for bin_ in seen.pulled:
             self.replicas.pop((bin_, int(self.location[bin_])), None)
@@ -243,7 +243,7 @@ class Controller:
         return BinStatus(self.location.copy(), self.queued.copy(), self.size.copy())
 
     def _activate(self, epoch: int) -> None:
-        """Lets commands hold whose time has come, the last one wins; before the first epoch nothing can move."""
+        """Applies commands from their epoch on, and the last one wins; before the first epoch nothing can move."""
         if self.observed < 0:
             return
         while self._pending and self._pending[0].from_epoch <= epoch:

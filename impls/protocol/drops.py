@@ -27,8 +27,8 @@ class Drop:
 def drops_within_budget(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Drop]:
     """Returns the drops of an epoch: of each worker those that `budget` entries suffice for, in order, at least one.
 
-    An epoch with pulls drops nothing else: its records would wait for both. But a bin that a worker may pull back in it
-    is dropped whatever the budget: later it would take the new state with it.
+    An epoch with pulls drops nothing else: its records would wait for both. But a bin that a worker may pull back in
+    this epoch is dropped even beyond the budget, because a later drop would also delete the new state.
     """
     back = {(pull.bin, pull.target) for pull in pulls}
     if back:

@@ -1,4 +1,4 @@
-"""What the controller tells of a migration: that it began, and that it is done."""
+"""What the controller reports about a migration: that it began, and that it is done."""
 
 from dataclasses import dataclass
 from typing import Any

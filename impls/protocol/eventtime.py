@@ -1,9 +1,9 @@
 """Event time: how far the input has come, and values that are merged over all bins. The driver's side, pure.
 
-The watermark of an epoch is the event time below which no more records are expected. It is decided from the epochs
-before it and stands in the epoch's plan, so that an epoch stays a deterministic function: every attempt fires the same
-timers. Per input partition workers report the highest event time they saw; the watermark is the lowest of these, less
-the disorder that the operator allows, and never falls.
+The watermark of an epoch is the event time below which no more records are expected. It follows from the epochs before
+and is part of the epoch's plan, so that an epoch stays a deterministic function: every attempt fires the same timers.
+Per input partition workers report the highest event time they saw; the watermark is the lowest of these, less the
+disorder that the operator allows, and never falls.
 
 A *partial* is what one bin contributes to a value over all bins, such as the highest price of a window. Partials
 travel in the reports, are merged by the operator, and come to the bin of their key in the plan of a later epoch: when

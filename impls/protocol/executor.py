@@ -30,13 +30,13 @@ class Answers:
 
     @classmethod
     def of(cls, rows: list[tuple[Report, NDArray[np.void]]], *, build_ms: float, job_ms: float) -> "Answers":
-        """Returns the answers of workers in whatever order they came."""
+        """Returns the answers of workers, given in any order."""
         rows = sorted(rows, key=lambda row: row[0].worker)
         return cls([report for report, _ in rows], {report.worker: found for report, found in rows}, build_ms, job_ms)
 
 
 class Executor(Protocol):
-    """Has every worker of an order carry out its step. What is constant for the query's life it knows already."""
+    """Runs the step of every worker of an order. What is constant for the query's life it knows already."""
 
     def run(self, order: EpochOrder, batch: Any) -> Answers:
         """Runs an epoch, or its like, and returns when every worker of the plan has answered.

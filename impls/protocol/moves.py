@@ -32,8 +32,8 @@ def continued(view: View) -> NDArray[np.intp]:
 def movable(view: View) -> Moves:
     """Returns every move that the epoch allows.
 
-    A bin under way goes on to where it is routed, whatever the goal says by now. Another misplaced bin goes to its goal
-    unless it has a queue: then it waits one epoch, in which its owner works the queue off.
+    A bin under way completes its move to where it is routed, also when the goal has changed. Another misplaced bin goes
+    to its goal unless it has a queue: then it waits one epoch, in which its owner works the queue off.
     """
     free = (view.location == view.routing) & (view.location != view.goal) & (view.queued == 0)
     bins = np.concatenate([continued(view), np.flatnonzero(free)])

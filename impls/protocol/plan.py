@@ -36,7 +36,7 @@ class EpochPlan:
         hold: bins whose records are only queued in this epoch.
         replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
         shadows: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
-        stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned anew.
+        stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned again.
         from_replica: pulls take the new owner's replica of the bin and only what has changed since.
         from_checkpoint: pulls read the bins from the checkpoint folder, not from the old owners' environments.
     """

@@ -29,7 +29,7 @@ class View:
         workers: number of workers that exist in this epoch or in the goal, whichever is more; ids are 0..workers-1.
         routing: int32, worker that received the bin's records in epoch-1.
         location: int32, worker that held the bin's state at the end of epoch-1.
-        goal: int32, worker that shall own the bin.
+        goal: int32, the worker that is to own the bin.
         age: int32, epochs since the bin's location last changed (a large number if it never did).
         rate: float64, records per epoch, mean over the last epochs.
         queued: int64, records in the bin's queue.

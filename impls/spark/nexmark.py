@@ -49,7 +49,7 @@ def project(df: DataFrame, query: Operator) -> DataFrame:
 
 
 def _fields(query: NexmarkQuery, columns: tuple[str, ...]) -> list[str]:
-    """Returns the fields to parse; Spark parses all it is told of, whether used or not."""
+    """Returns the fields to parse; Spark parses every field of the schema, used or not."""
     words = {word for condition in query.where.values() for word in condition.split()}
     return [name for name in FIELDS if name in {*columns, *query.keys.values(), *words, TIME}]
 

@@ -40,7 +40,7 @@ def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
     """Deletes a bin's state; its queue is left alone.
 
     Raises CorruptStateError when with `whole` not as many entries as are recorded are found: a damaged key ends the
-    search for them, and what is left behind it would come back to life with the bin.
+    search for them, and entries behind it would reappear when the bin returns.
     """
     found = sum(drop_range(txn, *bin_range(table, bin_)) for table in STATE_TABLES)
     if whole and found != read_size(txn, bin_)[0]:

@@ -30,7 +30,7 @@ def open_record(key: bytes, raw: bytes) -> bytes:
 
 
 def put_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int, value: bytes) -> None:
-    """Writes a record that every epoch writes anew."""
+    """Writes a record that every epoch replaces."""
     put_checked(txn, key, epoch.to_bytes(8, "little", signed=True) + value)
 
 

@@ -1,4 +1,4 @@
-"""One epoch of a worker as its task runs it: attempts that begin anew, and what one leaves behind for the next."""
+"""One epoch of a worker as its task runs it: attempts that start again, and what an attempt leaves for the next one."""
 
 import shutil
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is ta
 def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[np.void]]:
     """Runs one epoch of a worker on given records and returns its report and latency cells.
 
-    It begins anew with a larger map whenever the store's map was full, and once with an environment rebuilt from the
+    It starts again with a larger map whenever the store's map was full, and once with an environment rebuilt from the
     checkpoint when the one found turns out to be damaged, or when two attempts have died in it.
 
     Raises StateError when the stored state does not fit the epoch.
@@ -60,7 +60,7 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
 
 
 def _space(folder: str) -> str:
-    """Returns what is left of the disk: LMDB calls a page that was written in part an input/output error."""
+    """Returns the free space of the disk: LMDB calls a page that was written in part an input/output error."""
     free = shutil.disk_usage(folder).free
     return "No space left on device" if free < _NO_SPACE_BYTES else f"{free >> 20} MiB are free"
 

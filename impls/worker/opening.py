@@ -35,7 +35,7 @@ def open_worker(task: Task, *, map_bytes: int, untrusted: Untrusted | None, repo
     Args:
         task: the worker's task.
         map_bytes: least size of the map.
-        untrusted: why the environment shall be rebuilt whatever it says; None to trust it.
+        untrusted: why the environment has to be rebuilt even if it looks sound; None to trust it.
         report: takes the sizes of created bins and why the environment was rebuilt.
 
     Raises:

@@ -50,7 +50,7 @@ class Puller:
         self._pull(within_budget(self._mine, dict(self._order.sizes), self._order.written.plan.budget_bytes))
 
     def pull_needed(self, rates: tuple[list[int], list[int]], queues: dict[int, tuple[int, int]]) -> None:
-        """Copies the bins that records and queues need, most wanted first, then others in the plan's order."""
+        """Copies the bins that records and queues need, most records first, then others in the plan's order."""
         need: dict[int, int] = defaultdict(int)
         for bin_, records in zip(*rates, strict=True):
             need[bin_] += records

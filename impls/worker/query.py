@@ -1,4 +1,4 @@
-"""What every step of a query is told: what holds for the query's life, and the task at hand."""
+"""The input of every step of a query: what is constant for the query's life, and the task of one epoch."""
 
 from dataclasses import dataclass
 

@@ -38,10 +38,10 @@ def replica_path(state_dir: str | Path, worker: int) -> Path:
 
 
 def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
-    """Brings the worker's replicas to where the plan wants them after the epoch; done again it changes nothing.
+    """Updates the worker's replicas to what the plan asks for after the epoch; done again it changes nothing.
 
     What the plan names in `replicas` is brought to the end of the epoch before; what it names in `shadows` is brought
-    there too and then processes the epoch's records. Bins of which the worker shall hold no replica are deleted.
+    there too and then processes the epoch's records. Replicas that the worker is not to hold are deleted.
     """
     plan = task.order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
@@ -71,7 +71,7 @@ def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Ta
 
 
 def _opened(query: str, path: Path, stack: ExitStack) -> Store:
-    """Opens the environment of replicas; what is damaged, another query's or held by another process is made anew."""
+    """Opens the environment of replicas; one that is damaged, foreign or held by another process is replaced."""
     try:
         store = _entered(path, stack)
         with store.reading() as txn:

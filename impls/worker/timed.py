@@ -1,4 +1,4 @@
-"""An epoch of one worker under an operator with event time: turns out of queues and records, and what came of them."""
+"""An epoch of one worker under an operator with event time: turns from queues and records, and their effects."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ def apply_timed(
     *,
     report: Report,
 ) -> Applied:
-    """Carries out an epoch on the bins that are here, queues the turns of the others, and fills in the report.
+    """Runs an epoch on the bins that are here, queues the turns of the others, and fills in the report.
 
     Args:
         task: the worker's task.
@@ -73,7 +73,7 @@ def apply_timed(
 
 
 def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:
-    """Carries out the epoch on shadows of bins, as their owners do; what comes of it is thrown away."""
+    """Runs the epoch on shadows of bins, as their owners do, and discards the results."""
     mask = np.zeros(task.spec.bins, bool)
     mask[bins] = True
     merged = [partial for partial in task.order.written.merged if mask[partial.bin]]

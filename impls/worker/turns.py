@@ -41,7 +41,7 @@ class Turn:
 
 @dataclass
 class Turned:
-    """What came of turns: results, partials merged within the worker, late records, timers fired."""
+    """The effects of turns: results, partials merged within the worker, late records, timers fired."""
 
     results: Results = field(default_factory=Results.none)
     partials: list[Partial] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Turned:
 
 
 def run_turns(operator: Operator, state: BinState, turns: Iterable[Turn]) -> Turned:
-    """Carries out turns, oldest first, on the state of bins that are here."""
+    """Runs turns, oldest first, on the state of bins that are here."""
     assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
     keyed, out = Keyed(state), Turned()
     for turn in turns:

@@ -40,19 +40,19 @@ class Cache:
             self.bytes += _size(name, value)
 
     def trim(self, limit: int) -> None:
-        """Lets entries go, the longest unused first, until the rest is at most `limit` bytes."""
+        """Removes entries, the longest unused first, until the rest is at most `limit` bytes."""
         while self.bytes > limit:
             self.bytes -= _size(*self._entries.popitem(last=False))
 
     def forget(self, bins: Collection[int]) -> None:
-        """Lets all entries of bins go."""
+        """Removes all entries of bins."""
         known = {bin_ for bin_ in bins if self.heads.pop(bin_, None) is not None}
         if known:
             for name in [name for name in self._entries if int.from_bytes(name[1:3], "big") in known]:
                 self.put(name, None)
 
     def clear(self) -> None:
-        """Lets everything go."""
+        """Removes everything."""
         self.commit, self.bytes = b"", 0
         self.heads.clear()
         self._entries.clear()

@@ -63,7 +63,7 @@ def reach(url: str) -> Iterator[None]:
 
 
 def check_server(url: str) -> None:
-    """Raises UsageError when the server does not answer, or may throw away what it holds."""
+    """Raises UsageError when the server does not answer, or may evict keys."""
     try:
         with reach(url):
             policy = connect(url).info("memory").get("maxmemory_policy", "noeviction")

@@ -24,7 +24,7 @@ def is_block(name: bytes) -> bool:
 def words_changed(before: Mapping[bytes, bytes], after: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Returns the words in which blocks differ; the name of a word is its block's and two bytes for its place.
 
-    A block of which nothing is known before is returned whole, under its own name.
+    A block without an earlier value is returned whole, under its own name.
     """
     names = [name for name in after if name in before]
     whole = {name: block for name, block in after.items() if name not in before}

@@ -35,7 +35,7 @@ class SharedRedis:
         return f"the Redis server {shown(self.url)}"
 
     def check(self) -> None:
-        """Raises UsageError when the server does not answer, or may throw away what it holds."""
+        """Raises UsageError when the server does not answer, or may evict keys."""
         check_server(self.url)
 
     def forget(self, query: str) -> None:
@@ -47,7 +47,7 @@ class SharedRedis:
         return RedisStore(self.url, query, worker, cache_bytes=self.cache_bytes, report=report)
 
     def begin_anew(self, store: RedisStore, written: WrittenPlan, worker: int, bins: Sequence[int]) -> RedisTransaction:
-        """Begins a transaction that deletes the worker's own records and makes bins that nobody has made its own."""
+        """Begins a transaction that deletes the worker's own records and takes bins that no worker has created."""
         txn = store.begin()
         for name in txn.own_names():
             txn.delete(name)

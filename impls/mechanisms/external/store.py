@@ -110,7 +110,7 @@ class RedisStore:
         return [[next(values) for _ in names] for names in wanted.values()]
 
     def stage(self, txn: RedisTransaction) -> None:
-        """Moves a transaction's writes to created bins into hashes that nobody sees before the commit renames them."""
+        """Moves writes to created bins into hashes that stay invisible until the commit renames them."""
         parts: dict[int, list[tuple[bytes, bytes]]] = {}
         for name, value in txn.writes.items():
             bin_ = bin_of(name)

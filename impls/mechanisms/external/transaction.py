@@ -127,7 +127,7 @@ class RedisTransaction:
         return sorted(name for name in names if self.writes.get(name, b"") is not None)
 
     def create(self, bins: Iterable[int], token: Token) -> None:
-        """Makes bins that nobody has made before this worker's."""
+        """Takes bins that no worker has created yet for this worker."""
         for bin_ in bins:
             self.held[bin_], self.taken[bin_] = b"", token.encode()
 

@@ -15,11 +15,11 @@ __all__ = ["MECHANISMS", "Meces"]
 
 @dataclass(frozen=True)
 class Meces(Mechanism):
-    """Bins are pulled on demand, most wanted first; what is left of the budget pulls others, hottest first.
+    """Bins are pulled on demand, those with most records first; the rest of the budget pulls others, hottest first.
 
     Attributes:
         pull_budget_bytes: most bytes that each worker pulls in an epoch.
-        background_share: part of the budget that bins may take which no record of the epoch wants, 0 to 1.
+        background_share: part of the budget for bins that no record of the epoch needs, 0 to 1.
     """
 
     pull_budget_bytes: int = PULL_BUDGET_BYTES

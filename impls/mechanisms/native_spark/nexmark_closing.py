@@ -99,7 +99,7 @@ class _Closing(StatefulProcessor):
         timerValues: Any,  # noqa: N803 - Spark's name
         expiredTimerInfo: Any,  # noqa: N803 - Spark's name
     ) -> Iterator[pd.DataFrame]:
-        """Sends an auction that closes, if it is won, or gives up bids that nobody can claim any more."""
+        """Sends an auction that closes if it has a winner, or gives up bids that no auction can claim any more."""
         at = expiredTimerInfo.getExpiryTimeInMs()
         auction = self._auction.get()
         if auction is None:

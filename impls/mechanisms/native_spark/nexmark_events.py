@@ -1,4 +1,4 @@
-"""NEXMark's events for Spark's own API: told apart by text before any is parsed, with event time and its watermark."""
+"""NEXMark's events for Spark's own API: their kind read from their text, event time and its watermark."""
 
 import functools
 import operator

@@ -1,4 +1,4 @@
-"""The same count by `transformWithStateInPandas`: what a Spark user writes whose operator is his own Python."""
+"""The same count by `transformWithStateInPandas`: what a Spark user writes for an operator in Python."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -43,7 +43,7 @@ Answers = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class RecordSource:
-    """Where the query reads: `records()` makes the stream of keys anew for every start.
+    """Where the query reads: `records()` makes a new stream of keys for every start.
 
     Its first `preloaded` records, one per key, create the state and are no part of the load.
     """
@@ -53,7 +53,7 @@ class RecordSource:
 
 
 class NativeQuery:
-    """A stateful count of Spark's own; a supervisor thread carries commands out by restarting it.
+    """A stateful count of Spark's own; a supervisor thread executes commands by restarting it.
 
     Attributes:
         wants_restart: never; it is there for whoever expects a StreamHandle.
@@ -143,7 +143,7 @@ class NativeQuery:
         return np.zeros(self._bins), np.zeros(self._bins, np.int64)
 
     def ended(self, timeout_s: float) -> bool:
-        """Waits until the query has ended, for whatever reason, and returns whether it has."""
+        """Waits until the query has ended for any reason, and returns whether it has ended."""
         return self._ended.wait(timeout_s)
 
     def await_end(self, timeout_s: float | None = None) -> bool:

@@ -9,7 +9,7 @@ __all__ = ["MECHANISMS", "NoMigration"]
 
 
 class NoMigration(Mechanism):
-    """Begins no move, so that a command is never fulfilled; one that another mechanism left half done is completed."""
+    """Begins no move, so a command never completes; it finishes moves that another mechanism left half done."""
 
     def plan(self, view: View) -> EpochPlan:
         """Returns the last routing; see `Mechanism.plan`."""

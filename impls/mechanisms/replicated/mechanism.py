@@ -35,7 +35,7 @@ class ReplicatedDataflow(Mechanism):
             raise UsageError(f"catch_up_epochs must be at least 1, not {self.catch_up_epochs}.")
 
     def plan(self, view: View) -> EpochPlan:
-        """Returns a plan that copies, or processes twice, or hands over what has been processed twice."""
+        """Returns a plan that copies bins, processes them twice, or hands over those that were processed twice."""
         if len(left := continued(view)):
             return pull_plan(view, left)  # another mechanism has left them on their way
         bins = movable(view).bins

@@ -48,7 +48,7 @@ class WinningBids(TimedQuery, KeyedProcess):
         context.set_value(state)
 
     def timer(self, context: KeyContext) -> None:
-        """Closes the auction, or gives up bids that nobody can claim any more."""
+        """Closes the auction, or gives up bids that no auction can claim any more."""
         state = context.value()
         if state is not None and "early" in state:
             left = [bid for bid in state["early"] if -bid[1] >= context.time]
