@@ -3,28 +3,28 @@
 from invoke.context import Context
 from invoke.tasks import task
 
-from harness.cli.running import ROOT, one_sentence, run_module
+from harness.cli.running import ROOT, run_module
+from harness.cli.verb import verb
+from harness.options.declared import COUNT, FLAG, Option
 
 __all__ = ["check", "clean", "fmt", "lock", "test"]
 
 FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
 
 
-@task(
-    help={
-        "select": "what to give pytest: paths, -k EXPRESSION, ...",
-        "all": "also what is marked slow or stress",
-        "fast": "only what needs no JVM, Kafka or Spark, with a sample of the simulated cases: about a minute",
-        "jobs": "processes; 2 unless tests are selected, as those of Spark wait for most of their time",
-    }
-)
-def test(c: Context, select: str = "", all: bool = False, fast: bool = False, jobs: int = 0) -> None:  # noqa: A002
+@verb(
+    Option("select", "what to give pytest: paths, -k EXPRESSION, ...", default="", shown="all tests"),
+    Option("all", "also what is marked slow or stress", FLAG),
+    Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about a minute", FLAG),
+    Option("jobs", "processes; tests of Spark wait for most of their time", COUNT, subject="The number of processes",
+           shown="2, or 1 where tests are selected"),
+)  # fmt: skip
+def test(c: Context, select: str, all: bool, fast: bool, jobs: int | None) -> None:  # noqa: A002 - the option's name
     """Run the tests, and list the slowest."""
     if not fast:
-        with one_sentence():
-            from harness.setup.java import use_java
+        from harness.setup.java import use_java
 
-            use_java()
+        use_java()
     every = "-m ''" if all else ""
     number = jobs or (1 if select else 2)
     spread = f"-n {number} --no-loadscope-reorder" if number > 1 else ""
@@ -47,13 +47,12 @@ def fmt(c: Context) -> None:
     run_module(c, "ruff format .")
 
 
-@task(help={"upgrade": "take the newest versions that pyproject.toml allows"})
-def lock(c: Context, upgrade: bool = False) -> None:
+@verb(Option("upgrade", "take the newest versions that pyproject.toml allows", FLAG))
+def lock(c: Context, upgrade: bool) -> None:
     """Write requirements.lock anew from pyproject.toml (needs the network)."""
     from harness.setup.lock import write_lock
 
-    with one_sentence():
-        write_lock(ROOT, upgrade=upgrade)
+    write_lock(ROOT, upgrade=upgrade)
 
 
 @task

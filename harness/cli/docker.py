@@ -1,48 +1,37 @@
 """Tasks of the dockerized path: docker.build, docker.bench, docker.reproduce."""
 
 import shlex
-import sys
 from pathlib import Path
 
 from invoke.context import Context
-from invoke.tasks import task
 
-from harness.cli.running import ROOT, one_sentence
+from harness.cli.running import ROOT
+from harness.cli.verb import run, verb
+from harness.options.declared import FLAG, FOLDER, Option
 
 __all__ = ["bench", "build", "reproduce"]
 
-_RESULTS = ROOT / "results" / "docker"
+_RESULTS = Option("results", "folder for results", FOLDER, default=ROOT / "results" / "docker", shown="results/docker/")
 
 
-@task(
-    help={
-        "base": "base image: Debian with apt, python3 3.11 and openjdk-17",
-        "network": "docker's network for the build, such as host",
-        "tag": "name of the image",
-    }
+@verb(
+    Option("base", "base image: Debian with apt, python3 3.11 and openjdk-17", default="debian:bookworm-slim"),
+    Option("network", "docker's network for the build, such as host", default="", shown="docker's own"),
+    Option("tag", "name of the image", default="rescale-bench"),
 )
-def build(c: Context, base: str = "debian:bookworm-slim", network: str = "", tag: str = "rescale-bench") -> None:
+def build(c: Context, **given: str) -> None:
     """Build the image of the last commit: dependencies and jars inside, nothing is fetched when it runs."""
-    from harness.suites.artifact import image
-
-    with one_sentence():
-        sys.exit(image.build(base=base, network=network, tag=tag))
+    run("harness.suites.artifact.image:build", **given)
 
 
-@task(help={"options": "options of ./inv bench, as one word", "results": "folder for results"})
-def bench(c: Context, options: str = "", results: str = "") -> None:
+@verb(Option("options", "options of ./inv bench, as one word", default="", shown="those of ./inv bench"), _RESULTS)
+def bench(c: Context, options: str, results: str) -> None:
     """Run ./inv bench in a container."""
-    from harness.suites.artifact import image
-
-    with one_sentence():
-        sys.exit(image.run(["bench", *shlex.split(options)], results=Path(results or _RESULTS)))
+    run("harness.suites.artifact.image:run", ["bench", *shlex.split(options)], results=Path(results))
 
 
-@task(help={"quick": "every table and figure on a small load", "results": "folder for results"})
-def reproduce(c: Context, quick: bool = False, results: str = "") -> None:
+@verb(Option("quick", "every table and figure on a small load", FLAG), _RESULTS)
+def reproduce(c: Context, quick: bool, results: str) -> None:
     """Regenerate every table and figure in a container that reaches no network but its own broker."""
-    from harness.suites.artifact import image
-
-    with one_sentence():
-        words = ["reproduce", *(["--quick"] if quick else [])]
-        sys.exit(image.run(words, results=Path(results or _RESULTS), network="none"))
+    words = ["reproduce", *(["--quick"] if quick else [])]
+    run("harness.suites.artifact.image:run", words, results=Path(results), network="none")

@@ -10,7 +10,7 @@ from impls.errors import UsageError
 
 __all__ = [
     "BYTES", "COUNT", "FLAG", "FOLDER", "INTEGER", "NAMES", "PAIRS", "POWER", "REAL", "TEXT", "WORKERS", "Kind",
-    "Option", "declare", "options_of", "picked", "read_given",
+    "Option", "declare", "options_of", "read_given",
 ]  # fmt: skip
 
 
@@ -166,12 +166,6 @@ def options_of(kind: type) -> tuple[Option, ...]:
         default = one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
         found.append(dataclasses.replace(option, name=option.name or one.name, field=one.name, default=default))
     return tuple(found)
-
-
-def picked(options: Iterable[Option], *names: str) -> list[Option]:
-    """Returns the options that are named, in that order."""
-    known = {option.name: option for option in options}
-    return [known[name] for name in names]
 
 
 def read_given(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from harness.options.declared import FLAG
 from harness.options.help import help_text, shown
 
 ROOT = Path(__file__).parents[4]
-VERBS = {name: task for name, task in tasks.namespace.tasks.items() if isinstance(task, Verb)}
+TASKS = {**tasks.namespace.tasks, **{f"docker.{n}": t for n, t in tasks.namespace.collections["docker"].tasks.items()}}
+VERBS = {name: task for name, task in TASKS.items() if isinstance(task, Verb)}
 
 
 def inv(*words: str, columns: int = 100) -> subprocess.CompletedProcess[str]:
@@ -79,6 +80,7 @@ def test_options_without_a_group_stand_under_one_heading():
         (["bench", "--cost", "think"], "wait or compute, not 'think'"),
         (["fault-test", "--seed", "lucky"], "--seed takes a number"),
         (["simulate", "--jobs", "all"], "The number of processes"),
+        (["test", "--jobs", "all"], "The number of processes"),
         (["validate", "no-such-file"], "cannot be read"),
     ],
 )
