@@ -73,7 +73,7 @@ def fault_test(c: Context, **given):
 
 @verb(*options.CONFORMANCE)
 def conformance(c: Context, **given):
-    """Carry out every mechanism x operator x scenario x keys on Spark; each case must be valid within its bound."""
+    """Run every mechanism x operator x scenario x keys on Spark; each case must be valid within its bound."""
     run("harness.suites.conformance.run:run_conformance", **given)
 
 

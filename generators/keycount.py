@@ -64,7 +64,7 @@ def partition_of(index: NDArray[np.int64], partitions: int) -> NDArray[np.int64]
 def digest(keys: KeySampler, schedule: Schedule, records: int) -> str:
     """Returns the sha256 of the first `records` records of a stream that starts at time 0, as pairs of int64.
 
-    It names what is sent, whatever the form of a record's value.
+    It identifies what is sent, independent of the form of a record's value.
     """
     total = hashlib.sha256()
     for first in range(0, records, _BLOCK):

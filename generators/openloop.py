@@ -1,4 +1,4 @@
-"""The open loop: hands each record to Kafka's client when it is due, and never waits for the system."""
+"""The open loop: gives each record to Kafka's client when it is due, and never waits for the system."""
 
 import json
 import threading
@@ -95,7 +95,7 @@ class OpenLoop:
         return True
 
     def _produce(self, block: Block, at: int, end: int) -> int:
-        """Hands records at..end-1 to the client and returns how many it took before a stop or a failure."""
+        """Gives records at..end-1 to the client and returns how many it took before a stop or a failure."""
         produce, topic = self._producer.produce, self._topic
         for number, (value, partition) in enumerate(zip(block.values[at:end], block.partitions[at:end], strict=True)):
             while True:

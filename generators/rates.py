@@ -1,4 +1,4 @@
-"""Schedules: when each record of an open-loop stream is due, whatever the system does."""
+"""Schedules: when each record of an open-loop stream is due, independent of the system under test."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -63,12 +63,12 @@ class SteppedRate(Schedule):
 
     Args:
         lengths_us: length of each piece, in microseconds; the last one's is of no account unless `repeat`.
-        rates: rate of each piece, in records per second, to a thousandth; may be 0, but not for ever.
+        rates: rate of each piece, in records per second, to a thousandth; may be 0, but not without end.
         lead_us, lead_rate: a piece before all others, which is never repeated.
         repeat: begin again with the first piece behind the last one.
 
     Raises:
-        GeneratorError: a rate below 0, a rate of 0 for ever, or more than 9e9 records in the pieces.
+        GeneratorError: a rate below 0, a rate of 0 without end, or more than 9e9 records in the pieces.
     """
 
     def __init__(

@@ -80,7 +80,7 @@ def _checked(name: str, value: float, low: float, high: float) -> float:
 
 
 def _held(times_us: NDArray[np.int64], rates: NDArray[np.float64]) -> _Pieces:
-    """Returns pieces that begin at the times given; the first rate holds from 0 on, the last one for ever."""
+    """Returns pieces that begin at the times given; the first rate holds from 0 on, the last one without end."""
     edges = np.concatenate(([0], times_us[1:], times_us[-1:]))
     return np.diff(edges), rates
 

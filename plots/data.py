@@ -89,7 +89,7 @@ class StoredRun:
 
     @cached_property
     def load(self) -> dict[str, Any]:
-        """What load.json says; empty if the run did not come to it."""
+        """What load.json says; empty if the run did not get that far."""
         path = self.folder / "load.json"
         return dict(json.loads(path.read_text())) if path.exists() else {}
 

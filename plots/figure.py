@@ -11,7 +11,7 @@ __all__ = ["Figure"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One kind of figure; a module of `plots` that has one as `FIGURE` is found by itself.
+    """One kind of figure; a module of `plots` that has one as `FIGURE` is found automatically.
 
     Attributes:
         name: file name without ending.

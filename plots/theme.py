@@ -112,7 +112,7 @@ def mechanism_colour(name: str) -> str:
 
 
 def mechanism_marker(name: str) -> str:
-    """Returns the marker of a mechanism, so that it can be told apart without colour."""
+    """Returns the marker of a mechanism, which identifies it without colour."""
     hues = ("grey", *_HUES)
     return _MARKERS[hues.index(hue(name)) % len(_MARKERS)]
 

@@ -20,7 +20,7 @@ def _row(run: StoredRun) -> list[str]:
 
 
 def draw(experiment: StoredExperiment) -> Any:
-    """Draws the table; a word that withholds a run stands in its own colour."""
+    """Draws the table; a word that withholds a run has its own colour."""
     rows = [_row(run) for run in experiment.ordered()]
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Which event is what, and whom it names: kinds, ids, and the draws of sellers, auctions and bidders.
+"""The kind of each event and whom it names: kinds, ids, and the draws of sellers, auctions and bidders.
 
 As in Beam's `PersonGenerator`, `AuctionGenerator` and `BidGenerator`: all follows from the event's id, so no generator
 keeps track of what exists. Ids returned by `person_before` and `auction_before` count from 0; the others are those that

@@ -23,7 +23,7 @@ class Profile:
     Attributes:
         in_flight: auctions that are open at a time, on average.
         preload: whether the auctions then open, and the persons of that time, come before the clock starts.
-        active_people: persons among whom sellers and bidders are drawn.
+        active_people: number of persons from which sellers and bidders are drawn.
         hot_auctions, hot_sellers, hot_bidders: 1 of this many references is not to the hot one.
         person_bytes, auction_bytes, bid_bytes: average sizes, counted as Beam does: 8 for a number, 1 for a character.
         group: events of this many neighbours come in a scrambled order; 1 for in order.

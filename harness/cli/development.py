@@ -42,14 +42,14 @@ def check(c: Context) -> None:
 
 @task
 def fmt(c: Context) -> None:
-    """Format the code and mend what the linter can mend."""
+    """Format the code and fix what the linter can fix."""
     run_module(c, "ruff check --fix-only --quiet .")
     run_module(c, "ruff format .")
 
 
 @verb(Option("upgrade", "take the newest versions that pyproject.toml allows", FLAG))
 def lock(c: Context, upgrade: bool) -> None:
-    """Write requirements.lock anew from pyproject.toml (needs the network)."""
+    """Rewrite requirements.lock from pyproject.toml (needs the network)."""
     from harness.setup.lock import write_lock
 
     write_lock(ROOT, upgrade=upgrade)

@@ -84,7 +84,7 @@ class Broker(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Lets the broker go; its data stays."""
+        """Releases the broker; its data stays."""
 
     @abstractmethod
     def revive(self) -> None:

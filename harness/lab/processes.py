@@ -45,7 +45,7 @@ class ProcessEnd:
 
 
 class QueryProcess:
-    """start() and, when ended() says so, start() again; close() ends whatever is left of it and its children.
+    """start() and, when ended() says so, start() again; close() ends it and its children if they still run.
 
     Its processes are known by the fault file that they all have in their environment, also when their parent is dead.
     """
@@ -85,7 +85,7 @@ class QueryProcess:
             self._process.wait(_END_DEADLINE_S)
 
     def close(self) -> None:
-        """Ends the process, gracefully if it can in 30 s, and whatever else is left of the query."""
+        """Ends the process, gracefully if it can in 30 s, and every other process of the query."""
         self._close_input()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):

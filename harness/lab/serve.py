@@ -1,4 +1,4 @@
-"""Stands a broker or a Redis server up on a given port until it is told to end: the services of docker/compose.yaml."""
+"""Runs a broker or a Redis server on a given port until a signal ends it: the services of docker/compose.yaml."""
 
 import argparse
 import signal

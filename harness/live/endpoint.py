@@ -103,7 +103,7 @@ def _verdicts(ended: tuple[RunEnd, ...]) -> Iterator[Metric]:
 
 
 class LiveCollector(Collector):
-    """Reads the state anew for every answer, and knows whether anyone asks.
+    """Reads the state again for every answer, and knows whether any client asks.
 
     Attributes:
         asked: set by every answer.

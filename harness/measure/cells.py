@@ -18,7 +18,7 @@ __all__ = ["Cells", "encode_cells", "read_cells", "read_epochs"]
 
 @dataclass(frozen=True)
 class Cells:
-    """Columns of equal length: each row is `count` records that cannot be told apart.
+    """Columns of equal length: each row is `count` records that do not differ.
 
     Attributes:
         epoch: the epoch that did them.

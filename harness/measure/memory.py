@@ -35,7 +35,7 @@ class PythonWorkers:
         self._parents: list[int] = []
 
     def look(self, jvm: int | None) -> None:
-        """Looks for the JVM's Python children anew."""
+        """Looks again for the JVM's Python children."""
         found = children(jvm) if jvm is not None else []
         lines = {pid: command_line(pid) for pid in found}  # a fork that has not begun its own program is still the JVM
         self._parents = [pid for pid, line in lines.items() if "pyspark" in line and "org.apache.spark" not in line]
@@ -50,7 +50,7 @@ class PythonWorkers:
 
 
 class MemorySampler:
-    """Writes a line per sample while it is entered; `with MemorySampler(...)` stops it whatever happens.
+    """Writes a line per sample while it is entered; `with MemorySampler(...)` stops it in any case.
 
     Roles are broker, driver, jvm, generator, worker (the sum of the Spark JVM's Python processes) and worker_max (the
     largest of them); a role without a living process is left out of the line. It never raises for one that vanishes.

@@ -105,7 +105,7 @@ class Option:
 
     @property
     def metavar(self) -> str:
-        """What stands for a value in help: the choices, the unit if it is a short word, or the kind's."""
+        """The placeholder of a value in help: the choices, the unit if it is a short word, or the kind's."""
         if self.choices:
             return "|".join(self.choices)
         return self.unit.upper() if self.unit in {"bytes", "seconds"} else self.kind.metavar

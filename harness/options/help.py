@@ -23,7 +23,7 @@ def help_text(
         about: what it does, and what else its user must know.
         options: in the order of help; the groups come in the order of their first options.
         columns: of the terminal; text is between 80 and 120 wide.
-        presets: defaults that take the place of others, by their name, each by fields.
+        presets: defaults that replace others, by their name, each by fields.
     """
     width = min(max(columns, _NARROW), _WIDE)
     needed = " ".join(option.name.upper() for option in options if option.required)

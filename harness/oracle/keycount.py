@@ -1,9 +1,9 @@
 """Key-count recomputed from the input: a pure function from columns to what was lost, doubled, wrong or out of order.
 
 The property: for every key an epoch touched there is exactly one result of that epoch, it is the number of the key's
-records up to and including that epoch, it is in the partition of its bin, and the results of a key stand in the order
-of its epochs; every input record belongs to exactly one epoch and is counted exactly once. A record belongs to the
-epoch whose offsets hold it or, if its bin was moving and queued it there, to the epoch that released the queue.
+records up to and including that epoch, it is in the partition of its bin, and the results of a key are in the order of
+its epochs; every input record belongs to exactly one epoch and is counted exactly once. A record belongs to the epoch
+whose offsets hold it or, if its bin was moving and queued it there, to the epoch that released the queue.
 """
 
 from dataclasses import dataclass, field

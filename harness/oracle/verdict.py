@@ -87,7 +87,7 @@ def _raised(error: Exception) -> dict[str, Any]:
 
 
 def answered(folder: Path, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Returns what `check` answers, in the folder's `oracle.json` too; unknown when it raises, whatever it raises."""
+    """Returns what `check` answers, in the folder's `oracle.json` too; unknown when it raises any exception."""
     try:
         answer = check()
     except Exception as error:  # a checker that fails must end as unknown, whatever went wrong

@@ -1,4 +1,4 @@
-"""Everything that is drawn from a finished result, drawn anew."""
+"""Draws again everything that is drawn from a finished result."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ __all__ = ["redraw"]
 
 
 def redraw(folder: str) -> int:
-    """Writes result.json, figures and report of a result folder anew; returns the exit code."""
+    """Writes result.json, figures and report of a result folder again; returns the exit code."""
     path = Path(folder)
     if not (path / "experiment.json").exists():
         sys.stderr.write(f"{folder} is not a result folder: it has no experiment.json.\n")

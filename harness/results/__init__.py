@@ -1,1 +1,1 @@
-"""Results: what a run's files come to, `result.json`, its schema, and the machine it was measured on."""
+"""Results: the summary of a run's files, `result.json`, its schema, and the machine it was measured on."""

@@ -1,4 +1,4 @@
-"""What one run comes to: its entry of result.json, and its histogram logs, from the files of its folder."""
+"""The summary of one run: its entry of result.json, and its histogram logs, from the files of its folder."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -71,7 +71,7 @@ class RunFiles:
 
     @cached_property
     def start_us(self) -> int:
-        """Begin of the load, wall clock; that of the first epoch for a run that came to no load."""
+        """Begin of the load, wall clock; that of the first epoch for a run that had no load."""
         return int(self.load.get("start_us", self.epochs[0]["begin_us"] if self.epochs else 0))
 
     @cached_property

@@ -82,7 +82,7 @@ def result_folder(suite: DescribedSuite, output: Path, *, force: bool) -> Path:
     Args:
         suite: what is measured.
         output: parent folder of results.
-        force: begin anew whatever is there.
+        force: start a new result even if there is an earlier one.
 
     Raises:
         UsageError: the folder cannot be made.

@@ -23,7 +23,7 @@ _RESTART_DEADLINE_S = 120.0
 class Application:
     """Offers what the harness needs of a StreamHandle, whichever session the query runs in; `with` stops it.
 
-    A watcher starts a new session, and the query in it, when a handle has ended and wants that.
+    A watcher starts a new session, and the query in it, when a handle has ended and asks for one.
     """
 
     def __init__(

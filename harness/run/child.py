@@ -19,7 +19,7 @@ _END_DEADLINE_S = 60.0
 class RunProcess:
     """Starts broker and Spark of a run's folder at once, runs the run after go(), and ends with end().
 
-    The process watches its standard input: it goes when told, and cuts itself off cleanly when the parent is gone.
+    The process watches its standard input: it starts the load on `go`, and stops cleanly when the parent is gone.
     """
 
     def __init__(self, folder: Path):

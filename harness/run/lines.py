@@ -1,4 +1,4 @@
-"""Tells of runs in plain lines: what each came to, and about how long the rest takes."""
+"""Prints plain lines about runs: the result of each, and about how long the rest takes."""
 
 import sys
 import time
@@ -41,7 +41,7 @@ class Lines:
         """Says nothing: a line per run is enough."""
 
     def end(self, run: Run, folder: Path) -> None:
-        """Says what a run came to, and how long those that are left take if they are like those before."""
+        """Prints a run's result, and how long the remaining runs take if they are like the finished ones."""
         self._carried_out += 1
         entry = read_json(folder / ENTRY_FILE)
         left = (time.monotonic() - self._start) / self._carried_out * (self._total - self._number)

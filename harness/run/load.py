@@ -115,7 +115,7 @@ def preload(folder: Path, bootstrap: str, experiment: Experiment, topic: str) ->
 
 
 class Load:
-    """The producer process; `with Load(...)` ends it whatever happens, and it ends itself when this process dies."""
+    """The producer process; `with Load(...)` ends it in any case, and it ends itself when this process dies."""
 
     def __init__(self, folder: Path, bootstrap: str, load: Mapping[str, Any], *, resume: bool):
         self._folder = folder

@@ -51,7 +51,7 @@ def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | No
 
 @dataclass
 class Progress:
-    """What the watcher is told: the phase, and once a second the numbers of the last second.
+    """What the watcher receives: the phase, and once a second the numbers of the last second.
 
     `due` returns how many records are due by now, once the load is scheduled.
     """
@@ -82,7 +82,7 @@ class Progress:
         sys.stdout.flush()
 
     def _measured(self) -> float | None:
-        """Returns records applied per second since the last line; the same as there when that was only just told."""
+        """Returns records applied per second since the last line; that of the last line if it was just sent."""
         before, now = self._counted, (time.monotonic(), self.recorder.records)
         if before is None or now[0] - before[0] >= _RATE_OVER_S:
             self._rate = None if before is None else (now[1] - before[1]) / (now[0] - before[0])

@@ -28,7 +28,7 @@ class NamedRun(Run):
 
 
 class Watcher(Protocol):
-    """Is told what happens; `harness.live.view.LiveView` is one."""
+    """Receives what happens; `harness.live.view.LiveView` is one."""
 
     def begin(self, run: Run) -> None:
         """A run begins."""
@@ -52,7 +52,7 @@ def run_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
     Args:
         runs: in this order; each has `folder / run.folder` with its run.json.
         folder: parent of the runs' folders.
-        view: is told of it.
+        view: receives what happens.
 
     Raises:
         UsageError: a run was refused for bad input.

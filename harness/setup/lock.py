@@ -13,7 +13,7 @@ _OLDEST_PYTHON = "3.11"
 
 
 def write_lock(root: Path, *, upgrade: bool = False) -> None:
-    """Resolves pyproject.toml with uv, from an environment that is thrown away, and replaces requirements.lock.
+    """Resolves pyproject.toml with uv, in a temporary environment, and replaces requirements.lock.
 
     Args:
         root: the repository.

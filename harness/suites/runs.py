@@ -1,4 +1,4 @@
-"""The runs of one result: their folders made, carried out one after another, drawn and reported."""
+"""The runs of one result: their folders, their execution, their report."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["place_run", "prepare_runs", "run_and_report"]
 
 
 def place_run(run: Run, folder: Path, cell: Mapping[str, Any] | None = None) -> None:
-    """Makes a run's folder anew with what it has to do, in a sweep with its cell too; one that is done is kept."""
+    """Makes a new folder for a run with its description, in a sweep with its cell too; one that is done is kept."""
     place = folder / run.folder
     if (place / "done").exists():
         return
@@ -47,12 +47,12 @@ def prepare_runs(
 
 
 def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str) -> int:
-    """Carries out what is not done, draws and reports all of it; returns 0 all valid, 1 not all, 130 cut off.
+    """Runs what is not done, draws and reports all of it; returns 0 all valid, 1 not all, 130 cut off.
 
     Args:
         runs: those of the result, in this order.
         folder: the result's folder; it is marked as done when every run is.
-        view: is told of it.
+        view: receives what happens.
         again: the sentence for whoever cuts it off.
 
     Raises:

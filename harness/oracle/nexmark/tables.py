@@ -30,7 +30,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Events(Columns):
-    """The input as it stands in the topic, in (partition, offset) order; values are JSON text."""
+    """The input as it is in the topic, in (partition, offset) order; values are JSON text."""
 
     partition: NDArray[np.int32]
     offset: NDArray[np.int64]

@@ -78,7 +78,7 @@ def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
 
 
 def figures(output: Path | None = None) -> int:
-    """Draws the figures and reports of all stored results anew and returns the worst exit code."""
+    """Draws the figures and reports of all stored results again and returns the worst exit code."""
     folder = output or ROOT / "results"
     found = sorted({path.parent for path in folder.glob("**/result.json")})
     if not found:

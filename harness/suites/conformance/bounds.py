@@ -79,7 +79,7 @@ def _fetched(leg: Leg, options: Mapping[str, Any]) -> int:
 
 
 def _wanted(leg: Leg, options: Mapping[str, Any]) -> int:
-    """The same; bins that nothing wants come within their share of the budget."""
+    """The same; bins that no record needs come within their share of the budget."""
     return leg.packed(options["pull_budget_bytes"] * options["background_share"])
 
 

@@ -22,7 +22,7 @@ _DELTA_BYTES = {"dense": 16, "hash": 23}  # a changed key in the changelog: slot
 
 @dataclass(frozen=True)
 class Row:
-    """What a case came to; bytes and epochs are sums over its migrations, `bound` is None when there is no end."""
+    """The outcome of a case; bytes and epochs are sums over its migrations, `bound` is None when there is no end."""
 
     mechanism: str
     operator: str

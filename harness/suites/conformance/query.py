@@ -126,7 +126,7 @@ class SparkQuery:
         raise TimeoutError(f"waited {_DEADLINE_S:.0f} s for {what}")
 
     def rows(self) -> list[Row]:
-        """Returns what the tour's cases came to; the query must have ended."""
+        """Returns the outcomes of the tour's cases; the query must have ended."""
         ranges = read_offsets(spark_checkpoint(self._folder), self._input).ranges()
         return rows_of(
             self._tour,

@@ -16,7 +16,7 @@ _RECORDS_FIRST, _RECORDS = 400, 200
 
 
 class Query(Protocol):
-    """A query that counts keys; waiting raises TimeoutError when nothing comes of it."""
+    """A query that counts keys; waiting raises TimeoutError when its deadline passes."""
 
     watch: Watch
 

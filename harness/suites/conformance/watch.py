@@ -33,7 +33,7 @@ class Delta:
 
 @dataclass
 class WatchedMigration:
-    """What one command came to.
+    """What one command did.
 
     Attributes:
         id, label: the command's.
@@ -60,7 +60,7 @@ class WatchedMigration:
 
 
 class Watch:
-    """`on_epoch` takes every epoch of one query; what it finds wrong stands in `problems`, with the command's label.
+    """`on_epoch` takes every epoch of one query; `problems` has what it finds wrong, with the command's label.
 
     Attributes:
         migrations: by label, in the order in which they began.

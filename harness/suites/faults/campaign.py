@@ -103,7 +103,7 @@ class Campaign:
         return made(verdict, resume_s=resume_s, restarts=site.restarts, said=said or _words(site))
 
     def _after(self, fault: Fault, effect: FaultEffect) -> tuple[Verdict, str, int]:
-        """Returns (verdict, what the query said, since when it shall resume); repairs what it refused to go on with."""
+        """Returns (verdict, what the query said, when it has to resume); repairs what it refused to go on with."""
         site = self._site
         if fault.expected == "survives":
             return "survived", "", effect.at_us
@@ -131,7 +131,7 @@ class Campaign:
         return ((next_end() or at_us) - at_us) / 1e6
 
     def _rescue(self) -> None:
-        """Starts the query anew after a fault it did not get over; raises StuckError when that does not help."""
+        """Starts the query again when it did not recover from a fault; raises StuckError when that does not help."""
         site = self._site
         site.begin_fault()
         site.query.crash()

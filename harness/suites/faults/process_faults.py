@@ -44,7 +44,7 @@ class FaultEffect:
         recovers: a worker must be rebuilt from the checkpoint.
         names: what the sentence of a query that refuses must contain, one of them.
         repair: takes the cause away once the query has refused.
-        later: what is left to do once the query has resumed.
+        later: what remains to be done once the query has resumed.
     """
 
     at_us: int

@@ -1,6 +1,6 @@
 """The query under fault tests: `python -m harness.suites.faults.query FOLDER` does what FOLDER/query.json says.
 
-It runs until it is told to stop through the control channel of its checkpoint or its standard input ends, and writes
+It runs until the control channel of its checkpoint stops it or its standard input ends, and writes
 the files of a run into the folder. A query that fails says why in one line of JSON: `error` is a sentence of ours,
 `crash` is anything else.
 """

@@ -1,4 +1,4 @@
-"""What a fault test comes to: a table, totals, and faults.json."""
+"""The outcome of a fault test: a table, totals, and faults.json."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -65,7 +65,7 @@ class Fault:
         mechanism: the mechanism of the query.
         victim, point: process role and fault point of a kill; what else is broken, and how.
         phase: whether it happens in a migration that was commanded for it, or before.
-        draw: a number for whatever is left to chance: a worker, a file, a position in it.
+        draw: a random number for every choice that is left open: a worker, a file, a position in it.
     """
 
     number: int

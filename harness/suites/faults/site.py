@@ -1,4 +1,4 @@
-"""Where faults happen: broker, load and query of one campaign, and all that can be asked of and told to them."""
+"""Where faults happen: broker, load and query of one campaign, with questions and commands for them."""
 
 import base64
 import contextlib
@@ -199,7 +199,7 @@ class Site:
         return [int(worker) for worker in np.unique(routing)]
 
     def close(self) -> None:
-        """Ends whatever still runs."""
+        """Ends every process that still runs."""
         with contextlib.ExitStack() as stack:
             stack.callback(self.disk.unmount)
             stack.callback(self.broker.stop)

@@ -32,7 +32,7 @@ def interleave(
     """Runs every variant once a round, in an order drawn from the seed, and returns their result entries.
 
     What was finished before in the same folder is not run again. Raises StateError when a run is not valid, or with
-    `warm` when it never warmed up: that one is run anew the next time.
+    `warm` when it never warmed up: that one is run again the next time.
     """
     draw = np.random.default_rng(seed)
     names = list(variants)

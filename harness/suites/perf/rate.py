@@ -80,7 +80,7 @@ def measure(folder: Path, scale: Scale) -> PartResult:
 def rate_ratio(over: Search, under: Search) -> float:
     """Returns the highest rate that one search found over the other's.
 
-    Where the other found none, its lowest rate tried takes the place: the ratio is at least that.
+    Where the other side held none, its lowest rate tried is used instead: the ratio is at least that.
     """
     below = under.low or under.high
     assert below is not None, "a search that is over has tried a rate"

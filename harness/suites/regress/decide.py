@@ -80,6 +80,6 @@ def changed_counts(base: Sequence[Measures], head: Sequence[Measures]) -> dict[s
 
 
 def overall(worse: Sequence[Change], counts: Mapping[str, tuple[float, float]]) -> Verdict:
-    """Returns the verdict of the comparison; a changed count is no regression by itself, more of it is."""
+    """Returns the verdict of the comparison; a changed count is no regression, but a larger one is."""
     grown = [name for name, (before, after) in counts.items() if after > before * (1 + EFFECT)]
     return "worse" if worse or grown else "same"

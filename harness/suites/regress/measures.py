@@ -1,4 +1,4 @@
-"""What a run comes to for a comparison of revisions: percentiles from its merged histograms, and counts."""
+"""The measures of a run for a comparison of revisions: percentiles from its merged histograms, and counts."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ __all__ = ["resampled"]
 
 
 def resampled(pool: Runs, number: int, seed: int = 1) -> list[tuple[Verdict, dict[str, Any]]]:
-    """Returns what each of `number` comparisons says; in every one the second round is drawn anew as well.
+    """Returns what each of `number` comparisons says; in every one the second round is drawn again as well.
 
     A round has as many pairs as the pool: drawn from it with replacement, each with its sides either way round, so that
     what differs within a pair is what this machine does in the time of two runs.

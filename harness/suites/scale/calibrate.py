@@ -192,7 +192,7 @@ def _pulls(runs: Sequence[Observed]) -> dict[str, float]:
 
 
 def _two_parts(rows: NDArray[np.float64]) -> tuple[float, float]:
-    """Returns ms per bin and per byte. Where bins are all of one size the two cannot be told apart: half and half."""
+    """Returns ms per bin and per byte. Where all bins have one size the two cannot be separated: half and half."""
     bins, size, ms = rows.T
     per_bin = size / np.maximum(bins, 1e-9)
     if per_bin.max() <= 1.5 * max(per_bin.min(), 1e-9) and size.sum():

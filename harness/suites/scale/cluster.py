@@ -22,7 +22,7 @@ _OVERLOAD = 1000.0
 
 @dataclass(frozen=True)
 class SimulatedEpoch:
-    """What an epoch came to; times in ms since the load's begin, sizes in bytes.
+    """The outcome of an epoch; times in ms since the load's begin, sizes in bytes.
 
     Attributes:
         cut_ms: its records are those scheduled before; `begin_ms` and `end_ms` are those of its work.

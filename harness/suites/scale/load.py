@@ -9,7 +9,7 @@ _TOP_RANKS = 1 << 20
 
 
 class EvenLoad:
-    """Records arrive evenly: bin b has got `floor(rate[b] * seconds + phase[b])` by a point in time.
+    """Records arrive evenly: bin b has received `floor(rate[b] * seconds + phase[b])` by a point in time.
 
     A seeded phase keeps bins from ticking together; counts are whole and add up however time is cut into epochs.
     """

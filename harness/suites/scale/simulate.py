@@ -51,7 +51,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What one migration comes to; latencies in ms, `slowest_plan_ms` and `planning_s` are this program's own time.
+    """The outcome of one migration; latencies in ms, `slowest_plan_ms` and `planning_s` are this program's own time.
 
     Attributes:
         steady_p50_ms, steady_max_ms: before the command.

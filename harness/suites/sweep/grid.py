@@ -96,7 +96,7 @@ class Grid:
         return [axis for axis in AXES if len({cell[axis] for cell in self.cells}) > 1]
 
     def label(self, cell: Cell) -> str:
-        """Returns a cell in a word, as it stands in a folder's name."""
+        """Returns a cell in a word, as folders are named by it."""
         return "-".join(f"{axis}{str(cell[axis]).replace(':', '_').replace('=', '_')}" for axis in self.varied)
 
     def experiment(self, cell: Cell, mechanism: str) -> Experiment:

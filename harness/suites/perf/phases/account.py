@@ -1,4 +1,4 @@
-"""The account of one epoch: what is told by whom becomes lines that do not overlap; a pure function."""
+"""The account of one epoch: all reports become lines that do not overlap; a pure function."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

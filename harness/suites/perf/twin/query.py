@@ -54,7 +54,7 @@ def block_at(since_s: float, block_s: float) -> tuple[int, str]:
 
 
 class Alternating:
-    """`foreachBatch` of the query: each side counts its epochs by itself and has state of its own."""
+    """`foreachBatch` of the query: each side counts its own epochs and has its own state."""
 
     def __init__(
         self,
