@@ -22,9 +22,9 @@ def runner(
     def run(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
         signals: list[Exception] = []
 
-        def epoch(frame: Any, number: int) -> None:
+        def epoch(batch: Any, number: int) -> None:
             try:
-                epoch_of(frame, number)
+                epoch_of(batch, number)
             except _OURS as signal:  # Spark hands on the text of an exception only
                 signals.append(signal)
                 raise

@@ -32,8 +32,8 @@ def warm_workers(spark: SparkSession, output: Output) -> int:
         output.connect()
 
     try:
-        frame = spark.range(0, tasks, 1, tasks)
-        frame.mapInArrow(connect, frame.schema, barrier=True).collect()
+        rows = spark.range(0, tasks, 1, tasks)
+        rows.mapInArrow(connect, rows.schema, barrier=True).collect()
     except PySparkException:  # slots are taken by another query: the first epoch will do it
         return 0
     return tasks

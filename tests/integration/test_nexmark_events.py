@@ -26,9 +26,9 @@ def events():
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_projection_filters_keys_and_names_as_the_query_says(spark, events, name):
     raw = [(0, i, bytearray(as_json(event).encode())) for i, event in enumerate(events)]
-    frame = spark.createDataFrame(raw, "partition int, offset long, value binary")
+    df = spark.createDataFrame(raw, "partition int, offset long, value binary")
     query = make(name)
-    found = [row.asDict() for row in project(frame, query).orderBy("offset").collect()]
+    found = [row.asDict() for row in project(df, query).orderBy("offset").collect()]
     expected = rows(name, events)
     assert len(found) == len(expected) > 0
     for row, (_, key, event) in zip(found, expected, strict=True):

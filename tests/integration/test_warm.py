@@ -27,8 +27,8 @@ def test_each_slot_gets_a_worker_of_its_own_that_knows_the_broker(spark, kafka, 
         BarrierTaskContext.get().barrier()
         yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "producers": [len(outbox._producers)]})
 
-    frame = spark.range(0, slots, 1, slots)
-    rows = frame.mapInArrow(known, "pid long, producers long", barrier=True).collect()
+    table = spark.range(0, slots, 1, slots)
+    rows = table.mapInArrow(known, "pid long, producers long", barrier=True).collect()
     assert {row["pid"] for row in rows} <= workers
     assert all(row["producers"] >= 1 for row in rows)
 

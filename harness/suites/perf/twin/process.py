@@ -193,8 +193,8 @@ def measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
 def _query(
     spark: SparkSession, bootstrap: str, sides: Alternating, checkpoint: Path, epoch_records: int | None = None
 ) -> Iterator[StreamingQuery]:
-    frame = with_heartbeat(read_records(spark, bootstrap, "in", epoch_records))
-    writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).trigger(processingTime="0 seconds")
+    records = with_heartbeat(read_records(spark, bootstrap, "in", epoch_records))
+    writer = records.writeStream.option("checkpointLocation", str(checkpoint)).trigger(processingTime="0 seconds")
     query = writer.foreachBatch(sides.run_epoch).start()
     try:
         yield query

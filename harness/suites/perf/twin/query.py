@@ -93,10 +93,10 @@ class Alternating:
         """Frees the checkpoint."""
         self._checkpoint.close()
 
-    def run_epoch(self, frame: DataFrame, epoch: int) -> None:
+    def run_epoch(self, batch: DataFrame, epoch: int) -> None:
         """Runs an epoch on the side whose turn it is."""
         block, side = self._turn(epoch)
-        records, cells = (self._live if side == "live" else self._twin)(frame, self._epochs[side])
+        records, cells = (self._live if side == "live" else self._twin)(batch, self._epochs[side])
         self._epochs[side] += 1
         self._on_epoch(TurnEpoch(side, block, records, cells))
 
@@ -106,21 +106,21 @@ class Alternating:
         since_us = now_us() - self.start_us if self.start_us else -1
         return block_at(since_us / 1e6, self.block_s) if since_us >= 0 else (None, SIDES[epoch % 2])
 
-    def _frame(self, frame: DataFrame, bins: int) -> DataFrame:
-        return prepared(frame, "key", self._operator, bins, "scheduled_us")
+    def _binned(self, batch: DataFrame, bins: int) -> DataFrame:
+        return prepared(batch, "key", self._operator, bins, "scheduled_us")
 
     def _seen(self, record: EpochRecord) -> None:
         self._last = record
 
-    def _live(self, frame: DataFrame, epoch: int) -> tuple[int, NDArray[np.void]]:
-        self._driver.run_epoch(self._frame(frame, self._bins), epoch)
+    def _live(self, batch: DataFrame, epoch: int) -> tuple[int, NDArray[np.void]]:
+        self._driver.run_epoch(self._binned(batch, self._bins), epoch)
         assert self._last is not None, "the driver tells of each epoch"
         return sum(r.records for r in self._last.reports), np.concatenate(list(self._last.cells.values()))
 
-    def _twin(self, frame: DataFrame, epoch: int) -> tuple[int, NDArray[np.void]]:
+    def _twin(self, batch: DataFrame, epoch: int) -> tuple[int, NDArray[np.void]]:
         where = str(self._folder / "twin")
         order = TwinOrder("twin", epoch, self._workers, self._operator, self._output, where)
-        routed = self._frame(frame, self._workers).repartitionById(self._workers, F.col("bin"))
+        routed = self._binned(batch, self._workers).repartitionById(self._workers, F.col("bin"))
         rows = routed.mapInArrow(partial(run_twin, order), REPORT_SCHEMA).collect()
         reports = [Report.from_json(row["report"]) for row in rows]
         return sum(r.records for r in reports), np.concatenate([np.frombuffer(r["cells"], CELL) for r in rows])
