@@ -24,6 +24,7 @@ from generators.openloop import OpenLoop
 from generators.rates import ConstantRate, Schedule
 from generators.shapes import SHAPES, make_schedule
 from generators.stdin import watch_stdin
+from generators.steering import Steering
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
@@ -54,11 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
     stop = threading.Event()
     try:
         options = _parser().parse_args(arguments)
+        steering = Steering(stop, options.records, extendable=options.extendable)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        if options.watch_stdin:
-            watch_stdin(lambda: _end_orphaned(stop))
-        complaint = _produce(options, stop)
+        if options.watch_stdin or options.extendable:
+            watch_stdin(lambda: _end_orphaned(stop), steering.take)
+        complaint = _produce(options, stop, steering)
     except GeneratorError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -84,7 +86,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
+def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steering) -> str:
     """Sends the share and writes its files; returns what went wrong in one sentence, "" for nothing."""
     if not options.out.parent.is_dir():
         raise GeneratorError(f"The folder {options.out.parent} does not exist: make it or give another --out.")
@@ -104,7 +106,7 @@ def _produce(options: argparse.Namespace, stop: threading.Event) -> str:
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
-    loop.run(stream.blocks(share, done, BLOCK_RECORDS))
+    _send(loop, stream, share, done, steering)
     elapsed_s = max(0.0, time.perf_counter() - begin_s)
     flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)
@@ -152,8 +154,7 @@ def _preload(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int]
     loop.run(stream.blocks(share, done, BLOCK_RECORDS, stream.preload), measured=False)
     if loop.produced:
         loop.flush(_FLUSH_S)  # what is left is counted at the end, and keeps its place before all that follows
-    for partition in share.own_partitions():
-        done[partition] = max(done[partition], len(range(partition, stream.preload, share.partitions)))
+    _mark_done(share, done, stream.preload)
     return loop.produced
 
 
@@ -162,6 +163,22 @@ def _end_orphaned(stop: threading.Event) -> None:
     stop.set()
     time.sleep(_ORPHAN_S)
     os._exit(1)
+
+
+def _send(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int], steering: Steering) -> None:
+    """Sends the stream to its end, which is where `steering` says last."""
+    while True:
+        loop.run(stream.blocks(share, done, BLOCK_RECORDS))
+        if loop.failed or not steering.goes_on(stream.records):
+            return
+        _mark_done(share, done, stream.total)
+        stream.records = steering.records
+
+
+def _mark_done(share: Share, done: list[int], until: int) -> None:
+    """Counts the share's records below number `until` as sent."""
+    for partition in share.own_partitions():
+        done[partition] = max(done[partition], len(range(partition, until, share.partitions)))
 
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:
@@ -199,6 +216,10 @@ def _parser() -> _Parser:
     parser.add_argument("--lag-log", type=Path, help="also write every record's lag in microseconds (.npy)")
     parser.add_argument("--progress", type=Path, help="append a JSON line once a second")
     parser.add_argument("--watch-stdin", action="store_true", help="end when standard input closes")
+    parser.add_argument(
+        "--extendable", action="store_true",
+        help="at the end wait for a line on standard input: `records N` to go on up to record N, or `end`",
+    )  # fmt: skip
     return parser
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plots.metrics import at
 
-__all__ = ["CELL", "StoredExperiment", "StoredRun", "load", "thin"]
+__all__ = ["CELL", "StoredExperiment", "StoredRun", "load", "marks", "thin"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 _LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3
@@ -42,6 +42,15 @@ def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> l
     if size == 1:
         return [x, *ys]
     return [x[starts], *(np.fmax.reduceat(y, starts) for y in ys)]
+
+
+def marks(entry: dict[str, Any]) -> list[str]:
+    """Returns what keeps a run of any verdict out of comparisons: a late load, a busy machine."""
+    found = ["load late"] if entry.get("load") == "late" else []
+    if entry.get("machine") == "busy":
+        share = at(entry, "cpu_taken", "share")
+        found.append("machine busy" + ("" if share is None else f", {share:.0%} of its CPU time taken away"))
+    return found
 
 
 @dataclass(frozen=True)
@@ -77,15 +86,18 @@ class StoredRun:
         return str(self.entry.get("load", "unknown"))
 
     @property
+    def machine(self) -> str:
+        """Whether the machine was quiet or busy with other work; unknown where nothing says."""
+        return str(self.entry.get("machine", "unknown"))
+
+    @property
     def cell(self) -> dict[str, Any]:
         """What distinguishes a run of a sweep from the sweep's other runs; empty in any other experiment."""
         return dict(self.entry.get("cell") or {})
 
     def why_withheld(self) -> str:
         """Returns why the run may not be compared with others; empty if it may."""
-        parts = [] if self.verdict == "valid" else [f"verdict {self.verdict}"]
-        parts += ["load late"] if self.load_kept == "late" else []
-        return ", ".join(parts)
+        return ", ".join([*([] if self.verdict == "valid" else [f"verdict {self.verdict}"]), *marks(self.entry)])
 
     @cached_property
     def load(self) -> dict[str, Any]:
@@ -209,7 +221,7 @@ class StoredExperiment:
         return str(here.get("commit") or "unknown")[:12] + (" (dirty)" if here.get("dirty") else "")
 
     def comparable(self) -> list[StoredRun]:
-        """Returns the runs that may be compared: verdict valid and load not late."""
+        """Returns the runs that may be compared: verdict valid, load not late and machine not busy."""
         return [run for run in self.ordered() if not run.why_withheld()]
 
     def withheld(self) -> list[StoredRun]:

@@ -9,14 +9,15 @@ from plots.metrics import at, show
 
 __all__ = ["FIGURE"]
 
-_HEADINGS = ("mechanism", "round", "verdict", "load", "lost", "doubled", "wrong", "shown in figures")
-_WIDTHS = (0.28, 0.08, 0.12, 0.1, 0.08, 0.1, 0.08, 0.16)
-_COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "vermilion", "late": "vermilion"}
+_HEADINGS = ("mechanism", "round", "verdict", "load", "machine", "lost", "doubled", "wrong", "shown in figures")
+_WIDTHS = (0.26, 0.08, 0.11, 0.08, 0.1, 0.07, 0.09, 0.07, 0.14)
+_COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "vermilion", "late": "vermilion", "busy": "vermilion"}
 
 
 def _row(run: StoredRun) -> list[str]:
     counts = [show(at(run.entry, name), "count") for name in ("lost", "doubled", "wrong")]
-    return [run.mechanism, str(run.round), run.verdict, run.load_kept, *counts, "no" if run.why_withheld() else "yes"]
+    words = [run.mechanism, str(run.round), run.verdict, run.load_kept, run.machine]
+    return [*words, *counts, "no" if run.why_withheld() else "yes"]
 
 
 def draw(experiment: StoredExperiment) -> Any:

@@ -18,9 +18,21 @@ __all__ = ["Experiment", "Run"]
 _WITH = " with "  # between a mechanism and the fault of a disturbed run
 
 
+# Of the duration: a machine on which three times as long a load shows no migration crossed is too slow for the load.
+LOAD_MOST = 3
+
+
 @dataclass(frozen=True)
 class Experiment(Parameters):
     """A set of runs meant to be compared, as their parameters say."""
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds that the load lasts at most, lead-in included.
+
+        It goes on past its end while a migration is not crossed or steady state is not back, on a slow machine.
+        """
+        return self.lead_in_s + LOAD_MOST * self.duration_s
 
     @property
     def records(self) -> int:

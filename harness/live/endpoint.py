@@ -95,6 +95,7 @@ def _verdicts(ended: tuple[RunEnd, ...]) -> Iterator[Metric]:
     for name, text, key in (
         ("rescale_run_verdict", "1 for what the oracle said of a run that has ended.", "verdict"),
         ("rescale_run_load", "1 for how the load of a run that has ended was sent: met or late.", "load"),
+        ("rescale_run_machine", "1 for what the machine was during a run that has ended: quiet or busy.", "machine"),
     ):
         family = GaugeMetricFamily(name, text, labels=[*_RUN, key])
         for run, entry in ((one.run, one.entry) for one in ended):

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from harness.experiment.description import Experiment, Run
 from harness.live.state import LiveState
+from plots.data import marks
 from plots.metrics import by_name
 
 __all__ = ["LiveView"]
@@ -124,7 +125,7 @@ class LiveView:
             latency = entry["latency_ms"]
             self._rows[run.folder] = [
                 run.folder,
-                f"{entry['verdict']}{'' if entry['load'] == 'met' else ' (' + entry['load'] + ')'}",
+                f"{entry['verdict']}{f' ({told})' if (told := ', '.join(marks(entry))) else ''}",
                 *[_number(latency["steady"][name]) for name in ("p50", "p99", "max")],
                 *_moves(entry),
             ]

@@ -1,4 +1,4 @@
-"""Samples the memory of a run's processes by role, five times a second, into memory.jsonl."""
+"""Samples the memory of a run's processes by role, five times a second, and its CPU time, into memory.jsonl."""
 
 import os
 import threading
@@ -10,13 +10,14 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import JsonLines
+from harness.measure.cpu import CpuReader
 from harness.measure.hlog import Entry
 from harness.measure.processes import Memory, children, command_line, memory_of
 
 __all__ = ["MemorySampler", "PythonWorkers", "find_jvm", "memory_entries", "peaks"]
 
 PERIOD_S = 0.2
-_LOOK_AGAIN = 5  # samples between two looks at who there is; a look reads a file per thread of the JVM
+_LOOK_AGAIN = 5  # samples between two looks at who there is and what uses the CPU; a look reads many files
 _STOP_DEADLINE_S = 5.0
 _KIB = 1024
 
@@ -64,6 +65,7 @@ class MemorySampler:
         generator_pid: int | None = None,
         driver_pid: int | None = None,
         roles: Mapping[str, Provider] | None = None,
+        whole: bool = True,
         period_s: float = PERIOD_S,
     ):
         """Prepares a sampler.
@@ -74,6 +76,7 @@ class MemorySampler:
             generator_pid: process of the generator.
             driver_pid: process of the driver, this one by default; its child that runs Spark is the JVM.
             roles: further roles, or others in place of the above: functions that return a process id or None.
+            whole: whether all of the run is below the driver, see `harness.measure.cpu.CpuReader`.
             period_s: seconds between samples.
         """
         driver = os.getpid() if driver_pid is None else driver_pid
@@ -85,6 +88,7 @@ class MemorySampler:
             **(roles or {}),
         }
         self._path, self._period_s = path, period_s
+        self._cpu = CpuReader(driver, whole=whole)
         self._pids: dict[str, int | None] = {}
         self._workers = PythonWorkers()
         self._taken = 0
@@ -103,7 +107,8 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            self._file.write({"at_us": now_us(), "roles": self.sample()})
+            cpu = self._cpu.read() if self._taken % _LOOK_AGAIN == 0 else None
+            self._file.write({"at_us": now_us(), "roles": self.sample(), **({"cpu": cpu} if cpu else {})})
             self._ending.wait(self._period_s)
 
     def sample(self) -> dict[str, dict[str, int]]:

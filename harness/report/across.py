@@ -11,6 +11,7 @@ from urllib.parse import quote
 from harness.files import write_text
 from harness.report.conclusions import worst_verdict
 from harness.report.page import (
+    MACHINE_MEANING,
     Cell,
     Column,
     column_of,
@@ -156,11 +157,12 @@ def _verdicts(label: str, experiment: StoredExperiment, page: Path, places: dict
 
 
 def _sign(experiment: StoredExperiment, run: StoredRun, place: int) -> tuple[int, str, str, str]:
-    late = run.load_kept == "late"
     cell = experiment.cell_label(run.cell)
-    told = f"{run.label}{f', {cell}' if cell else ''}: {run.verdict}, load {run.load_kept}"
-    kind = "late" if late and run.verdict == "valid" else run.verdict
-    return place, "late" if kind == "late" else _SIGNS.get(run.verdict, "?"), kind, told
+    told = f"{run.label}{f', {cell}' if cell else ''}: {run.verdict}, load {run.load_kept}, machine {run.machine}"
+    word = "late" if run.load_kept == "late" else "busy" if run.machine == "busy" else ""
+    if word and run.verdict == "valid":
+        return place, word, "late", told
+    return place, _SIGNS.get(run.verdict, "?"), run.verdict, told
 
 
 def _identity(experiments: list[StoredExperiment]) -> str:
@@ -202,6 +204,7 @@ def _columns() -> list[Column]:
         *map(Column, ("keys", "rate", "workers", "round")),
         Column("verdict", "What the oracle found when it recomputed every result from the input.", words=True),
         Column("load", "Whether the generator sent every record in time: met or late.", words=True),
+        Column("machine", MACHINE_MEANING, words=True),
         *numbers,
         Column("commit", words=True),
     ]

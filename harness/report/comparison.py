@@ -11,9 +11,9 @@ from rich.table import Table
 
 from plots import metrics
 from plots.data import StoredExperiment, StoredRun, load
-from plots.metrics import DASH, Metric
+from plots.metrics import DASH, Metric, at
 
-__all__ = ["COLUMNS", "Line", "comparison", "comparison_table", "outcomes", "print_comparison"]
+__all__ = ["COLUMNS", "Line", "comparison", "comparison_table", "notes", "outcomes", "print_comparison"]
 
 _PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
 COLUMNS = (
@@ -106,6 +106,8 @@ def print_comparison(folder: Path) -> None:
     console.print(comparison_table(experiment))
     for run, migration, sentence in outcomes(experiment):
         console.print(f"{run}, {migration}: {sentence}", markup=False, soft_wrap=True)
+    for sentence in notes(experiment):
+        console.print(sentence, markup=False, soft_wrap=True)
 
 
 def outcomes(experiment: StoredExperiment) -> list[tuple[str, str, str]]:
@@ -116,3 +118,28 @@ def outcomes(experiment: StoredExperiment) -> list[tuple[str, str, str]]:
         for told in run.entry.get("migrations") or []
         if (sentence := told.get("outcome"))
     ]
+
+
+def notes(experiment: StoredExperiment) -> list[str]:
+    """Returns sentences that a reader of the comparison must know: loads that went on, a busy machine."""
+    return [sentence for sentence in (_gone_on(experiment), _busy(experiment)) if sentence]
+
+
+def _gone_on(experiment: StoredExperiment) -> str:
+    """Returns a sentence about the runs whose load went on past its end; empty if none did."""
+    runs = [f"{run.label} ({s:g} s)" for run in experiment.ordered() if (s := at(run.entry, "generator", "extended_s"))]
+    what = "The load went on until every migration was crossed and steady state was back, or to its limit, in"
+    return f"{what} {', '.join(runs)}." if runs else ""
+
+
+def _busy(experiment: StoredExperiment) -> str:
+    """Returns a sentence about the runs during which the machine was busy, and what to do; empty if there is none."""
+    busy = sum(run.machine == "busy" for run in experiment.runs)
+    if not busy:
+        return ""
+    verb, whose = ("is", "its") if busy == 1 else ("are", "their")
+    return (
+        f"{busy} of {len(experiment.runs)} runs {verb} left out of the comparison: other work took more than 10 % of "
+        f"{whose} CPU time. Run the same command again when the machine is quiet, with --resume for these runs only or "
+        "with --force for all."
+    )

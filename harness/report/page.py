@@ -14,6 +14,7 @@ from plots.data import StoredRun
 from plots.metrics import Metric, show
 
 __all__ = [
+    "MACHINE_MEANING",
     "Cell",
     "Column",
     "column_of",
@@ -29,6 +30,8 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).parent
+_MACHINE = {"busy": "late", "quiet": "met"}  # classes of the page's style
+MACHINE_MEANING = "Whether other work took more than 10 % of the run's CPU time away: quiet or busy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +60,9 @@ def column_of(metric: Metric, label: str = "") -> Column:
 
 
 def judged_cells(run: StoredRun) -> list[Cell]:
-    """Returns the cells of a run's round, verdict and load."""
-    return [Cell(str(run.round), run.round), *(word_cell(word, word) for word in (run.verdict, run.load_kept))]
+    """Returns the cells of a run's round, verdict, load and machine."""
+    words = [(run.verdict, run.verdict), (run.load_kept, run.load_kept), (run.machine, _MACHINE.get(run.machine, ""))]
+    return [Cell(str(run.round), run.round), *(word_cell(*pair) for pair in words)]
 
 
 def metric_cells(

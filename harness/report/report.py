@@ -8,9 +8,10 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from harness.files import write_text
-from harness.report.comparison import COLUMNS, comparison, outcomes
+from harness.report.comparison import COLUMNS, comparison, notes, outcomes
 from harness.report.conclusions import conclusions
 from harness.report.page import (
+    MACHINE_MEANING,
     Cell,
     Column,
     column_of,
@@ -75,6 +76,7 @@ def _content(experiment: StoredExperiment, *, drawn: bool) -> dict[str, Any]:
         "rows": [_row(experiment, run, place) for place, run in enumerate(runs)],
         "withheld": [(run.label, run.why_withheld(), reasons(run)) for run in experiment.withheld()],
         "outcomes": outcomes(experiment),
+        "notes": notes(experiment),
         "figures": _figures(experiment, drawn=drawn),
         "environment": _flat(experiment.environment),
         "parameters": _flat(experiment.parameters),
@@ -123,6 +125,7 @@ def _columns(experiment: StoredExperiment) -> list[Column]:
         Column("round"),
         Column("verdict", words=True),
         Column("load", words=True),
+        Column("machine", MACHINE_MEANING, words=True),
         *map(column_of, _COLUMNS),
     ]
 

@@ -16,6 +16,7 @@ from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
+from harness.measure.taken import Taken, machine, taken
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
 from impls.protocol.report import PARTS
@@ -60,6 +61,13 @@ class RunFiles:
     def memory(self) -> list[dict[str, Any]]:
         """The memory samples."""
         return read_lines(self.folder / "memory.jsonl")
+
+    @cached_property
+    def taken(self) -> Taken | None:
+        """What was taken from the run's CPU time, from the end of its warm-up to the end of its load."""
+        ends = [event["at_us"] for event in self.events if event["kind"] == "load_end"]
+        begin = self.start_us if self.warm_up.end_us is None else self.warm_up.end_us
+        return taken(self.memory, begin, ends[-1]) if ends else None
 
     @cached_property
     def cells(self) -> Cells:
@@ -127,6 +135,8 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "withheld": verdict != "valid",
         "reasons": reasons,
         "load": _load(generator["lag_ms"]),
+        "machine": machine(files.taken),
+        "cpu_taken": None if files.taken is None else files.taken.to_json(),
         **{name: oracle.get(name) for name in ("lost", "doubled", "wrong", "out_of_order")},
         "negative": _negative(files),
         "warmup_s": None if warm is None else (warm - files.start_us) / 1e6,
@@ -146,10 +156,11 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
 
 
 def _generator(files: RunFiles) -> dict[str, Any]:
-    data = read_json(files.folder / "generator.json")
+    data, load = read_json(files.folder / "generator.json"), files.load
     lag = data.get("lag_ms") or {}
     records = data["records"] + data.get("already_there", 0) if "records" in data else None  # a resumed one adds to it
-    return {"records": records, "max_lag_ms": lag.get("max"), "lag_ms": lag}
+    extended_s = load["end_s"] - load["planned_s"] if "planned_s" in load else 0.0
+    return {"records": records, "max_lag_ms": lag.get("max"), "lag_ms": lag, "extended_s": extended_s}
 
 
 def _load(lag_ms: dict[str, float]) -> str:
@@ -181,6 +192,8 @@ def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any])
     if sent is not None and sent != measured:
         found.append(f"{measured} latencies were measured of {sent} records sent.")
     verdict = str(oracle.get("verdict", "unknown"))
+    if (unmet := files.load.get("unmet")) and verdict != "valid":
+        found.append(f"The load went on for {generator['extended_s']:g} s, which is its limit, and {unmet}.")
     return ("unknown" if found and verdict == "valid" else verdict), [*(oracle.get("reasons") or []), *found]
 
 

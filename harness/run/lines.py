@@ -8,6 +8,7 @@ from typing import Any, TextIO
 from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
+from plots.data import marks
 from plots.metrics import DASH, by_name, show
 
 __all__ = ["Lines"]
@@ -55,5 +56,5 @@ class Lines:
 def _summary(entry: dict[str, Any]) -> str:
     found = [(metric.label, show(metric.value(entry), metric.unit)) for metric in map(by_name, _SHOWN)]
     numbers = ", ".join(f"{label} {text}" for label, text in found if text != DASH)
-    late = "" if entry["load"] == "met" else f" (load {entry['load']})"
-    return f"{entry['verdict']}{late}, {numbers}"
+    told = ", ".join(marks(entry))
+    return f"{entry['verdict']}{f' ({told})' if told else ''}, {numbers}"

@@ -1,23 +1,30 @@
 """The generator as a child process of a run, and the schedule it follows."""
 
+import contextlib
 import json
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from generators.clock import now_us
-from generators.shapes import csv_path
+from generators.rates import Schedule
+from generators.shapes import csv_path, make_schedule
 from harness.experiment.description import Experiment
 from harness.files import ROOT, read_json, write_json
 from impls.errors import StateError, UsageError
 
 __all__ = ["Load", "preload", "schedule"]
 
+Waits = Callable[[], str]
+
 _RATES = "rates.csv"
+_AHEAD_S = 0.25  # before its end the load is told to go on, so that no record of the next second is late
+_LOOK_S = 0.05
 _PRELOAD_DEADLINE_S = 600.0
 _HEAD_START_US = 1_500_000  # the generator's own start-up
 _HEAD_START_BEHIND_PRELOAD_US = 4_000_000  # with the check of what is there, 1.8 to 2 s on a busy machine
@@ -39,15 +46,15 @@ def schedule(
         data: dict[str, Any] = json.loads(path.read_text())
         return data
     folder.mkdir(parents=True, exist_ok=True)
-    planned = experiment.schedule()
-    seconds = range(1, int(experiment.lead_in_s + experiment.duration_s) + 1)
+    end_s = experiment.lead_in_s + experiment.duration_s
     head_start_us = _HEAD_START_US if preloaded is None else _HEAD_START_BEHIND_PRELOAD_US
     data = {
         "start_us": now_us() + head_start_us,
         "rate": experiment.rate,
         "rate_shape": _own_shape(folder, experiment.rate_shape),
-        "due_by_second": [planned.records_until(second * 1_000_000 - 1) for second in seconds],
-        "records": experiment.records,
+        **_until(experiment.schedule(), end_s),
+        "planned_s": end_s,
+        "most_s": experiment.longest_s,
         "lead_in_s": experiment.lead_in_s,
         "seed": experiment.seed,
         "keys": experiment.keys,
@@ -59,6 +66,15 @@ def schedule(
     }
     write_json(path, data)
     return data
+
+
+def _until(planned: Schedule, end_s: float) -> dict[str, Any]:
+    """Returns what load.json says of a load that ends `end_s` seconds after its begin."""
+    return {
+        "end_s": end_s,
+        "records": planned.records_until(int(end_s * 1e6) - 1),
+        "due_by_second": [planned.records_until(second * 1_000_000 - 1) for second in range(1, int(end_s) + 1)],
+    }
 
 
 def _own_shape(folder: Path, shape: str) -> str:
@@ -115,19 +131,56 @@ def preload(folder: Path, bootstrap: str, experiment: Experiment, topic: str) ->
 
 
 class Load:
-    """The producer process; `with Load(...)` ends it in any case, and it ends itself when this process dies."""
+    """The producer process; `with Load(...)` ends it in any case, and it ends itself when this process dies.
 
-    def __init__(self, folder: Path, bootstrap: str, load: Mapping[str, Any], *, resume: bool):
-        self._folder = folder
+    With `waits_for` the load is extendable: while that says what it waits for, the load goes on past its planned end,
+    second by second on the same schedule, up to load.json's `most_s`. The limit is the experiment's `longest_s`.
+    """
+
+    def __init__(
+        self, folder: Path, bootstrap: str, load: dict[str, Any], *, resume: bool, waits_for: Waits | None = None
+    ):
+        self._folder, self._load, self._waits_for = folder, load, waits_for
         self._log = (folder / "generator.log").open("ab")
         command = [
             *_command(folder, bootstrap, load), "--start-us", load["start_us"], "--out", folder / "generator.json",
-            "--watch-stdin", *(["--resume"] if resume or "nexmark" in load else []),
+            "--watch-stdin" if waits_for is None else "--extendable",
+            *(["--resume"] if resume or "nexmark" in load else []),
         ]  # fmt: skip
         self._process = subprocess.Popen(
             [str(part) for part in command], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
             cwd=ROOT, start_new_session=True,
         )  # fmt: skip
+        self._closing = threading.Event()
+        if waits_for is not None:
+            planned = make_schedule(_shape(folder, load), load["rate"], load["lead_in_s"])
+            self._steer = threading.Thread(target=self._keep_on, args=(waits_for, planned), daemon=True)
+            self._steer.start()
+
+    def _keep_on(self, waits_for: Waits, planned: Schedule) -> None:
+        """Tells the generator at each end whether to go on; on a thread, as a restart of the query stops all others."""
+        load = self._load
+        while not self._closing.wait(_LOOK_S):
+            now_s = (now_us() - load["start_us"]) / 1e6
+            if now_s < load["end_s"] - _AHEAD_S:
+                continue
+            why = waits_for()
+            if why and load["end_s"] + 1 <= load["most_s"]:
+                load.update(_until(planned, load["end_s"] + 1))
+                write_json(self._folder / "load.json", load)
+                self._tell(f"records {load['records']}")
+            elif now_s >= load["end_s"]:
+                if why:
+                    load["unmet"] = why
+                    write_json(self._folder / "load.json", load)
+                self._tell("end")
+                return
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has failed, which `finished` says; or is closed
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     @property
     def pid(self) -> int:
@@ -144,6 +197,7 @@ class Load:
 
     def close(self) -> None:
         """Ends the generator: what is queued is sent, what is not yet due is not."""
+        self._closing.set()
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:

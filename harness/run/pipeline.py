@@ -79,7 +79,8 @@ def disorder_ms(experiment: Experiment) -> int:
     A group's events are apart by the group's size at most, at the lowest rate there is.
     """
     profile = make_profile(experiment.profile, experiment.rate, out_of_order=experiment.out_of_order)
-    times = experiment.schedule().times_us(0, experiment.records)
+    planned = experiment.schedule()
+    times = planned.times_us(0, planned.records_until(int(experiment.longest_s * 1e6) - 1))
     spread = times[profile.group - 1 :] - times[: len(times) - profile.group + 1]
     group = int(spread.max(initial=0)) // 1000 + 1 if profile.group > 1 else 0
     return group + (profile.delay_ms if profile.delayed else 0)

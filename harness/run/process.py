@@ -28,11 +28,12 @@ from harness.lab.bringup import Services, bring_up
 from harness.lab.broker import Broker
 from harness.lab.session import KEEP_LOGS, open_session
 from harness.lab.topics import create_topics
-from harness.measure.cells import read_epochs
 from harness.measure.memory import MemorySampler
+from harness.measure.outstanding import outstanding
 from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
 from harness.results.summary import summarise_run
+from harness.run.anew import begin_anew
 from harness.run.application import Application, Query
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
@@ -64,7 +65,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     """Runs the run; raises the error that stopped it. The folder has what was measured in any case."""
     run = Run.read(folder)
     if run.mechanism in catalog.natives():
-        _begin_anew(folder)  # nothing tells which records of its preload are in its state
+        begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
     recorder = Recorder(folder)
     progress = Progress(recorder, cancelled=cancelled)
@@ -87,7 +88,6 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             )
         else:
             recorder.event("resume")
-            recorder.forget({line["epoch"]: line["records"] for line in read_epochs(folder / "epochs.jsonl")})
         with Application(
             services.spark,
             new_session=partial(_session, run),
@@ -104,15 +104,6 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     for heavy in (folder / "state", folder / "checkpoint", folder / "broker", folder / "redis", state_dir(run, folder)):
         shutil.rmtree(heavy, ignore_errors=True)
     (folder / "done").touch()
-
-
-def _begin_anew(folder: Path) -> None:
-    """Deletes what an earlier process of a run has left, its parameters and its log excepted."""
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name not in {"run.json", "run.log", "cell.json"}:
-            path.unlink()
 
 
 def _starter(
@@ -159,8 +150,16 @@ def _drive(
     sent = _preloaded(run, folder, broker, query, progress) if run.experiment.workload == "nexmark" else None
     load = schedule(folder, run.experiment, topic, sent)
     with (
-        Load(folder, broker.bootstrap, load, resume=resumed) as generator,
-        MemorySampler(folder / "memory.jsonl", broker_pid=broker.pid, generator_pid=generator.pid, roles=roles),
+        Load(
+            folder, broker.bootstrap, load, resume=resumed, waits_for=partial(_unmet, run, load, recorder)
+        ) as generator,
+        MemorySampler(
+            folder / "memory.jsonl",
+            broker_pid=broker.pid,
+            generator_pid=generator.pid,
+            roles=roles,
+            whole=run.experiment.bootstrap is None and run.experiment.master is None,
+        ),
     ):
         if not resumed:
             recorder.event("load_begin", {"planned_us": load["start_us"]})
@@ -175,10 +174,21 @@ def _drive(
 
 def _due(load: dict[str, Any]) -> Callable[[], int] | None:
     """Returns what counts the records that are due by now; None where not every record becomes one of the query's."""
-    by_second = load.get("due_by_second")
-    if "nexmark" in load or not by_second:
+    if "nexmark" in load or not load.get("due_by_second"):
         return None
-    return lambda: int(np.interp((now_us() - load["start_us"]) / 1e6, range(len(by_second) + 1), [0, *by_second]))
+
+    def due() -> int:
+        by_second = load["due_by_second"]  # it grows when the load goes on
+        return int(np.interp((now_us() - load["start_us"]) / 1e6, range(len(by_second) + 1), [0, *by_second]))
+
+    return due
+
+
+def _unmet(run: Run, load: dict[str, Any], recorder: Recorder) -> str:
+    """Returns what the load still waits for, as the end of a sentence."""
+    warm_us = load["start_us"] + round(run.experiment.lead_in_s * 1e6)
+    wanted = expected_migrations(run)
+    return outstanding(*recorder.story(), expected=wanted, bins=run.experiment.bins, warm_us=warm_us)
 
 
 def _command(
@@ -191,7 +201,7 @@ def _command(
     progress: Progress,
     watch: Callable[..., None],
 ) -> None:
-    """Gives each command at its time, and returns when the generator has finished and all are given."""
+    """Gives each command at its time, and returns when the generator has finished."""
     given = sum(line["kind"] == "command" for line in _events(folder))
     left = migrations.plan_for(run.experiment)[given : expected_migrations(run)]
 
@@ -203,10 +213,9 @@ def _command(
             query.rebalance(goal, label=step.label)
             watch(commanded=(before, goal))
         watch()
-        return generator.finished() and not left
+        return generator.finished()
 
-    seconds = run.experiment.lead_in_s + run.experiment.duration_s
-    progress.wait_for(finished, "the generator and the last migration", seconds * 2 + _DRAIN_DEADLINE_S)
+    progress.wait_for(finished, "the generator", run.experiment.longest_s * 2 + _DRAIN_DEADLINE_S)
 
 
 def _events(folder: Path) -> list[dict[str, Any]]:
@@ -259,7 +268,7 @@ def main(arguments: list[str]) -> int:
     cancelled, go = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: cancelled.set())
-    watch_stdin(cancelled.set, on_words=go.set)
+    watch_stdin(cancelled.set, on_words=lambda _: go.set())
     try:
         execute(Path(arguments[0]), cancelled, go)
     except Cancelled:

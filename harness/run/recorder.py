@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from generators.clock import now_us
-from harness.files import JsonLines
-from harness.measure.cells import encode_cells
+from harness.files import JsonLines, read_lines
+from harness.measure.cells import encode_cells, read_epochs
 from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
@@ -61,6 +61,9 @@ def epoch_line(record: EpochRecord) -> dict[str, Any]:
     }
 
 
+_TOLD = (
+    "epoch", "begin_us", "end_us", "records", "queued", "moved_bins", "moved_bytes", "longest_pull_ms"
+)  # fmt: skip
 _NO_REPORTS = {"results": 0, "queued": 0, "lmdb_bytes": 0, "longest_pull_ms": 0.0, "negative": 0, "retries": 0}
 
 
@@ -68,13 +71,14 @@ class Recorder:
     """Takes epochs and events of the running query; every method may be called from any thread."""
 
     def __init__(self, folder: Path):
+        self._story_epochs = {line["epoch"]: line for line in read_epochs(folder / "epochs.jsonl")}  # of a resumed run
+        self._story_events = read_lines(folder / "events.jsonl")
         self._epochs = JsonLines(folder / "epochs.jsonl")
         self._cells = JsonLines(folder / "cells.jsonl")
         self._events = JsonLines(folder / "events.jsonl")
         self._plans = JsonLines(folder / "plan.jsonl")
         self._lock = threading.Lock()
         self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=256)
-        self._records_by_epoch: dict[int, int] = {}
         self.last: dict[str, Any] = {}
         self.moved_bins = self.moved_bytes = self.epochs = 0
         self.planned_bins = self.planned_bytes = 0  # what the commands of this process asked to move
@@ -92,7 +96,7 @@ class Recorder:
                 )
             for event in record.events:
                 at_us = record.begin_us if isinstance(event, MigrationBegun) else record.end_us
-                self._events.write({"at_us": at_us, **event.to_json()})
+                self._write_event({"at_us": at_us, **event.to_json()})
             self._remember(line, list(record.cells.values()))
 
     def on_line(self, line: dict[str, Any], events: list[dict[str, Any]]) -> None:
@@ -101,13 +105,13 @@ class Recorder:
         with self._lock:
             self._epochs.write(line)
             for event in events:
-                self._events.write({"at_us": line["end_us"], **event})
+                self._write_event({"at_us": line["end_us"], **event})
             self._remember(line, [])
 
     def event(self, kind: str, fields: dict[str, Any] | None = None) -> None:
         """Writes an event with the time of now."""
         with self._lock:
-            self._events.write({"at_us": now_us(), "kind": kind, **(fields or {})})
+            self._write_event({"at_us": now_us(), "kind": kind, **(fields or {})})
             if kind == "command" and (moves := (fields or {}).get("moves")):
                 self.planned_bins += moves["bins"]
                 self.planned_bytes += moves["size"]
@@ -117,19 +121,24 @@ class Recorder:
         self.epochs += 1
         self.moved_bins += line["moved_bins"]
         self.moved_bytes += line["moved_bytes"]
-        self._records_by_epoch[line["epoch"]] = line["records"]
+        total = {"total": line["ms"]["total"]}
+        self._story_epochs[line["epoch"]] = {"ms": total, **{name: line[name] for name in _TOLD}}
         self._recent.extend((time.monotonic(), part) for part in cells)
 
     @property
     def records(self) -> int:
-        """Records applied so far in this process, each epoch counted once."""
+        """Records applied so far, by earlier processes of a resumed run too, each epoch counted once."""
         with self._lock:
-            return sum(self._records_by_epoch.values())
+            return sum(line["records"] for line in self._story_epochs.values())
 
-    def forget(self, records_by_epoch: dict[int, int]) -> None:
-        """Takes over what an earlier process of a resumed run has counted."""
+    def story(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Returns the events and the epochs of the run so far, each epoch once and with its main numbers only."""
         with self._lock:
-            self._records_by_epoch = {**records_by_epoch, **self._records_by_epoch}
+            return list(self._story_events), [self._story_epochs[epoch] for epoch in sorted(self._story_epochs)]
+
+    def _write_event(self, event: dict[str, Any]) -> None:
+        self._events.write(event)
+        self._story_events.append(event)
 
     def latency_now(self) -> dict[str, float]:
         """Returns p50, p99 and max in milliseconds of the records finished in the last second."""

@@ -16,6 +16,7 @@ from harness.options import CUT_OFF
 from harness.options.ending import ending
 from harness.report.comparison import print_comparison
 from harness.results.place import find_earlier, new_folder, unchanged
+from harness.run.anew import begin_anew, busy_runs
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.runs import prepare_runs, run_and_report
@@ -31,8 +32,12 @@ def bench(
     force: bool = False,
     resume: bool = False,
     state: LiveState | None = None,
+    again: int = 0,
 ) -> tuple[Path, int]:
     """Runs an experiment and returns (result folder, exit code).
+
+    A run during which the machine was busy is made anew `again` times at most; it is left out of comparisons, and does
+    not change the exit code.
 
     What is known of the runs while they go on is in `state`, if one is given.
 
@@ -44,15 +49,33 @@ def bench(
     earlier = None if force or resume else find_earlier(experiment, output, finished=True)
     if earlier is not None and unchanged(earlier):
         return earlier, 0
-    folder = find_earlier(experiment, output, finished=False) if resume else None
-    if resume and folder is None:
-        raise UsageError("There is no unfinished result of this experiment to resume: leave --resume out.")
-    if folder is None:
-        folder = new_folder(output, experiment.name)
+    folder = _to_resume(experiment, output) if resume else new_folder(output, experiment.name)
+    if not resume:
         prepare_runs(experiment, ((run, None) for run in experiment.runs()), folder, experiment.seed)
     with LiveView(experiment, folder, state=state) as view:
-        code = run_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on")
+        code = run_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on", anew=again)
     return folder, code
+
+
+def _to_resume(experiment: Experiment, output: Path) -> Path:
+    """Returns the unfinished result, or a finished one whose runs on a busy machine are begun anew.
+
+    Raises:
+        UsageError: there is neither.
+    """
+    if (found := find_earlier(experiment, output, finished=False)) is not None:
+        return found
+    found = find_earlier(experiment, output, finished=True)
+    busy = [] if found is None else busy_runs(experiment.runs(), found / "runs")
+    if found is None or not busy:
+        raise UsageError(
+            "There is no unfinished result of this experiment to resume, and none with a run on a busy machine: leave "
+            "--resume out."
+        )
+    for run in busy:
+        begin_anew(found / "runs" / run.folder)
+    (found / "done").unlink()
+    return found
 
 
 @ending()

@@ -12,7 +12,8 @@ from harness.report.report import write_report
 from harness.results.machine import describe_machine
 from harness.results.place import DescribedSuite, making
 from harness.results.summary import CELL_FILE, write_result
-from harness.run.runs import Watcher, run_all
+from harness.run.anew import until_quiet
+from harness.run.runs import Watcher
 from plots.figures import write_all
 
 __all__ = ["place_run", "prepare_runs", "run_and_report"]
@@ -46,7 +47,7 @@ def prepare_runs(
             write_json(folder / "experiment.json", {**described.to_json(), **about})
 
 
-def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str) -> int:
+def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str, *, anew: int = 0) -> int:
     """Runs what is not done, draws and reports all of it; returns 0 all valid, 1 not all, 130 cut off.
 
     Args:
@@ -54,13 +55,14 @@ def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str)
         folder: the result's folder; it is marked as done when every run is.
         view: receives what happens.
         again: the sentence for whoever cuts it off.
+        anew: how often a run during which the machine was busy is made again; then it stays marked.
 
     Raises:
         UsageError: a run was refused for bad input.
     """
     cut_off = False
     try:
-        run_all(runs, folder / "runs", view)
+        until_quiet(runs, folder / "runs", view, anew)
     except KeyboardInterrupt:
         cut_off = True
         view.note(f"cut off; {again}")

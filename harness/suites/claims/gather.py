@@ -15,6 +15,7 @@ from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from harness.results.machine import describe_machine
 from harness.results.place import find_earlier, new_folder
+from harness.run.anew import AGAIN
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
@@ -90,16 +91,16 @@ def _carried_out(
 ) -> tuple[Path, int]:
     """Returns the result folder and the exit code."""
     if isinstance(asked, nexmark.NexmarkSuite):
-        return nexmark.measured(asked, output, force=force)
+        return nexmark.measured(asked, output, force=force, again=AGAIN)
     if isinstance(asked, perf.PerfSuite):
         return perf.measured(asked, output, force=force), 0
     if isinstance(asked, Experiment):
         check_machine(asked, output)
         resume = not force and find_earlier(asked, output, finished=False) is not None
-        return bench(asked, output, force=force, resume=resume)
+        return bench(asked, output, force=force, resume=resume, again=AGAIN)
     largest = max((run.experiment for run, _ in asked.runs()), key=lambda experiment: experiment.keys)
     check_machine(largest, output)
-    return sweep(asked, output, force=force)
+    return sweep(asked, output, force=force, again=AGAIN)
 
 
 def _command(source: ClaimSource, folder: Path) -> list[str]:

@@ -71,7 +71,7 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
     return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
 
 
-def measured(suite: NexmarkSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
+def measured(suite: NexmarkSuite, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
     """Runs what is missing of a suite, writes its table, and returns its folder and the worst exit code.
 
     Raises:
@@ -85,7 +85,7 @@ def measured(suite: NexmarkSuite, output: Path, *, force: bool = False) -> tuple
     worst = 0
     for experiment in suite.experiments:
         begun = find_earlier(experiment, folder, finished=False) is not None
-        path, code = bench(experiment, folder, resume=begun)
+        path, code = bench(experiment, folder, resume=begun, again=again)
         worst = max(worst, code)
         rows += rows_of(experiment.query, read_json(path / "result.json"))
         if code == CUT_OFF:

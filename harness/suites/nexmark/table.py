@@ -7,6 +7,7 @@ from rich.table import Table
 
 from harness.report.markdown import table_lines
 from impls.operators.nexmark import QUERIES
+from plots.data import marks
 from plots.metrics import Unit, show
 
 __all__ = ["COLUMNS", "markdown", "rows_of", "table"]
@@ -27,7 +28,7 @@ def rows_of(query: str, result: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "query": query,
                 "dialect": QUERIES[query].dialect,
                 "mechanism": entry["mechanism"],
-                "verdict": entry["verdict"] + (f", load {entry['load']}" if entry["load"] != "met" else ""),
+                "verdict": ", ".join([entry["verdict"], *marks(entry)]),
                 "p50_ms": steady["p50"],
                 "p99_ms": steady["p99"],
                 "peak_ms": migration.get("peak_ms"),

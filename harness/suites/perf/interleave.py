@@ -9,6 +9,7 @@ import numpy as np
 from harness.experiment.description import Experiment
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
+from harness.run.anew import AGAIN, begin_anew, busy_runs
 from harness.run.lines import Lines
 from harness.run.runs import NamedRun, Watcher, run_all
 from harness.suites.perf.part import Spread
@@ -31,7 +32,8 @@ def interleave(
 ) -> dict[str, list[dict[str, Any]]]:
     """Runs every variant once a round, in an order drawn from the seed, and returns their result entries.
 
-    What was finished before in the same folder is not run again. Raises StateError when a run is not valid, or with
+    What was finished before in the same folder is not run again. A round during which the machine was busy is, twice at
+    most: all of its runs are, as ratios are taken within a round. Raises StateError when a run is not valid, or with
     `warm` when it never warmed up: that one is run again the next time.
     """
     draw = np.random.default_rng(seed)
@@ -39,11 +41,27 @@ def interleave(
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     view = Lines(rounds * len(names))
     for number in range(rounds):
-        for i in draw.permutation(len(names)).tolist():
-            name = names[i]
-            (mechanism,) = variants[name].mechanisms
-            run = NamedRun(variants[name], mechanism, number, 0, place=f"{number:02d}-{name}")
-            found[name].append(_entry_of(run, folder / "runs", view, warm=warm))
+        order = [names[i] for i in draw.permutation(len(names)).tolist()]
+        for name, entry in _round(variants, order, number, folder / "runs", view, warm=warm).items():
+            found[name].append(entry)
+    return found
+
+
+def _round(
+    variants: Mapping[str, Experiment], order: Sequence[str], number: int, folder: Path, view: Watcher, *, warm: bool
+) -> dict[str, dict[str, Any]]:
+    """Returns the entries of a round by variant; one during which the machine was busy is made anew, up to a limit."""
+    runs = {
+        name: NamedRun(variants[name], variants[name].mechanisms[0], number, 0, place=f"{number:02d}-{name}")
+        for name in order
+    }
+    for again in range(AGAIN + 1):
+        found = {name: _entry_of(run, folder, view, warm=warm) for name, run in runs.items()}
+        if again == AGAIN or not busy_runs(list(runs.values()), folder):
+            break
+        view.note(f"The machine was busy during round {number}: it is run anew, {again + 1} of {AGAIN} times at most.")
+        for run in runs.values():
+            begin_anew(folder / run.folder)
     return found
 
 

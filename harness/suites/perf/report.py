@@ -36,6 +36,11 @@ def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> I
         yield ""
     for name, part in result["parts"].items():
         yield f"## {part['title']}\n"
+        if busy := part.get("busy"):
+            yield (
+                f"**The machine was busy during {', '.join(busy)}**: other work took more than 10 % of the CPU time, "
+                "also when the round was run anew. Measure again on a quiet machine.\n"
+            )
         for table in part["tables"]:
             yield from _table(table)
         for figure in figures.get(name, ()):

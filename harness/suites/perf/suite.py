@@ -10,6 +10,7 @@ from typing import Any
 from harness.files import ROOT, read_json, write_json
 from harness.options import parse_names
 from harness.options.ending import ending
+from harness.results.entry import ENTRY_FILE
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
@@ -73,12 +74,18 @@ def measured(suite: PerfSuite, output: Path, *, force: bool = False) -> Path:
         if not path.exists():
             sys.stderr.write(f"part {number} of {len(suite.chosen)}: {part.title}, about {part.minutes:g} min\n")
             findings = part.measure(folder / part.name, Scale(suite.quick))
-            write_json(path, {"title": part.title, **findings.to_json()})
+            write_json(path, {"title": part.title, **findings.to_json(), "busy": _busy(folder / part.name)})
         result = _collected(suite, folder)
         write_json(folder / RESULT_FILE, result)
         write_tables(folder, result)
     (folder / "done").touch()
     return folder
+
+
+def _busy(folder: Path) -> list[str]:
+    """Returns the runs of a part that stay in it although the machine was busy."""
+    entries = sorted(folder.rglob(ENTRY_FILE))
+    return [path.parent.name for path in entries if read_json(path).get("machine") == "busy"]
 
 
 def _collected(suite: PerfSuite, folder: Path) -> dict[str, Any]:

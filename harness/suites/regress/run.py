@@ -1,5 +1,6 @@
 """`./inv regress --base REV`: both revisions run in turns, compared, and a suspect confirmed by a second round."""
 
+import shutil
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,13 +12,14 @@ from harness.files import ROOT, read_json, write_json, write_text
 from harness.options.declared import read_given
 from harness.options.ending import ending
 from harness.results.place import find_folder, new_folder
+from harness.run.anew import AGAIN
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
 from harness.suites.regress.compare import Runs, compare
 from harness.suites.regress.decide import sides
 from harness.suites.regress.history import append
-from harness.suites.regress.measures import measures_of
+from harness.suites.regress.measures import measures_of, was_busy
 from harness.suites.regress.noise import resampled
 from harness.suites.regress.summary import markdown
 from harness.suites.regress.trees import Tree, revision, work_tree
@@ -43,9 +45,24 @@ class Comparison:
             kept = path / "measures.json"
             if not kept.exists():
                 sys.stderr.write(f"round {number}, run {place + 1} of {2 * self._pairs}: {side}\n")
-                write_json(kept, measures_of(self._trees[side].bench(path, self._options)))
+                write_json(kept, measures_of(self._bench(path, side)))
             found[side].append(read_json(kept))
         return found
+
+    def _bench(self, path: Path, side: str) -> Path:
+        """Returns the result of a run; one during which the machine was busy is made anew, up to a limit."""
+        for again in range(AGAIN + 1):
+            folder = self._trees[side].bench(path, self._options)
+            if again == AGAIN or not was_busy(folder):
+                break
+            sys.stderr.write(f"the machine was busy: run anew, {again + 1} of {AGAIN} times at most\n")
+            shutil.rmtree(path)
+        return folder
+
+    def busy(self) -> tuple[int, int]:
+        """Returns how many runs stay in the comparison although the machine was busy, and how many there are."""
+        results = [path.parent for path in self._folder.glob("round-*/*/*/result.json")]
+        return sum(map(was_busy, results)), len(results)
 
 
 def _bench_options(options: Mapping[str, Any]) -> list[str]:
@@ -75,7 +92,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
         if resample:
             return _noise(first, resample, folder)
         verdict, found = compare(first, lambda: comparison.round(2))
-    text = markdown(commits, verdict, found)
+    text = markdown(commits, verdict, found, comparison.busy())
     write_text(folder / "summary.md", text)
     append(folder.parent / "history.jsonl", commits["head"], first["head"])
     (folder / "done").touch()

@@ -11,15 +11,22 @@ __all__ = ["markdown"]
 _WORDS = {"worse": "slower", "better": "faster", "same": "no difference"}
 
 
-def markdown(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any]) -> str:
+def markdown(
+    commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any], busy: tuple[int, int] = (0, 0)
+) -> str:
     """Returns the page: the verdict first, then a row per measure with base, ratio and interval.
 
     Args:
         commits: base and head.
         verdict: of the whole comparison.
         found: findings, second, counts and worse by mechanism, as `harness.suites.regress.run.compare` gives them.
+        busy: runs that are in it although the machine was busy, and all runs.
     """
-    return "\n".join(_lines(commits, verdict, found)) + "\n"
+    caution = (
+        f"During {busy[0]} of {busy[1]} runs other work took more than 10 % of the CPU time, also when they were run "
+        "anew: compare again on a quiet machine.\n"
+    )
+    return "\n".join([*_lines(commits, verdict, found), *([caution] if busy[0] else [])]) + "\n"
 
 
 def _lines(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any]) -> Iterator[str]:

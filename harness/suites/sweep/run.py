@@ -23,8 +23,10 @@ def prepare(grid: Grid, folder: Path) -> None:
     prepare_runs(grid, grid.runs(), folder, grid.base.seed)
 
 
-def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
+def sweep(grid: Grid, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
     """Runs a sweep and returns (result folder, exit code): 0 all valid, 1 not all, 130 cut off.
+
+    A run during which the machine was busy is made anew `again` times at most.
 
     The newest unfinished result of the same sweep is gone on with; a finished one of the same code is returned.
     """
@@ -38,7 +40,7 @@ def sweep(grid: Grid, output: Path, *, force: bool = False) -> tuple[Path, int]:
     view = Lines(len(runs), sys.stdout)
     done = sum((folder / "runs" / run.folder / "done").exists() for run in runs)
     view.note(f"{grid.name}: {len(runs)} runs, {done} done before, about {grid.minutes():.0f} min for all of them")
-    return folder, run_and_report(runs, folder, view, "the same options again go on")
+    return folder, run_and_report(runs, folder, view, "the same options again go on", anew=again)
 
 
 def grid_from(options: Mapping[str, Any]) -> Grid:

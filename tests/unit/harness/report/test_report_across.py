@@ -21,8 +21,8 @@ from plots.metrics import by_name
 
 SECRET = 4321.0  # a latency that only withheld runs have
 COLUMNS = (
-    "mechanism", "experiment", "workload", "keys", "rate", "workers", "round", "verdict", "load", "peak ratio", "peak",
-    "steady p50", "steady p99", "duration", "moved bytes", "commit",
+    "mechanism", "experiment", "workload", "keys", "rate", "workers", "round", "verdict", "load", "machine",
+    "peak ratio", "peak", "steady p50", "steady p99", "duration", "moved bytes", "commit",
 )  # fmt: skip
 
 
@@ -103,7 +103,7 @@ def test_links_lead_to_a_run_s_line(page, found):
 
 def test_every_verdict_comes_before_any_number(html, found):
     first = html[html.index("<body") : html.index("<h2>Runs</h2>")]
-    told = re.findall(r'aria-label="([^"]+): (\w+), load (\w+)"', first)
+    told = re.findall(r'aria-label="([^"]+): (\w+), load (\w+), machine unknown"', first)
     runs = [run for experiment in found.experiments for run in experiment.ordered()]
     assert [(verdict, load) for _, verdict, load in told] == [(run.verdict, run.load_kept) for run in runs]
     assert first.index("runs valid") < first.index("synthetic")

@@ -9,8 +9,17 @@ from impls.errors import StateError, UsageError
 
 
 @pytest.fixture
-def carried_out(monkeypatch):
-    """Replaces the runs' processes: each run's epoch takes as many ms as its experiment has thousands of keys."""
+def busy():
+    """How often the machine is busy during a run, by its folder."""
+    return {}
+
+
+@pytest.fixture
+def carried_out(monkeypatch, busy):
+    """Replaces the runs' processes: each run's epoch takes as many ms as its experiment has thousands of keys.
+
+    The machine is busy during a run as often as `busy` says.
+    """
     order = []
 
     def carry_out(runs, folder, _view):
@@ -21,6 +30,7 @@ def carried_out(monkeypatch):
             order.append(run.folder)
             entry = {"verdict": "valid", "reasons": [], "epoch_ms": {"p50": run.experiment.keys / 1000}}
             entry["warmup_s"] = None if order.count(run.folder) == 1 and run.folder == "00-b" else 2.5
+            entry["machine"] = "busy" if order.count(run.folder) <= busy.get(run.folder, 0) else "quiet"
             write_json(place / "run-result.json", entry)
             (place / "done").touch()
 
@@ -47,6 +57,14 @@ def test_what_was_finished_is_not_run_again(tmp_path, carried_out):
     carried_out.clear()
     interleave.interleave(variants(), 2, tmp_path)
     assert sorted(carried_out) == ["01-a", "01-b"]
+
+
+def test_a_round_on_a_busy_machine_is_made_anew_as_a_whole_up_to_a_limit(tmp_path, carried_out, busy):
+    busy |= {"00-b": 1, "01-a": 9}
+    found = interleave.interleave(variants(), 3, tmp_path)
+    times = [carried_out.count(f"{number:02d}-{name}") for number in range(3) for name in "ab"]
+    assert times == [2, 2, 3, 3, 1, 1]
+    assert [entry["machine"] for entry in found["a"]] == ["quiet", "busy", "quiet"]
 
 
 def test_a_run_that_never_warmed_up_is_run_anew_where_that_matters(tmp_path, carried_out):

@@ -12,9 +12,9 @@ from harness.report.redraw import redraw
 from harness.report.report import write_report
 from harness.results.summary import CELL_FILE
 from harness.results.validate import validate
+from harness.run import anew
 from harness.run.lines import Lines
 from harness.run.runs import run_all
-from harness.suites import runs as runs_of_a_result
 from harness.suites.sweep.grid import PRESETS, make_grid
 from harness.suites.sweep.run import grid_from, prepare, sweep
 from impls.errors import UsageError
@@ -138,7 +138,7 @@ def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
         if not all((folder / run.folder / "done").exists() for run in runs):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(runs_of_a_result, "run_all", carry_out_one)
+    monkeypatch.setattr(anew, "run_all", carry_out_one)
     folder, code = sweep(grid, tmp_path)
     assert (code, (folder / "done").exists(), len(read_json(folder / "result.json")["runs"])) == (130, False, 1)
     assert (folder / "report.html").exists()
