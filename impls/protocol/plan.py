@@ -63,7 +63,7 @@ class WrittenPlan:
         generation: run of the driver that wrote it; grows with every start.
         workers: partitions of the epoch's job: 1 + the highest worker that owns, queues, replicates or drops.
         plan: the mechanism's decisions.
-        drops: (bin, worker) pairs whose pulled-away state the old owner deletes in this epoch; see `impls.protocol.drops`.
+        drops: (bin, worker) pairs whose state the old owner deletes in this epoch; see `impls.protocol.drops`.
         migrating: a migration is under way in this epoch.
         watermark: event time below which no more records are expected; None without event time, or before there is one.
         merged: partials that are complete, to be delivered in this epoch.
