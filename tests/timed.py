@@ -151,8 +151,8 @@ class TimedRun:
         return Counter(json.dumps(value, sort_keys=True) for value in self.results())
 
     def total(self, name: str) -> int:
-        """Returns the sum of a field of all reports."""
-        return sum(getattr(report, name) for record in self.records for report in record.reports)
+        """Returns the sum of a number of all reports that event time has."""
+        return sum(getattr(report.event_time, name) for record in self.records for report in record.reports)
 
 
 def close_all() -> None:

@@ -224,24 +224,23 @@ class Driver:
 def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
     """Merges the workers' reports of an epoch into what the controller needs to know."""
 
-    def merged(name: str) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        pairs = [getattr(report, name) for report in reports]
+    def merged(pairs: list[tuple[list[int], list[int]]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         ids = np.concatenate([np.asarray(pair[0], np.int32) for pair in pairs]) if pairs else np.empty(0, np.int32)
         values = np.concatenate([np.asarray(pair[1], np.int64) for pair in pairs]) if pairs else np.empty(0, np.int64)
         return ids, values
 
     return Observation(
         epoch=epoch,
-        pulled=tuple(bin_ for report in reports for bin_ in report.pulled),
-        entries=tuple(n for report in reports for n in report.pulled_entries),
-        replicas=tuple((bin_, report.worker, at) for report in reports for bin_, at in report.replicas),
-        records=merged("rates"),
-        queued=merged("queued"),
-        sizes=merged("sizes"),
+        pulled=tuple(bin_ for report in reports for bin_ in report.moves.bins),
+        entries=tuple(n for report in reports for n in report.moves.entries),
+        replicas=tuple((bin_, report.worker, at) for report in reports for bin_, at in report.replication.replicas),
+        records=merged([report.rates for report in reports]),
+        queued=merged([report.queues.lengths for report in reports]),
+        sizes=merged([report.sizes for report in reports]),
         epoch_ms=round(epoch_ms, 3),
         job_ms=round(job_ms, 3),
         pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
-        times=tuple((partition, time) for report in reports for partition, time in report.times),
-        partials=tuple(Partial.from_json(partial) for report in reports for partial in report.partials),
-        waits=tuple(sorted(bin_ for report in reports for bin_ in report.waits)),
+        times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
+        partials=tuple(Partial.from_json(partial) for report in reports for partial in report.event_time.partials),
+        waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
     )

@@ -50,14 +50,14 @@ class Keeper:
         sizes: NDArray[np.int64],
     ) -> None:
         """Takes in a finished epoch; every few epochs writes the manifest and deletes the files that it replaces."""
-        written = {r.worker: (r.snapshot, r.snapshot_bytes) for r in reports if r.snapshot}
-        changed = sorted({bin_ for report in reports for bin_ in report.changed})
-        log_bytes = sum(report.log_bytes for report in reports)
+        written = {r.worker: (r.snapshot.bins, r.snapshot.bytes) for r in reports if r.snapshot.bins}
+        changed = sorted({bin_ for report in reports for bin_ in report.changelog.bins})
+        log_bytes = sum(report.changelog.bytes for report in reports)
         before = self._schedule.manifest
         self._schedule.observe(
             FinishedEpoch(epoch, self._generation, changed, log_bytes, written, location, routing, sizes)
         )
-        self._log |= {(epoch, report.worker): report.log_bytes for report in reports}
+        self._log |= {(epoch, report.worker): report.changelog.bytes for report in reports}
         self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
         if epoch % self._schedule.manifest_epochs == 0:
             write_manifest(self._files, before)  # this epoch may be run again, from the state of the one before

@@ -5,81 +5,170 @@ from typing import Any
 
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["PARTS", "PHASES", "Report"]
+__all__ = ["PARTS", "PHASES", "CacheUse", "EventTimes", "Moves", "Queues", "Replication", "Report", "Written"]
 
 PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot", "replicate")
 PARTS = ("read",)  # inside other phases: a shared store's answers
 
+Pairs = tuple[list[int], list[int]]
 
-@dataclass(slots=True)
-class Report:
-    """What a worker did in an epoch; times in milliseconds, sizes in bytes.
+
+def _no_pairs() -> Pairs:
+    return [], []
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues after the epoch.
 
     Attributes:
-        worker: the worker's number; `attempt` counts the task's attempts from 0, `repeated` says the state was
-            already committed by an earlier attempt.
-        records: records applied; `results`: results sent.
-        rates: (bins, records that arrived) per bin seen.
-        queued: (bins, records) of all non-empty queues after the epoch; `queue_bytes` their stored size.
-        sizes: (bins, bytes) of bins whose state size changed.
-        pulled: bins pulled; `pulled_entries`: what the store has of each, empty if that is shared; `pulled_bytes`:
-            their size; `restored`: how many of them came from the checkpoint.
-        recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
-        replicas: [bin, epoch it shows now] of the replicas brought up; `replicated_bytes`: what was read for them;
-            `shadowed`: records processed a second time.
-        changed: bins whose state, queue or location changed; `log_bytes`: size of the changelog frame.
-        snapshot: bins snapshotted; `snapshot_bytes`: size of their file.
-        lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
-        cache_hits, cache_misses: entries of a shared store that were in this process's cache, and that were not.
-        times, partials, waits: as in an observation, of operators with event time; `late`: records below the watermark;
-            `fired`: timers.
-        done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
-        ms: time by phase.
+        lengths: (bins, records) of all that are not empty.
+        bytes: their stored size.
     """
 
-    worker: int
-    attempt: int = 0
-    repeated: bool = False
-    records: int = 0
-    results: int = 0
-    rates: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    queued: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    queue_bytes: int = 0
-    sizes: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    pulled: list[int] = field(default_factory=list)
-    pulled_entries: list[int] = field(default_factory=list)
-    pulled_bytes: int = 0
+    lengths: Pairs = field(default_factory=_no_pairs)
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Moves:
+    """The pulls of the epoch.
+
+    Attributes:
+        bins: those pulled.
+        entries: what the store has of each, empty if that is shared.
+        bytes: what was shipped for them.
+        restored: how many of them came from the checkpoint.
+    """
+
+    bins: list[int] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
+    bytes: int = 0
     restored: int = 0
+
+
+@dataclass(frozen=True)
+class Replication:
+    """The replicas brought up in the epoch.
+
+    Attributes:
+        replicas: [bin, epoch that its replica shows now].
+        bytes: what was read for them.
+        shadowed: records processed a second time.
+    """
+
     replicas: list[list[int]] = field(default_factory=list)
-    replicated_bytes: int = 0
+    bytes: int = 0
     shadowed: int = 0
-    recovered: str = ""
-    changed: list[int] = field(default_factory=list)
-    log_bytes: int = 0
-    snapshot: list[int] = field(default_factory=list)
-    snapshot_bytes: int = 0
-    lmdb_bytes: int = 0
-    outbox_bytes: int = 0
-    cache_hits: int = 0
-    cache_misses: int = 0
-    done_us: int = 0
-    negative: int = 0
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of the epoch: of the changelog, the bins whose state, queue or location changed; or of a snapshot.
+
+    Attributes:
+        bins: those in it.
+        bytes: its size.
+    """
+
+    bins: list[int] = field(default_factory=list)
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class EventTimes:
+    """What an operator with event time has seen and done.
+
+    Attributes:
+        times, partials, waits: as in an observation.
+        late: records below the watermark.
+        fired: timers.
+    """
+
     times: list[list[int]] = field(default_factory=list)
     partials: list[list[Any]] = field(default_factory=list)
     waits: list[int] = field(default_factory=list)
     late: int = 0
     fired: int = 0
+
+
+@dataclass(frozen=True)
+class CacheUse:
+    """Entries of a shared store that were in this process's cache, and that were not."""
+
+    hits: int = 0
+    misses: int = 0
+
+
+_KINDS: dict[str, type[Any]] = {
+    "queues": Queues,
+    "moves": Moves,
+    "replication": Replication,
+    "changelog": Written,
+    "snapshot": Written,
+    "event_time": EventTimes,
+    "cache": CacheUse,
+}
+_NOTHING = {name: kind() for name, kind in _KINDS.items()}  # shared by all reports: a part is set whole, never changed
+
+
+@dataclass(slots=True)
+class Report:
+    """What a worker did in an epoch; times in milliseconds, sizes in bytes. A part not set says that nothing happened.
+
+    Attributes:
+        worker: the worker's number; `attempt` counts the task's attempts from 0, `pid` is its process; `repeated` says
+            the state was already committed by an earlier attempt.
+        recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
+        records: records applied; `results`: results sent.
+        rates: (bins, records that arrived) per bin seen.
+        sizes: (bins, bytes) of bins whose state size changed.
+        lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
+        done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
+        ms: time by phase.
+        queues, moves, replication, changelog, snapshot, event_time, cache: see their classes.
+    """
+
+    worker: int
+    attempt: int = 0
+    repeated: bool = False
+    recovered: str = ""
+    records: int = 0
+    results: int = 0
+    rates: Pairs = field(default_factory=_no_pairs)
+    sizes: Pairs = field(default_factory=_no_pairs)
+    lmdb_bytes: int = 0
+    outbox_bytes: int = 0
+    done_us: int = 0
+    negative: int = 0
     pid: int = 0
     ms: dict[str, float] = field(default_factory=dict)
+    queues: Queues = _NOTHING["queues"]
+    moves: Moves = _NOTHING["moves"]
+    replication: Replication = _NOTHING["replication"]
+    changelog: Written = _NOTHING["changelog"]
+    snapshot: Written = _NOTHING["snapshot"]
+    event_time: EventTimes = _NOTHING["event_time"]
+    cache: CacheUse = _NOTHING["cache"]
 
     def to_json(self) -> bytes:
         """Returns the report as one line of JSON, without what is 0 or empty."""
-        return to_text({"worker": self.worker, **{name: value for name in _REPORTED if (value := getattr(self, name))}})
+        data: dict[str, Any] = {"worker": self.worker}
+        for name in _PLAIN:
+            if value := getattr(self, name):
+                data[name] = value
+        for name, nothing in _NOTHING.items():
+            if (part := getattr(self, name)) is not nothing:
+                data[name] = {inner: value for inner, value in vars(part).items() if value}
+        return to_text(data)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Report":
         """Reads what `to_json` wrote."""
-        return cls(**from_text(text))
+        data = from_text(text)
+        for name in _KINDS.keys() & data.keys():
+            data[name] = _KINDS[name](**data[name])
+        return cls(**data)
 
 
-_REPORTED = tuple(field.name for field in fields(Report))
+_PLAIN = tuple(part.name for part in fields(Report) if part.name not in {"worker", *_KINDS})

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
-from impls.protocol.report import Report
+from impls.protocol.report import Queues, Report, Written
 from impls.protocol.shared import WorkerStore
 from impls.store import outbox
 from impls.store.bins import drop_bin, read_size
@@ -209,8 +209,9 @@ class WorkerCore:
     def _commit(self) -> None:
         txn = self._transaction
         lengths = self._queued()
-        self.report.queued = (list(lengths), [n for n, _ in lengths.values()])
-        self.report.queue_bytes = sum(size for _, size in lengths.values())
+        if lengths:
+            size = sum(size for _, size in lengths.values())
+            self.report.queues = Queues((list(lengths), [n for n, _ in lengths.values()]), size)
         if self.spec.files is not None:
             self._keep_frame()
         write_meta(txn, at_epoch(self._environment.meta, self.plan.epoch, self.order.generation))
@@ -235,7 +236,7 @@ class WorkerCore:
             queue=self._queue,
         )
         self._frame = frames.encode(frame)
-        self.report.changed, self.report.log_bytes = frame.bins(), len(self._frame)
+        self.report.changelog = Written(frame.bins(), len(self._frame))
         self._put(b"frame", self._frame)
 
     def _after(self) -> tuple[Report, NDArray[np.void]]:

@@ -10,7 +10,7 @@ from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
 from impls.protocol.plan import EpochPlan, Pull
-from impls.protocol.report import Report
+from impls.protocol.report import Moves, Report
 from impls.store.bins import copy_bin, drop_bin, read_size
 from impls.store.environment import Store, store_path
 from impls.store.meta import read_meta
@@ -69,9 +69,7 @@ class Puller:
         sizes = done.sizes
         self.done = chosen
         self._missing -= set(sizes)
-        self._report.pulled = list(sizes)
-        self._report.pulled_entries = list(done.entries)
-        self._report.pulled_bytes, self._report.restored = done.shipped, done.restored
+        self._report.moves = Moves(list(sizes), list(done.entries), done.shipped, done.restored)
         self._report.sizes = (list(sizes), list(sizes.values()))
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from impls.durability.restore import Restored, RestoreRequest, Source, restore, usable_from
 from impls.errors import StateError
-from impls.protocol.report import Report
+from impls.protocol.report import Replication, Report
 from impls.store.bins import copy_bin, drop_bin
 from impls.store.checked import get_checked, put_checked
 from impls.store.environment import DAMAGE, Store, store_path, wipe
@@ -64,10 +64,10 @@ def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Ta
         txn = stack.enter_context(_writing(store))
         _forget(txn, task, refresh | shadows)
         done = _bring(source, txn, task, sorted(refresh | shadows))
-        report.replicated_bytes = done.image_bytes + done.delta_bytes
-        _process(txn, task, shadows, received, report)
+        shadowed = _process(txn, task, shadows, received)
     last = task.epoch
-    report.replicas = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
+    shown = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
+    report.replication = Replication(shown, done.image_bytes + done.delta_bytes, shadowed)
 
 
 def _opened(query: str, path: Path, stack: ExitStack) -> Store:
@@ -138,8 +138,8 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     return done
 
 
-def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: list[pa.Table], report: Report) -> None:
-    """Applies the epoch's records of shadowed bins and throws the results away."""
+def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: list[pa.Table]) -> int:
+    """Applies the epoch's records of shadowed bins, throws the results away and returns the number of records."""
     spec, epoch = task.spec, task.epoch
     ready = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
     table = shadow_records(received, ready)
@@ -149,9 +149,9 @@ def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: lis
     elif table is not None:
         spec.operator.apply(table, state)
     state.write_sizes()
-    report.shadowed = 0 if table is None else len(table)
     for bin_ in ready:
         _set_epoch(txn, bin_, epoch)
+    return 0 if table is None else len(table)
 
 
 def shadow_records(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table | None:

@@ -4,7 +4,7 @@ import lmdb
 
 from impls.durability import snapshot as snapshots
 from impls.faults import fault
-from impls.protocol.report import Report
+from impls.protocol.report import Report, Written
 from impls.worker.query import Task
 
 __all__ = ["write_snapshot"]
@@ -16,7 +16,8 @@ def write_snapshot(task: Task, txn: lmdb.Transaction, report: Report) -> None:
     `txn` reads, without buffers, what the epoch has committed.
     """
     spec, order, written = task.spec, task.order, task.order.written
-    here, images = set(order.states_at(task.worker)) | set(report.pulled), []  # sources of this epoch's pulls included
+    here = set(order.states_at(task.worker)) | set(report.moves.bins)  # sources of this epoch's pulls included
+    images = []
     for bin_ in order.snapshot:
         is_routed = int(written.plan.routing[bin_]) == task.worker
         if bin_ in here or is_routed:
@@ -27,4 +28,4 @@ def write_snapshot(task: Task, txn: lmdb.Transaction, report: Report) -> None:
             "during-snapshot", worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=written.migrating
         )
         spec.files.write(snapshots.snapshot_name(task.epoch, task.worker, order.generation), raw)
-        report.snapshot, report.snapshot_bytes = [image.bin for image in images], len(raw)
+        report.snapshot = Written([image.bin for image in images], len(raw))

@@ -6,7 +6,7 @@ import lmdb
 import numpy as np
 import pyarrow as pa
 
-from impls.protocol.report import Report
+from impls.protocol.report import EventTimes, Report
 from impls.store.queue import queue_lengths, take_queues
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -41,11 +41,12 @@ def apply_timed(
         txn: its transaction.
         records: the epoch's records of its bins.
         blocked: bins, of this worker or not, that run nothing in this epoch.
-        report: takes times, partials, waits, late and fired.
+        report: takes the part `event_time`.
     """
     written, bins, operator = task.order.written, task.spec.bins, task.spec.operator
+    times: list[list[int]] = []
     if records is not None and len(records):
-        report.times = highest_times(records, operator)
+        times = highest_times(records, operator)
     mine = written.plan.routing == task.worker
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
@@ -65,8 +66,8 @@ def apply_timed(
     turns.append(now)
     state = BinState(txn, bins)
     done = run_turns(operator, state, turns)
-    report.partials = [partial.to_json() for partial in done.partials]
-    report.waits, report.late, report.fired = np.flatnonzero(later.bins).tolist(), done.late, done.fired
+    partials = [partial.to_json() for partial in done.partials]
+    report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
     timed = pa.concat_tables([table.select(["bin", "time"]) for table in applied]) if applied else None
     return Applied(state, done.results, timed, queue)

@@ -152,7 +152,8 @@ class Greedy(SimulatedQuery):
 
         def tell(record):
             for report in record.reports:
-                report.pulled_bytes += bool(report.pulled)
+                moves = report.moves
+                report.moves = dataclasses.replace(moves, bytes=moves.bytes + bool(moves.bins))
             told(record)
 
         self._driver._on_epoch = watch.on_epoch = tell

@@ -67,8 +67,8 @@ def test_counts_stay_right_across_moves_whatever_the_cache_holds(workers, cache_
     for epoch in range(12):
         pulls = moves(workers, epoch) if epoch % 2 else []
         reports = workers.epoch(pulls)
-        assert sum(len(report.pulled) for report in reports) == len(pulls)
-        assert sum(report.pulled_bytes for report in reports) == 0, "a move ships nothing"
+        assert sum(len(report.moves.bins) for report in reports) == len(pulls)
+        assert sum(report.moves.bytes for report in reports) == 0, "a move ships nothing"
     workers.check()
 
 
@@ -97,7 +97,7 @@ def test_a_second_epoch_with_the_same_keys_reads_nothing_from_the_store(workers)
     for _ in range(3):
         keys, owner = workers.batch(range(0, 2000, 5))
         reports = [workers.run(workers.order(), worker, keys, owner) for worker in range(3)]
-    assert all(report.cache_misses == 0 < report.cache_hits for report in reports)
+    assert all(report.cache.misses == 0 < report.cache.hits for report in reports)
     workers.check()
 
 
@@ -177,7 +177,7 @@ def test_a_driver_that_died_within_a_moving_epoch_is_followed_by_one_that_runs_t
     keys, _ = workers.batch(range(300))
     order = workers.order([Pull(0, 0, 1), Pull(15, 2, 1)])
     owner = order.written.plan.routing[workers.bins_of(keys)]
-    assert workers.run(order, 1, keys, owner).pulled == [0, 15]
+    assert workers.run(order, 1, keys, owner).moves.bins == [0, 15]
     cache._caches.clear()
     later = dataclasses.replace(order, generation=2)  # the plan stays that of generation 1
     reports = [workers.run(later, worker, keys, owner) for worker in range(3)]
@@ -223,10 +223,10 @@ def test_a_held_bin_queues_its_records_in_the_store(workers):
     order = workers.order()
     written = dataclasses.replace(order.written, plan=EpochPlan(order.written.plan.routing, hold=(0, 1)))
     reports = [workers.run(dataclasses.replace(order, written=written), w, keys, owner) for w in range(3)]
-    assert reports[0].queued[0] == [0, 1]
+    assert reports[0].queues.lengths[0] == [0, 1]
     cache._caches.clear()
     reports = workers.epoch()
-    assert not reports[0].queued[0]
+    assert not reports[0].queues.lengths[0]
     workers.check()
 
 

@@ -99,7 +99,7 @@ def test_a_pulled_bin_goes_on_counting_at_its_new_owner_and_is_dropped_at_the_ol
     for worker in (0, 1):
         workers.run(worker, workers.order(1, [0, 0, 1, 1]), (1, 1) if worker == 0 else ())
     move = workers.order(2, [0, 1, 1, 1], pulls=(Pull(1, 0, 1),), elsewhere=((1, 0),))
-    assert workers.run(1, move, (1,)).pulled == [1]
+    assert workers.run(1, move, (1,)).moves.bins == [1]
     workers.run(0, move)
     after = workers.order(3, [0, 1, 1, 1], drops=((1, 0),))
     workers.run(0, after)
@@ -124,15 +124,15 @@ def test_on_demand_pulls_what_is_needed_first_and_queues_what_does_not_fit(worke
     first = workers.order(2, routing, pulls=pulls, on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, first, (1, 0, 1, 2))
     workers.run(0, first)
-    assert report.pulled == [1], "bin 1 is wanted twice, bin 0 once"
-    assert report.queued == ([0], [1])
+    assert report.moves.bins == [1], "bin 1 is wanted twice, bin 0 once"
+    assert report.queues.lengths == ([0], [1])
     assert report.records == 3
     told = {"elsewhere": ((0, 0),), "sizes": ((0, 12),), "queued": ((0, 1),)}
     second = workers.order(3, routing, pulls=(Pull(0, 0, 1),), on_demand=True, budget_bytes=0, **told)
     report = workers.run(1, second, (0,))
     workers.run(0, second)
-    assert (report.pulled, report.records) == ([0], 2)
-    assert not report.queued[0]
+    assert (report.moves.bins, report.records) == ([0], 2)
+    assert not report.queues.lengths[0]
     values = results_of(workers.output.topic).wait_for(5, "all counts")
     assert sorted(int.from_bytes(v, "little") for v in values) == [1, 1, 1, 3, 3]
 
@@ -141,9 +141,9 @@ def test_a_held_bin_queues_its_records(workers):
     for worker in (0, 1):
         workers.run(worker, workers.order(1, [0, 0, 1, 1]))
     held = workers.run(0, workers.order(2, [0, 0, 1, 1], hold=(0,)), (0, 1, 0))
-    assert (held.records, held.queued[1]) == (1, [2])
+    assert (held.records, held.queues.lengths[1]) == (1, [2])
     freed = workers.run(0, workers.order(3, [0, 0, 1, 1], queued=((0, 2),)), (0,))
-    assert (freed.records, freed.queued[0]) == (3, [])
+    assert (freed.records, freed.queues.lengths[0]) == (3, [])
 
 
 def test_a_worker_that_comes_back_starts_empty(workers):

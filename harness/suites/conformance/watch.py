@@ -134,7 +134,7 @@ class Watch:
         self._state_after(record)
         if self._current is not None:
             self._current.epochs += 1
-            self._current.replicated_bytes += sum(report.replicated_bytes for report in record.reports)
+            self._current.replicated_bytes += sum(report.replication.bytes for report in record.reports)
         for event in ended:
             self._end(event)
 
@@ -174,7 +174,7 @@ class Watch:
 
     def _pulled(self, report: Report, pulls: Mapping[int, Pull], view: View, *, from_replica: bool) -> None:
         """Takes in what a worker pulled: once, by its new owner, and as much as had to be shipped."""
-        for bin_ in report.pulled:
+        for bin_ in report.moves.bins:
             pull, now = pulls.get(bin_), self._current
             if pull is None or pull.target != report.worker or self._location[bin_] != pull.source:
                 self._wrong(
@@ -190,21 +190,21 @@ class Watch:
             if view.routing[bin_] == report.worker:  # it had been routed there before
                 self.moves.append((view.epoch, bin_, now.id if now else ""))
         if self._current is not None:
-            self._current.moved_bytes += report.pulled_bytes
-        elif report.pulled:
-            self._wrong(f"bin {report.pulled[0]} moves in epoch {view.epoch}, but no migration is under way")
+            self._current.moved_bytes += report.moves.bytes
+        elif report.moves.bins:
+            self._wrong(f"bin {report.moves.bins[0]} moves in epoch {view.epoch}, but no migration is under way")
 
     def _state_after(self, record: EpochRecord) -> None:
         epoch = record.written.epoch
         self._routing, self._location = record.written.plan.routing.copy(), self._location.copy()
         self._queued = np.zeros_like(self._queued)
         for report in record.reports:
-            self._location[report.pulled] = report.worker
-            for bin_ in report.pulled:
+            self._location[report.moves.bins] = report.worker
+            for bin_ in report.moves.bins:
                 self._replicas.pop((bin_, report.worker), None)
-            self._replicas |= {(bin_, report.worker): at for bin_, at in report.replicas}
+            self._replicas |= {(bin_, report.worker): at for bin_, at in report.replication.replicas}
             self._size[report.sizes[0]] = report.sizes[1]
-            self._queued[report.queued[0]] = report.queued[1]
+            self._queued[report.queues.lengths[0]] = report.queues.lengths[1]
             self.applied += report.records
         self.waits += [(epoch, bin_) for bin_ in np.flatnonzero(self._queued).tolist()]
 

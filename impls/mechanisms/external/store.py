@@ -12,7 +12,7 @@ from impls.mechanisms.external.client import connect, prefix, reach, script
 from impls.mechanisms.external.dense import is_block, words_changed
 from impls.mechanisms.external.script import COMMIT, GUARD, READ, STAGE, pack_items, pack_names, unpack_values
 from impls.mechanisms.external.transaction import RedisTransaction, bin_of
-from impls.protocol.report import Report
+from impls.protocol.report import CacheUse, Report
 from impls.store.tables import META, QUEUE, SIZE
 
 __all__ = ["RedisStore"]
@@ -84,8 +84,8 @@ class RedisStore:
 
     def count(self, *, hits: int, misses: int) -> None:
         """Counts entries found here and entries to ask the server for."""
-        self._report.cache_hits += hits
-        self._report.cache_misses += misses
+        before = self._report.cache
+        self._report.cache = CacheUse(before.hits + hits, before.misses + misses)
 
     def read(self, wanted: Mapping[int, list[bytes]]) -> list[list[bytes | None]]:
         """Returns the values of entries, in the order asked, bin by bin."""

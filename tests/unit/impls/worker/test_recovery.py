@@ -39,7 +39,7 @@ def test_all_environments_lost_at_once_are_rebuilt_also_with_another_number_of_w
     shutil.rmtree(workers.folder / "state")
     moves = [Pull(b, int(workers.location[b]), b % 5) for b in range(BINS) if workers.location[b] != b % 5]
     reports = workers.epoch(moves)
-    assert sum(len(r.pulled) for r in reports) == len(moves)
+    assert sum(len(r.moves.bins) for r in reports) == len(moves)
     workers.epoch()
     workers.check()
 
@@ -126,8 +126,8 @@ def test_bins_are_pulled_from_the_checkpoint_when_their_source_is_not_there_or_t
     if not from_checkpoint:
         workers.lose(0)
     reports = workers.epoch([Pull(0, 0, 2), Pull(1, 0, 2), Pull(15, 2, 1)], from_checkpoint=from_checkpoint)
-    assert reports[2].pulled == [0, 1]
-    assert reports[2].restored in ({2} if from_checkpoint else {0, 2})  # worker 0 may have been rebuilt before
+    assert reports[2].moves.bins == [0, 1]
+    assert reports[2].moves.restored in ({2} if from_checkpoint else {0, 2})  # worker 0 may have been rebuilt before
     for _ in range(3):
         workers.epoch()
     workers.check()

@@ -176,7 +176,7 @@ def test_moves_change_nothing(tmp_path, undisturbed, mechanism, attempts):
         run.epoch(rows)
     run.settle()
     assert run.multiset() == undisturbed
-    assert sum(len(report.pulled) for record in run.records for report in record.reports) > BINS
+    assert sum(len(report.moves.bins) for record in run.records for report in record.reports) > BINS
 
 
 @pytest.mark.parametrize("late", ["drop", "keep"])
