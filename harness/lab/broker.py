@@ -99,7 +99,7 @@ class Broker(ABC):
 
 
 class ExternalBroker(Broker):
-    """A broker that somebody else runs."""
+    """A broker that runs elsewhere."""
 
     def __init__(self, bootstrap: str):
         self.bootstrap = bootstrap

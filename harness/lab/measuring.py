@@ -21,7 +21,7 @@ _DEADLINE_S = 900.0
 
 
 def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], Sequence[Any]], found: str) -> int:
-    """Does in this process what the file `asked` of a folder says, and ends with its standard input.
+    """Measures in this process what the file `asked` of a folder says, and ends with its standard input.
 
     Args:
         folder: of the measurement; what is measured is written to its file `found`.

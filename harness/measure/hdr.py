@@ -1,4 +1,4 @@
-"""HdrHistograms of latencies: 1 us to 1 h, 3 digits; the one place where these numbers stand.
+"""HdrHistograms of latencies: 1 us to 1 h, 3 digits; the one place that defines these numbers.
 
 Latencies come quantised (see `impls.worker.cells`), so distinct values with their counts are a histogram already;
 percentiles are taken from those and equal what the merged HdrHistogram answers.

@@ -1,4 +1,4 @@
-"""What a run tells its parent once a second: the phase it is in and the numbers of the last second."""
+"""What a run sends its parent once a second: the phase it is in and the numbers of the last second."""
 
 import json
 import sys

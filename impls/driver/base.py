@@ -17,7 +17,7 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class Base:
-    """The controller at the end of `epoch`, as `Controller.to_json` gives it; every field as JSON knows it."""
+    """The controller at the end of `epoch`, as `Controller.to_json` gives it; all fields are JSON values."""
 
     query: str
     epoch: int

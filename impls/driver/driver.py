@@ -30,7 +30,7 @@ __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
 
 
 class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
-    """The query was asked to end and stands between two epochs."""
+    """The query was asked to end and is between two epochs."""
 
 
 class StopNeeded(Exception):  # noqa: N818
@@ -46,7 +46,7 @@ class StopNeeded(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """All that is known of a finished epoch.
+    """The record of a finished epoch.
 
     Attributes:
         written: the plan it obeyed.

@@ -1,4 +1,4 @@
-"""What the workers of an epoch are told: derived from the written plan and the controller's knowledge before it."""
+"""The order of an epoch, derived from the written plan and the controller's knowledge before it."""
 
 import numpy as np
 

@@ -20,7 +20,7 @@ _FILE_BYTES = 16 << 20  # of superseded images that is always allowed
 
 @dataclass(frozen=True)
 class FinishedEpoch:
-    """What the reports of an epoch say of changelog and snapshots.
+    """What the reports of an epoch say about changelog and snapshots.
 
     Attributes:
         epoch, generation: the epoch, and of the driver that ran it.

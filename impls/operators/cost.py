@@ -15,7 +15,7 @@ _WORK = np.arange(2_000, dtype=np.uint64)  # a few microseconds of work
 
 
 def check_cost(cost_us: float, cost: str, value_bytes: int = 0) -> None:
-    """Raises UsageError for a cost or a number of bytes that cannot be."""
+    """Raises UsageError for an impossible cost or number of bytes."""
     if cost not in COSTS:
         raise UsageError(f"The cost of a record is {' or '.join(COSTS)}, not {cost!r}.")
     if not 0 <= cost_us <= _COST_US_MAX:  # false for NaN too
@@ -25,7 +25,7 @@ def check_cost(cost_us: float, cost: str, value_bytes: int = 0) -> None:
 
 
 def pay(records: int, cost_us: float, cost: str) -> None:
-    """Spends the cost of records at once, after which nothing is different: results never depend on it.
+    """Spends the cost of all records in one go; results never depend on it.
 
     Waiting is a remote call or I/O: it takes no processor, so that more workers finish sooner even on few cores.
     Computing takes that much processor time of this thread, however long that lasts on a busy machine.

@@ -18,7 +18,7 @@ __all__ = ["KeyContext", "KeyedProcess", "TimedOperator", "clock_of"]
 
 
 class TimedOperator(Operator):
-    """Per bin and epoch: on_timer() for what is due, on_merged() for what other bins gave, then on_records().
+    """Per bin and epoch: on_timer() for timers that are due, on_merged() for merged values, then on_records().
 
     Timers come before the epoch's records because the watermark is that of the epochs before: a record never finds a
     timer that is due, also when the bin or the record had to wait. Contract as for `Operator`; timers must not depend
@@ -70,7 +70,7 @@ def clock_of(operator: Operator, bins: int) -> EventClock | None:
 
 
 class KeyContext:
-    """One key while it is worked on: its state, its timers, and where its results go.
+    """The view of one key that a KeyedProcess works on: its state, its timers and its results.
 
     Attributes:
         bin, key: the key and its bin.

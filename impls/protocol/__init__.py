@@ -1,1 +1,1 @@
-"""What is decided, in views, plans, observations and events. Pure: no Spark, no clock, no files."""
+"""The decisions: views, plans, observations and events. Pure: no Spark, no clock, no files."""

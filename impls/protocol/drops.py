@@ -1,4 +1,4 @@
-"""Which pulled-away bins old owners delete in an epoch: not more than a budget, and none where bins are pulled."""
+"""Which moved bins their old owners delete in an epoch: at most a budget, and none where bins are pulled."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ DROP_ENTRIES = 16_384  # per worker and epoch: the store deletes one by one, 250
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """State that a worker still has of a bin that was pulled away from it: entries as the store counts them."""
+    """The old copy of a bin at the worker from which it was pulled; `entries` as the store counts them."""
 
     bin: int
     worker: int
@@ -25,7 +25,7 @@ class Drop:
 
 
 def drops_within_budget(pending: Sequence[Drop], pulls: Iterable[Pull], budget: int) -> list[Drop]:
-    """Returns the drops of an epoch: of each worker those that `budget` entries suffice for, in order, at least one.
+    """Returns the drops of an epoch: for each worker those, in order, that fit `budget` entries, at least one.
 
     An epoch with pulls drops nothing else: its records would wait for both. But a bin that a worker may pull back in
     this epoch is dropped even beyond the budget, because a later drop would also delete the new state.

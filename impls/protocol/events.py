@@ -22,7 +22,7 @@ class MigrationBegun:
 
 @dataclass(frozen=True, slots=True)
 class MigrationDone:
-    """All bins are at their goal and their queues are empty; or a newer command has taken the migration's place."""
+    """All bins are at their goal and their queues are empty; or a newer command has replaced the migration."""
 
     id: str
     epoch: int

@@ -56,7 +56,7 @@ class EpochPlan:
 
 @dataclass(frozen=True)
 class WrittenPlan:
-    """A validated plan with what the runtime derives, as it stands in the plan log: what an epoch's re-run obeys.
+    """A validated plan with what the runtime derives, as the plan log has it: a re-run of the epoch follows it.
 
     Attributes:
         epoch: the epoch the plan is for.

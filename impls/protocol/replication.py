@@ -12,7 +12,7 @@ NEVER = 1 << 30
 
 
 def lags(view: View, bins: NDArray[np.intp], workers: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Returns how many epochs the replica of each bin at the worker beside it is behind, a large number for none."""
+    """Returns how many epochs the replica of each bin at its worker is behind, a large number for none."""
     shown = [view.replicas.get(pair, -NEVER) for pair in zip(bins.tolist(), workers.tolist(), strict=True)]
     return view.epoch - 1 - np.array(shown, np.int64)
 

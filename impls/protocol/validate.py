@@ -1,4 +1,4 @@
-"""The rules of an epoch plan: what no mechanism may ask for."""
+"""The rules of an epoch plan, which every mechanism must keep."""
 
 from collections import Counter
 

@@ -1,1 +1,1 @@
-"""All that knows Spark: columns, the step, sessions, and the query that calls the driver epoch by epoch."""
+"""Everything that knows Spark: columns, the step, sessions, and the query that calls the driver epoch by epoch."""

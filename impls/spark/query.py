@@ -17,7 +17,7 @@ _OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 def runner(
     writer: DataStreamWriter,
 ) -> Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]:
-    """Returns what runs a query from start to end, see `impls.driver.handle.RunQuery`."""
+    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`."""
 
     def run(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
         signals: list[Exception] = []

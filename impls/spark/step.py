@@ -42,7 +42,7 @@ def answer_of(report: Report, cells: NDArray[np.void]) -> pa.RecordBatch:
 
 @cache
 def freeze_imports() -> None:
-    """Once per process: takes what is loaded by now out of the garbage collector's sight.
+    """Once per process: excludes everything loaded so far from garbage collection.
 
     Spark's Python worker runs a full collection after every task; over all imported modules that was half of its CPU.
     """

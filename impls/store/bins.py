@@ -94,7 +94,7 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
 
 
 def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
-    """Raises CorruptStateError when what stands where the items would be is damaged.
+    """Raises CorruptStateError when the items at the place of absent ones are damaged.
 
     A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
     """

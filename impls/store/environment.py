@@ -174,7 +174,7 @@ def _file_bytes(path: Path) -> int:
 def set_aside(path: Path) -> Path | None:
     """Renames an environment's folder and returns its new name, None when there is no such folder.
 
-    Who has it open goes on with the files it has.
+    A process that has it open keeps its files.
     """
     aside = path.with_name(f".{path.name}-{os.getpid()}-{uuid.uuid4().hex[:8]}.aside")
     try:

@@ -16,7 +16,7 @@ _FOLDERS = 10  # folders of one path that may be set aside, one after another, w
 
 
 class WriterLock:
-    """A lock file that is open; closing it lets go of the lock.
+    """A lock file that is open; closing it releases the lock.
 
     A file descriptor and not a file: every worker takes one in every epoch, and a file asks for size and position too.
     """
@@ -80,7 +80,7 @@ def _opened(path: Path) -> int:
 
 
 def holds(lock: WriterLock, path: Path) -> bool:
-    """Returns whether a lock taken is that of the environment which is at a path now."""
+    """Returns whether a lock belongs to the environment that is at a path now."""
     try:
         return os.path.samestat(os.fstat(lock.fd), os.stat(f"{path}/{_FILE}"))  # noqa: PTH116 - a Path costs 10 µs more
     except FileNotFoundError:

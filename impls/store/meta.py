@@ -1,4 +1,4 @@
-"""The meta record: what an environment says of itself."""
+"""The meta record: what an environment says about itself."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -52,5 +52,5 @@ def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:
 
 
 def at_epoch(meta: Meta, epoch: int, generation: int) -> Meta:
-    """Returns the meta record as it stands after an epoch."""
+    """Returns the meta record as it is after an epoch."""
     return replace(meta, epoch=epoch, generation=generation)

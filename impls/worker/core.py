@@ -42,7 +42,7 @@ __all__ = ["WorkerCore"]
 
 
 class WorkerCore:
-    """One epoch of one worker: begin(), receive() any number of times, end(); close() whatever happened.
+    """One epoch of one worker: begin(), receive() any number of times, end(); close() in any case.
 
     Raises StateError from begin() when the stored state does not fit the epoch: it is then left untouched.
     """

@@ -1,4 +1,4 @@
-"""A worker's environment as a step finds it, and whose it must be."""
+"""A worker's opened environment, and the check that it belongs to the worker and the epoch."""
 
 from dataclasses import dataclass
 from pathlib import Path

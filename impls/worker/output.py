@@ -91,5 +91,5 @@ def _producer(output: Output) -> Producer:
 
 
 def close_producers() -> None:
-    """Ends this process's producers; they would complain of a broker that is gone."""
+    """Ends this process's producers; they would log errors about a broker that is gone."""
     _producers.clear()

@@ -74,7 +74,7 @@ class Puller:
 
 
 def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int, int], plan: EpochPlan) -> list[Pull]:
-    """Returns the pulls that the plan's budget suffices for: by need, then in the background, at least one."""
+    """Returns the pulls that fit the plan's budget: by need, then in the background, at least one."""
     wanted = sorted((pull for pull in pulls if need.get(pull.bin)), key=lambda pull: -need[pull.bin])
     chosen = within_budget(wanted, sizes, plan.budget_bytes)
     if len(chosen) < len(wanted):
@@ -90,7 +90,7 @@ def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int
 
 
 def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int | None) -> list[Pull]:
-    """Returns the pulls, in order, that `budget` bytes suffice for, at least the first one so that there is progress.
+    """Returns the pulls, in order, that fit `budget` bytes, at least the first one so that there is progress.
 
     `sizes` are the bytes of the bins as last observed, so that every attempt on any host chooses the same.
     """

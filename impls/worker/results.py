@@ -50,7 +50,7 @@ def numbers_of(worker: int, generation: int, epoch: int, results: int) -> list[b
 
 
 def number_of(headers: Headers) -> Number:
-    """Returns the number in a result's headers; raises ValueError when it has none: then it is not one of ours."""
+    """Returns the number in a result's headers; raises ValueError when it has none: another program then wrote it."""
     for name, value in headers:
         if name == HEADER and len(value) == NUMBER.size:
             return Number(*NUMBER.unpack(value))

@@ -67,7 +67,7 @@ def id_bytes(number: int) -> bytes:
 
 
 def id_of(key: bytes) -> int:
-    """Returns the id, or time, that a key is."""
+    """Returns the id, or time, that a key encodes."""
     return int.from_bytes(key, "big", signed=True)
 
 

@@ -34,7 +34,7 @@ class _Stateless(NexmarkQuery, Operator):
 
 
 class Q0(_Stateless):
-    """Pass-through: every event as it came.
+    """Pass-through: every event unchanged.
 
     Dialect "beam" (all agree).
     """
