@@ -69,7 +69,8 @@ class Parameters:
     out_of_order: str = declare(
         "", "nexmark: events out of order, group=N,probability=P,delay=SECONDS", _LOAD, shown="in order")
     duration_s: float = declare(
-        36.0, "length of the measured load", _LOAD, of.REAL, name="duration", unit="seconds",
+        36.0, "length of the measured load; it goes on up to three times as long until every migration is crossed by "
+        "records and steady state is back", _LOAD, of.REAL, name="duration", unit="seconds",
         subject="The duration of the load", least=3)
     lead_in_s: float = declare(
         5.0, "length of the load before it", _LOAD, of.REAL, name="lead_in", unit="seconds",

@@ -123,6 +123,8 @@ def _still(begin: Line, what: Moved) -> str:
     """Returns why a migration ended without a move of its own."""
     if what.bins is None:
         return "It ended, and no epoch of it is in the epoch log."
-    if begin.get("bins") == 0:
+    if "bins" not in begin:  # Spark's own query, which knows of none
+        return "The query was restarted, and no bin moved."
+    if begin["bins"] == 0:
         return "Every bin was where the command wanted it: the command was fulfilled without a move."
     return "Its bins arrived without a move of its own: moves that were under way when it was commanded did it."

@@ -22,7 +22,8 @@ def test_an_offline_repartition_is_valid_and_every_record_has_a_latency(tmp_path
     entry = json.loads((folder / "result.json").read_text())["runs"][0]
     assert (done.returncode, entry["verdict"], entry["reasons"]) == (0, "valid", [])
     counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
-    assert counted == entry["generator"]["records"] == 300 * 17
+    seconds = 17 + entry["generator"]["extended_s"]  # on a slow machine it goes on until steady state is back
+    assert counted == entry["generator"]["records"] == 300 * seconds
     (migration,) = entry["migrations"]
     assert migration["peak_ms"] > 0
     partitions = [

@@ -48,6 +48,7 @@ def epochs(*bins):
         ([COMMAND, BEGIN, END], [], "no epoch of it is in the epoch log", None),
         ([COMMAND, {**BEGIN, "bins": 0}, END], epochs(0, 0), "fulfilled without a move", 0),
         ([COMMAND, BEGIN, END], epochs(0, 0), "without a move of its own", 0),
+        ([COMMAND, {**COMMAND, "kind": "migration_begin", "epoch": 3}, END], epochs(0, 0), "was restarted", 0),
     ],
 )
 def test_what_became_of_a_migration_is_said(events, lines, told, bins):
