@@ -23,7 +23,7 @@ class Pull:
     target: int
 
 
-@dataclass(frozen=True)  # without slots, as StepOrder
+@dataclass(frozen=True)  # without slots, as EpochOrder
 class EpochPlan:
     """One epoch's decisions of a mechanism.
 

@@ -44,7 +44,7 @@ class Batch:
     def tables(self, plan: EpochPlan, worker: int, random: Random, *, chained: bool) -> list[pa.Table]:
         """Returns a worker's records, those of its shadows too, as Spark hands them over: in any order, in one or two.
 
-        A batch holds records of either kind, as `Driver._job` sends a record to its owner and to every shadow.
+        A batch holds records of either kind, as an executor sends a record to its owner and to every shadow.
         """
         shadowed = {bin_ for bin_, at in plan.shadows if at == worker}
         mine = [i for i, bin_ in enumerate(self.bins) if plan.routing[bin_] == worker or bin_ in shadowed]
