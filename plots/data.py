@@ -14,8 +14,9 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from plots.metrics import at
+from plots.withheld import marks
 
-__all__ = ["CELL", "StoredExperiment", "StoredRun", "load", "marks", "thin"]
+__all__ = ["CELL", "StoredExperiment", "StoredRun", "load", "thin"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 _LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3
@@ -42,15 +43,6 @@ def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> l
     if size == 1:
         return [x, *ys]
     return [x[starts], *(np.fmax.reduceat(y, starts) for y in ys)]
-
-
-def marks(entry: dict[str, Any]) -> list[str]:
-    """Returns what keeps a run of any verdict out of comparisons: a late load, a busy machine."""
-    found = ["load late"] if entry.get("load") == "late" else []
-    if entry.get("machine") == "busy":
-        share = at(entry, "cpu_taken", "share")
-        found.append("machine busy" + ("" if share is None else f", {share:.0%} of its CPU time taken away"))
-    return found
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from harness.experiment.description import Experiment, Run
 from harness.live.state import LiveState
-from plots.data import marks
 from plots.metrics import by_name
+from plots.withheld import marks
 
 __all__ = ["LiveView"]
 

@@ -8,8 +8,8 @@ from typing import Any, TextIO
 from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
-from plots.data import marks
 from plots.metrics import DASH, by_name, show
+from plots.withheld import marks
 
 __all__ = ["Lines"]
 

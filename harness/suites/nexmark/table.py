@@ -7,8 +7,8 @@ from rich.table import Table
 
 from harness.report.markdown import table_lines
 from impls.operators.nexmark import QUERIES
-from plots.data import marks
 from plots.metrics import Unit, show
+from plots.withheld import marks
 
 __all__ = ["COLUMNS", "markdown", "rows_of", "table"]
 
