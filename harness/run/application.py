@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from harness.lab.session import end_session, stop_session
+from harness.lab.session import stop_session
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.query import NativeQuery
+from impls.spark.cluster import end_session
 
 __all__ = ["Application", "Query"]
 

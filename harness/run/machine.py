@@ -6,14 +6,16 @@ from harness.experiment.description import Experiment
 from harness.experiment.space import check_space
 from harness.lab.broker import ExternalBroker
 from harness.setup.java import use_java
+from impls.spark.master import check_master
 
 __all__ = ["check_machine"]
 
 
 def check_machine(experiment: Experiment, output: Path) -> None:
-    """Raises UsageError when Java, disk space, a folder or the broker named is not there."""
+    """Raises UsageError when Java, disk space, a folder, the broker or the master named is not there."""
     use_java()
     for folder in (output, *([Path(experiment.state_dir)] if experiment.state_dir else [])):
         check_space(folder, experiment)
     if experiment.bootstrap is not None:
         ExternalBroker(experiment.bootstrap).start()
+    check_master(experiment.master)

@@ -2,17 +2,17 @@
 
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
+from impls.spark.cluster import await_executor, end_session, ship_package, start_in_time
+from impls.spark.master import check_master, check_retries, is_local
 
-__all__ = ["FAST", "check_session", "quiet_expected_ends", "ship_package", "spark_session"]
+__all__ = ["FAST", "check_session", "quiet_expected_ends", "spark_session"]
 
 FAST = {
     "spark.ui.enabled": "false",
@@ -50,29 +50,35 @@ def spark_session(
         master: a cluster's address; local mode by default.
         name: the application's name.
         settings: further Spark settings.
+
+    Raises:
+        UsageError: no master listens at the address, or it gives no executor; nothing is left running.
     """
+    check_master(master)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
     # Where the package is not there to import, neither is its daemon.
-    local = {} if master else {"spark.python.daemon.module": "impls.spark.daemon"}
+    local = {"spark.python.daemon.module": "impls.spark.daemon"} if is_local(master) else {}
     for key, value in {**FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
         builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
     quiet_expected_ends(spark)
-    if master is not None:
-        ship_package(spark)
     return spark
 
 
-def ship_package(spark: SparkSession) -> None:
-    """Sends this package to the executors of a cluster; its libraries must be installed there."""
-    with tempfile.TemporaryDirectory(prefix="rescale-") as folder:
-        archive = shutil.make_archive(str(Path(folder) / "impls"), "zip", _ROOT, "impls")
-        spark.sparkContext.addPyFile(archive)
+def _on_cluster(builder: SparkSession.Builder, master: str) -> SparkSession:
+    spark = start_in_time(builder, master)
+    try:
+        await_executor(spark, master)
+    except UsageError:
+        end_session(spark)
+        raise
+    ship_package(spark)
+    return spark
 
 
 def quiet_expected_ends(spark: SparkSession) -> None:
@@ -89,6 +95,4 @@ def check_session(spark: SparkSession) -> None:
     conf = spark.sparkContext.getConf()
     if conf.get("spark.speculation", "false") == "true":
         raise UsageError("spark.speculation must be off: two attempts of one task would write one state.")
-    master = conf.get("spark.master", "") or ""
-    if master == "local" or (master.startswith("local[") and "," not in master):
-        raise UsageError(f"The master {master} never retries a task: use local[N,4].")
+    check_retries(conf.get("spark.master", "") or "")

@@ -1,0 +1,135 @@
+"""What a session on a cluster needs: a start that ends in time, an executor, and this package on every host."""
+
+import contextlib
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from impls.errors import UsageError
+from impls.spark.master import standalone_addresses
+
+__all__ = ["await_executor", "end_session", "ship_package", "start_in_time"]
+
+_START_DEADLINE_S = 20.0
+_EXECUTOR_DEADLINE_S = 15.0
+_JVM_DEADLINE_S = 30.0
+_POLL_S = 0.1
+_PACKAGE = Path(__file__).resolve().parents[1]
+_MESSAGES = "org.apache.spark.deploy.DeployMessages"
+
+
+def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
+    """Starts a session; raises UsageError, with its JVM ended, when the master does not register it within 20 s.
+
+    Spark itself would try for a minute, and then fail wherever the session is used first.
+    """
+    late = threading.Event()
+
+    def cut_off() -> None:
+        late.set()
+        if (process := getattr(SparkContext._gateway, "proc", None)) is not None:
+            process.kill()
+
+    timer = threading.Timer(_START_DEADLINE_S, cut_off)
+    timer.start()
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        if not late.is_set():
+            raise
+        _forget_jvm()
+        raise UsageError(
+            f"What listens at {master} did not take the application within {_START_DEADLINE_S:.0f} s: "
+            "give the address of a Spark master, not that of its web page."
+        ) from error
+    finally:
+        timer.cancel()
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stops a session and its JVM, so that the next session starts a new one."""
+    gateway = SparkContext._gateway
+    spark.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        _forget_jvm()
+
+
+def _forget_jvm() -> None:
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()  # the JVM ends when its standard input does
+        process.wait(_JVM_DEADLINE_S)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def await_executor(spark: SparkSession, master: str) -> None:
+    """Returns when a standalone cluster has given an executor; raises UsageError when it has not within 15 s."""
+    if not standalone_addresses(master) or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return
+    end = time.monotonic() + _EXECUTOR_DEADLINE_S
+    while not _executors(spark):
+        if time.monotonic() > end:
+            raise UsageError(
+                f"The Spark master at {master} gave no executor within {_EXECUTOR_DEADLINE_S:.0f} s: "
+                f"{_state_of(spark, master)}."
+            )
+        time.sleep(_POLL_S)
+
+
+def _executors(spark: SparkSession) -> int:
+    try:
+        return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is in it
+    except Py4JError:  # the master has removed the application, as its executors ended at once
+        return 0
+
+
+def _state_of(spark: SparkSession, master: str) -> str:
+    """Returns what the master has to give, in words."""
+    try:
+        workers = list(_alive_workers(spark, master))
+    except Py4JError:
+        return "it no longer answers"
+    if not workers:
+        return "it has no worker, so start one"
+    cores, used = (sum(getattr(worker, name)() for worker in workers) for name in ("cores", "coresUsed"))
+    memory = max(worker.memory() - worker.memoryUsed() for worker in workers)
+    needed = spark.sparkContext._jsc.sc().executorMemory()
+    return (
+        f"of its {cores} cores {cores - used} are free, of a worker's memory {memory} MiB at most, and an executor "
+        f"takes {needed} MiB and a core; if that is there, the worker's own log says why no executor runs"
+    )
+
+
+def _alive_workers(spark: SparkSession, master: str) -> Iterator[Any]:
+    """Asks the masters, through the session's own connection, for the workers that they know to be alive."""
+    jvm: Any = spark._jvm
+    named = jvm.java.lang.Class.forName
+    question = named(f"{_MESSAGES}$RequestMasterState$").getField("MODULE$").get(None)
+    answer = jvm.scala.reflect.ClassTag.apply(named(f"{_MESSAGES}$MasterStateResponse"))
+    connections = jvm.org.apache.spark.SparkEnv.get().rpcEnv()
+    for host, port in standalone_addresses(master):
+        address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
+        state = connections.setupEndpointRef(address, "Master").askSync(question, answer)
+        yield from (worker for worker in state.workers() if worker.isAlive())
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Sends this package to the executors of a cluster; its libraries must be installed there.
+
+    Executors fetch the archive with their first task, also those that come later: it lies in the session's own
+    temporary folder, which Spark deletes when its JVM ends, however the driver has ended.
+    """
+    archive = Path(spark.sparkContext._temp_dir or ".") / f"{_PACKAGE.name}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for path in sorted(_PACKAGE.rglob("*.py")):
+            out.write(path, path.relative_to(_PACKAGE.parent))
+    spark.sparkContext.addPyFile(str(archive))

@@ -1,0 +1,58 @@
+"""The address of Spark's master: which forms there are, and whether anything listens there. No Spark is needed."""
+
+import re
+import socket
+
+from impls.errors import UsageError
+
+__all__ = ["check_master", "check_retries", "is_local", "standalone_addresses"]
+
+_REACH_DEADLINE_S = 5.0
+_LOCAL = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?")
+_STANDALONE = re.compile(r"spark://[^/,:]+:\d{1,5}(,[^/,:]+:\d{1,5})*")
+_OTHER = re.compile(r"yarn|k8s://.+|local-cluster\[\d+,\s*\d+,\s*\d+\]")
+
+
+def is_local(master: str | None) -> bool:
+    """Returns whether the tasks run inside the driver's own process."""
+    return master is None or _LOCAL.fullmatch(master) is not None
+
+
+def standalone_addresses(master: str) -> list[tuple[str, int]]:
+    """Returns the (host, port) pairs of a standalone cluster's masters; none for another kind of master."""
+    if _STANDALONE.fullmatch(master) is None:
+        return []
+    pairs = (address.rsplit(":", 1) for address in master.removeprefix("spark://").split(","))
+    return [(host, int(port)) for host, port in pairs]
+
+
+def check_master(master: str | None) -> None:
+    """Raises UsageError for a master that Spark cannot use, and for a standalone one where nothing listens.
+
+    Args:
+        master: as in `spark.master`; None for local mode.
+    """
+    if master is None:
+        return
+    check_retries(master)
+    addresses = standalone_addresses(master)
+    if not (addresses or is_local(master) or _OTHER.fullmatch(master)) or any(port > 65535 for _, port in addresses):
+        raise UsageError(f"{master!r} is no Spark master: give spark://HOST:PORT, yarn, k8s://URL or local[N,4].")
+    refused = [why for address in addresses if (why := _refused(address))]
+    if addresses and len(refused) == len(addresses):
+        raise UsageError(f"No Spark master listens at {master} ({refused[0]}): start one there or mend the address.")
+
+
+def check_retries(master: str) -> None:
+    """Raises UsageError for a local master that ends the query with the first task that fails."""
+    if is_local(master) and "," not in master:
+        raise UsageError(f"The master {master} never retries a task: use local[N,4].")
+
+
+def _refused(address: tuple[str, int]) -> str:
+    """Returns why no connection can be made, "" where one can."""
+    try:
+        with socket.create_connection(address, _REACH_DEADLINE_S):
+            return ""
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that no host can have
+        return str(getattr(error, "strerror", None) or error)
