@@ -1,4 +1,7 @@
-"""Writes requirements.lock: every dependency with its hashes, one file for all supported Pythons."""
+"""Writes the lock files: every dependency with its hashes, one file for all supported Pythons.
+
+requirements.lock is for whoever works on the project; requirements-run.lock has what a run needs, in the same versions.
+"""
 
 import subprocess
 import sys
@@ -13,7 +16,7 @@ _OLDEST_PYTHON = "3.11"
 
 
 def write_lock(root: Path, *, upgrade: bool = False) -> None:
-    """Resolves pyproject.toml with uv, in a temporary environment, and replaces requirements.lock.
+    """Resolves pyproject.toml with uv, in a temporary environment, and replaces both lock files.
 
     Args:
         root: the repository.
@@ -26,18 +29,16 @@ def write_lock(root: Path, *, upgrade: bool = False) -> None:
         python = Path(folder) / "bin" / "python"
         _run([sys.executable, "-m", "venv", folder], root)
         _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "uv"], root)
-        _run(
-            [
-                str(python), "-m", "uv", "pip", "compile", "pyproject.toml", "--group", "dev", "--universal",
-                "--python-version", _OLDEST_PYTHON, "--generate-hashes", "--quiet", "--no-emit-index-url",
-                "--no-emit-find-links", "--custom-compile-command", "./inv lock", "--output-file", "requirements.lock",
-                *(["--upgrade"] if upgrade else []),
-            ],
-            root,
-        )  # fmt: skip
+        compile_ = [
+            str(python), "-m", "uv", "pip", "compile", "pyproject.toml", "--universal", "--python-version",
+            _OLDEST_PYTHON, "--generate-hashes", "--quiet", "--no-emit-index-url", "--no-emit-find-links",
+            "--custom-compile-command", "./inv lock", *(["--upgrade"] if upgrade else []),
+        ]  # fmt: skip
+        _run([*compile_, "--group", "dev", "--output-file", "requirements.lock"], root)
+        _run([*compile_, "--constraint", "requirements.lock", "--output-file", "requirements-run.lock"], root)
 
 
 def _run(command: list[str], root: Path) -> None:
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UsageError(f"requirements.lock was not written: {(done.stderr or done.stdout).strip()}")
+        raise UsageError(f"The lock files were not written: {(done.stderr or done.stdout).strip()}")

@@ -1,11 +1,14 @@
-"""Builds the image: the context is the commit's files, with the jars that this machine has fetched."""
+"""Builds the image: the context is the commit's files in app/, and in jars/ the jars that this machine has fetched."""
 
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from harness.files import ROOT
 from harness.setup.jars import ensure_jars, jars_folder
@@ -14,15 +17,20 @@ from impls.errors import UsageError
 __all__ = ["IMAGE", "build", "docker", "run"]
 
 IMAGE = "rescale-bench"
+_INSIDE = "/app/results"
 
 
 def docker(*words: str) -> int:
     """Runs docker with its output shown and returns the exit code; raises UsageError where no engine answers."""
+    _check_engine()
+    return subprocess.run(["docker", *words], check=False, cwd=ROOT).returncode
+
+
+def _check_engine() -> None:
     if shutil.which("docker") is None:
         raise UsageError("docker is not installed: everything runs without it too, see the README.")
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
         raise UsageError("No Docker engine answers: start one, or set DOCKER_HOST.")
-    return subprocess.run(["docker", *words], check=False, cwd=ROOT).returncode
 
 
 def _ran(command: Sequence[str | Path], why: str) -> None:
@@ -36,14 +44,13 @@ def _ran(command: Sequence[str | Path], why: str) -> None:
 def _context(commit: str) -> Iterator[Path]:
     """Stages the build's context in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="rescale-image-") as name:
-        folder = Path(name)
-        archive = folder / "source.tar"
+        folder, archive = Path(name), Path(name) / "source.tar"
+        (folder / "app").mkdir()
         _ran(["git", "archive", "--output", archive, commit], "The commit's files cannot be listed")
-        _ran(["tar", "-x", "-C", folder, "-f", archive], "The commit's files cannot be unpacked")
+        _ran(["tar", "-x", "-C", folder / "app", "-f", archive], "The commit's files cannot be unpacked")
         archive.unlink()
         ensure_jars()
         shutil.copytree(jars_folder(), folder / "jars")
-        (folder / "jars.name").write_text(jars_folder().name)
         yield folder
 
 
@@ -66,17 +73,33 @@ def build(*, base: str, network: str, tag: str = IMAGE, commit: str = "HEAD") ->
     docker("version")
     with _context(full) as folder:
         extra = ["--network", network] if network else []
-        arguments = ["--build-arg", f"BASE={base}", "--build-arg", f"COMMIT={full}"]
-        return docker(
-            "build", *extra, *arguments, "--tag", tag, "--file", str(folder / "docker/Dockerfile"), str(folder)
-        )
+        given = {"BASE": base, "COMMIT": full, "JARS": jars_folder().name}
+        arguments = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
+        dockerfile = str(folder / "app/docker/Dockerfile")
+        return docker("build", *extra, *arguments, "--tag", tag, "--file", dockerfile, str(folder))
 
 
 def run(words: Sequence[str], *, results: Path, network: str = "host", tag: str = IMAGE) -> int:
-    """Runs `./inv WORDS` in a container whose results appear in a folder here; returns its exit code."""
+    """Runs `./inv WORDS` in a container whose results appear in a folder here; returns its exit code.
+
+    What it says of a path inside the container is printed as the path here.
+    """
     results.mkdir(parents=True, exist_ok=True)
     results.chmod(0o777)  # the container's user is another one
-    return docker(
-        "run", "--rm", "--init", "--network", network, "--shm-size", "1g", "--volume",
-        f"{results.resolve()}:/app/results", tag, *words,
-    )  # fmt: skip
+    here = str(results.resolve())
+    _check_engine()
+    command = [
+        "docker", "run", "--rm", "--init", "--network", network, "--shm-size", "1g", "--volume", f"{here}:{_INSIDE}",
+        tag, *words,
+    ]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as container:
+        with ThreadPoolExecutor(2) as pool:
+            pool.submit(_pass_on, container.stdout, sys.stdout, here)
+            pool.submit(_pass_on, container.stderr, sys.stderr, here)
+        return container.wait()
+
+
+def _pass_on(said: IO[str] | None, out: IO[str], here: str) -> None:
+    for line in said or ():
+        out.write(line.replace(_INSIDE, here))
+        out.flush()

@@ -45,6 +45,26 @@ def test_without_docker_there_is_one_sentence(monkeypatch):
         image.build(base="x", network="")
 
 
+_DOCKER = """#!/bin/sh
+[ "$1" = run ] || exit 0
+echo "results are in /app/results/20260101-quick"
+echo "the log is /app/results/run.log" >&2
+exit 3
+"""
+
+
+def test_a_container_tells_of_paths_here(tmp_path, monkeypatch, capsys):
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(_DOCKER)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    assert image.run(["bench"], results=tmp_path / "results") == 3
+    told = capsys.readouterr()
+    assert told.out == f"results are in {tmp_path}/results/20260101-quick\n"
+    assert told.err == f"the log is {tmp_path}/results/run.log\n"
+
+
 def test_a_reproduction_stops_where_it_is_cut_off_and_tells_of_every_step(tmp_path, monkeypatch, capsys):
     ran = []
 

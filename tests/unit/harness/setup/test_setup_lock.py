@@ -1,0 +1,24 @@
+"""The lock files agree: what a run needs is part of what the project's workers install, in the same versions."""
+
+import re
+import tomllib
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[4]
+_PINNED = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==(\S+)", re.MULTILINE)
+
+
+def _pinned(name):
+    return set(_PINNED.findall((_ROOT / name).read_text()))
+
+
+def _names(requirements):
+    return {re.match(r"[\w.-]+", text)[0].lower() for text in requirements}
+
+
+def test_what_a_run_needs_is_locked_in_the_same_versions_and_nothing_else_is_in_it():
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text())
+    run, whole = _pinned("requirements-run.lock"), _pinned("requirements.lock")
+    assert run < whole
+    assert _names(project["project"]["dependencies"]) <= {name for name, _ in run}
+    assert not _names(project["dependency-groups"]["dev"]) & {name for name, _ in run}
