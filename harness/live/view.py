@@ -12,6 +12,7 @@ from rich.text import Text
 
 from harness.experiment.description import Experiment, Run
 from harness.live.state import LiveState
+from harness.results.failure import told_failure
 from plots.metrics import by_name
 from plots.withheld import marks
 
@@ -61,6 +62,7 @@ class LiveView:
         self._console = console or Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
         self._experiment, self._folder = experiment, folder
         self._rows: dict[str, list[str]] = {}
+        self._reasons: dict[str, str] = {}
         self._line, self._peaks = "", [0.0] * 0
         self._said, self._phase = 0.0, ""
         self._live = Live(self._render(), console=self._console, refresh_per_second=4, transient=False)
@@ -121,6 +123,7 @@ class LiveView:
         entry = self.state.end(run, folder)
         if not entry:
             self._rows[run.folder][1] = "failed"
+            self._reasons[run.folder] = told_failure(folder)
         else:
             latency = entry["latency_ms"]
             self._rows[run.folder] = [
@@ -129,7 +132,10 @@ class LiveView:
                 *[_number(latency["steady"][name]) for name in ("p50", "p99", "max")],
                 *_moves(entry),
             ]
-        self._show(f"{run.folder}: {self._rows[run.folder][1]}", always=True)
+            if entry["verdict"] != "valid":
+                self._reasons[run.folder] = " ".join(entry["reasons"])
+        why = self._reasons.get(run.folder)
+        self._show(f"{run.folder}: {self._rows[run.folder][1]}{f': {why}' if why else ''}", always=True)
 
     def _show(self, text: str, *, always: bool = False) -> None:
         self._line = text
@@ -147,4 +153,5 @@ class LiveView:
             table.add_column(title, justify="right")
         for row in self._rows.values():
             table.add_row(*row)
-        return Group(table, Text(self._line, no_wrap=True), Text(spark_line(self._peaks)))
+        why = [Text(f"{name}: {text}") for name, text in self._reasons.items()]
+        return Group(table, *why, Text(self._line, no_wrap=True), Text(spark_line(self._peaks)))

@@ -127,7 +127,7 @@ def _content(found: Found, page: Path) -> dict[str, Any]:
         "caution": _caution(found.experiments),
         "skipped": found.skipped,
         "withheld": [
-            (_run_label(label, experiment, run), run.why_withheld(), reasons(run))
+            (_run_label(label, experiment, run), run.why_withheld(), reasons(run), "")
             for label, experiment, run in runs
             if run.why_withheld()
         ],

@@ -36,6 +36,7 @@ _COLUMNS = tuple(metric for metric in METRICS if metric.in_table)
 _TEMPLATE = "template.html.j2"
 _LINKED = (
     "run.json",
+    "run.log",
     "intervals.hlog",
     "epochs.hlog",
     "epochs.jsonl",
@@ -74,7 +75,9 @@ def _content(experiment: StoredExperiment, *, drawn: bool) -> dict[str, Any]:
         "compared_columns": _compared_columns(experiment),
         "columns": _columns(experiment),
         "rows": [_row(experiment, run, place) for place, run in enumerate(runs)],
-        "withheld": [(run.label, run.why_withheld(), reasons(run)) for run in experiment.withheld()],
+        "withheld": [
+            (run.label, run.why_withheld(), reasons(run), _log(experiment, run)) for run in experiment.withheld()
+        ],
         "outcomes": outcomes(experiment),
         "notes": notes(experiment),
         "figures": _figures(experiment, drawn=drawn),
@@ -145,14 +148,18 @@ def _row(experiment: StoredExperiment, run: StoredRun, place: int) -> dict[str, 
 
 
 def reasons(run: StoredRun) -> list[str]:
-    """Returns what the oracle says of a run: its reasons, and how many results were lost, doubled, wrong."""
-    path = run.folder / "oracle.json"
-    oracle = json.loads(path.read_text()) if path.exists() else {}
+    """Returns why a run is not valid: what stopped it, what the oracle says, how many results were lost or wrong."""
     counts = [(name, at(run.entry, name)) for name in ("lost", "doubled", "wrong", "out_of_order")]
     found = [f"{number:,.0f} {name.replace('_', ' ')}" for name, number in counts if number]
     lag = at(run.entry, "generator", "max_lag_ms")
     late = [f"the generator was up to {show(lag, 'ms')} late"] if run.load_kept == "late" and lag else []
-    return [*(str(reason) for reason in oracle.get("reasons") or []), *found, *late]
+    return [*(str(reason) for reason in run.entry.get("reasons") or []), *found, *late]
+
+
+def _log(experiment: StoredExperiment, run: StoredRun) -> str:
+    """Returns the relative address of the log of a run that failed, "" for any other."""
+    failed = (run.folder / "error.json").exists() and (run.folder / "run.log").exists()
+    return quote((run.folder / "run.log").relative_to(experiment.folder).as_posix()) if failed else ""
 
 
 def _figures(experiment: StoredExperiment, *, drawn: bool) -> list[tuple[str, str, str, Markup]]:

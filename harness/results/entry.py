@@ -19,6 +19,7 @@ from harness.measure.migrations import Migration, migrations_of, moved, outcome
 from harness.measure.taken import Taken, machine, taken
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
+from harness.results.failure import failure_of
 from impls.protocol.report import PARTS
 from impls.protocol.report import PHASES as WORKER_PHASES
 from impls.worker.cells import INTERVAL_US
@@ -179,9 +180,8 @@ def _beyond_range(files: RunFiles) -> int:
 def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any]) -> tuple[str, list[str]]:
     """Returns the verdict and its reasons: the oracle's, made unknown by what spoils the measurement itself."""
     found = []
-    failure = read_json(files.folder / "error.json").get("error")
-    if failure:
-        found.append(str(failure))
+    if failure := failure_of(files.folder):
+        found.append(failure)
     if not oracle:
         found.append("The output was not checked.")
     if negative := _negative(files):

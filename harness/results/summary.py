@@ -5,6 +5,7 @@ from typing import Any
 
 from harness.files import read_json, write_json
 from harness.results.entry import ENTRY_FILE, RunFiles, run_entry, summarise_run
+from harness.results.failure import FAILURE_FILE
 from harness.results.machine import describe_machine
 from harness.results.validate import SCHEMA
 
@@ -30,7 +31,7 @@ def write_result(folder: Path) -> dict[str, Any]:
 
 
 def _began(run: Path) -> bool:
-    return any((run / name).exists() for name in ("load.json", "error.json", ENTRY_FILE))
+    return any((run / name).exists() for name in ("load.json", FAILURE_FILE, ENTRY_FILE))
 
 
 def _entry(run: Path) -> dict[str, Any]:

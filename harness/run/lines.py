@@ -8,6 +8,7 @@ from typing import Any, TextIO
 from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
+from harness.results.failure import told_failure
 from plots.metrics import DASH, by_name, show
 from plots.withheld import marks
 
@@ -48,6 +49,8 @@ class Lines:
         left = (time.monotonic() - self._start) / self._carried_out * (self._total - self._number)
         rest = f"; about {left / 60:.0f} min left" if self._number < self._total else ""
         self._say(run, f"{_summary(entry) if entry else 'failed'}{rest}")
+        if not entry or entry["verdict"] != "valid":
+            self.note(told_failure(folder) if not entry else " ".join(entry["reasons"]))
 
     def _say(self, run: Run, text: str) -> None:
         self.note(f"{self._number}/{self._total} {run.folder}: {text}")

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -274,12 +275,19 @@ def main(arguments: list[str]) -> int:
     except Cancelled:
         return CUT_OFF
     except (UsageError, GeneratorError) as error:
-        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
-        return 2
+        return _fail(str(error), 2)
     except StateError as error:
-        sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
-        return 1
+        return _fail(str(error), 1)
+    except Exception as error:
+        traceback.print_exc()
+        words = str(error).strip().splitlines()
+        return _fail(f"{type(error).__name__}{f': {words[0]}' if words else ''}", 1)
     return 0
+
+
+def _fail(reason: str, code: int) -> int:
+    sys.stdout.write(json.dumps({"error": reason}) + "\n")
+    return code
 
 
 if __name__ == "__main__":

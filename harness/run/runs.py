@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from harness.experiment.description import Run
-from harness.files import write_json
+from harness.results.failure import FAILURE_FILE, how_it_ended, told_failure, write_failure
 from harness.run.child import RunProcess
 from harness.run.disturb import disturbed
 from impls.errors import UsageError
@@ -84,7 +84,7 @@ def _run_one(run: Run, process: RunProcess, view: Watcher, prepare_next: Callabl
     """Runs one run; returns False when its fault has ended its process, which can then be resumed."""
     view.begin(run)
     error: str | None = None
-    (process.folder / "error.json").unlink(missing_ok=True)
+    (process.folder / FAILURE_FILE).unlink(missing_ok=True)
     before = disturbed(process.folder)
     try:
         process.go()
@@ -96,12 +96,11 @@ def _run_one(run: Run, process: RunProcess, view: Watcher, prepare_next: Callabl
         code = process.wait()
     finally:
         process.end()
-    if code == 2:
-        raise UsageError(error or f"The run was refused; its log is {process.folder / 'run.log'}.")
-    if code and disturbed(process.folder) and not before:
+    if code and code != 2 and disturbed(process.folder) and not before:
         return False
     if code:
-        told = error or f"The run ended with exit code {code}; its log is {process.folder / 'run.log'}."
-        write_json(process.folder / "error.json", {"error": told})
+        write_failure(process.folder, error or how_it_ended(code))
     view.end(run, process.folder)
+    if code == 2:
+        raise UsageError(told_failure(process.folder))
     return True

@@ -14,6 +14,7 @@ from harness.results.place import DescribedSuite, making
 from harness.results.summary import CELL_FILE, write_result
 from harness.run.anew import until_quiet
 from harness.run.runs import Watcher
+from impls.errors import UsageError
 from plots.figures import write_all
 
 __all__ = ["place_run", "prepare_runs", "run_and_report"]
@@ -63,14 +64,23 @@ def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str,
     cut_off = False
     try:
         until_quiet(runs, folder / "runs", view, anew)
+    except UsageError:
+        _report(folder)
+        raise
     except KeyboardInterrupt:
         cut_off = True
         view.note(f"cut off; {again}")
-    result = write_result(folder)
     view.note("drawing")
-    write_all(folder)
-    write_report(folder, drawn=True)
+    result = _report(folder)
     if all((folder / "runs" / run.folder / "done").exists() for run in runs):
         (folder / "done").touch()
     bad = [run for run in result["runs"] if run["verdict"] != "valid"]
     return CUT_OFF if cut_off else int(bool(bad))
+
+
+def _report(folder: Path) -> dict[str, Any]:
+    """Writes result.json, figures and report of a result folder; returns the first."""
+    result = write_result(folder)
+    write_all(folder)
+    write_report(folder, drawn=True)
+    return result

@@ -9,6 +9,7 @@ import numpy as np
 from harness.experiment.description import Experiment
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
+from harness.results.failure import failure_of, told_failure
 from harness.run.anew import AGAIN, begin_anew, busy_runs
 from harness.run.lines import Lines
 from harness.run.runs import NamedRun, Watcher, run_all
@@ -69,8 +70,8 @@ def _entry_of(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict
     place = folder / run.folder
     place_run(run, folder)
     run_all([run], folder, view)
-    if failure := read_json(place / "error.json").get("error"):
-        raise UsageError(str(failure))
+    if failure_of(place):
+        raise UsageError(told_failure(place))
     data = read_json(place / ENTRY_FILE)
     if data["verdict"] != "valid":
         raise StateError(f"The run in {place} is {data['verdict']}: {'; '.join(data['reasons'])}")
