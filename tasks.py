@@ -5,7 +5,7 @@ import sys
 from invoke import Collection, Context
 
 from harness.cli import docker
-from harness.cli.development import check, clean, fmt, lock, test  # noqa: F401 - found by invoke
+from harness.cli.development import check, clean, fmt, graph, lock, test  # noqa: F401 - found by invoke
 from harness.cli.look import (  # noqa: F401
     compare,
     doctor,

@@ -14,7 +14,6 @@ from generators.spec import options_of, split_choice
 __all__ = [
     "DISTRIBUTIONS",
     "EXPONENT_MAX",
-    "KEYS_MAX",
     "DriftKeys",
     "KeySampler",
     "UniformKeys",
@@ -23,7 +22,7 @@ __all__ = [
 ]
 
 DISTRIBUTIONS = ("uniform", "zipf", "drift")
-KEYS_MAX = 1 << 40
+_KEYS_MAX = 1 << 40
 EXPONENT_MAX = 10.0
 _SUMMED_OCTAVES = 16
 _DRIFT = {"keys": 0.0, "share": 0.9, "speed": 1000.0}  # keys=0: a hundredth of all
@@ -162,8 +161,8 @@ def _drift(text: str, keys: int, seed: int) -> DriftKeys:
 
 
 def _checked_keys(keys: int) -> int:
-    if not 1 <= keys <= KEYS_MAX:
-        raise GeneratorError(f"The number of keys must be from 1 to {KEYS_MAX}, not {keys}.")
+    if not 1 <= keys <= _KEYS_MAX:
+        raise GeneratorError(f"The number of keys must be from 1 to {_KEYS_MAX}, not {keys}.")
     return int(keys)
 
 

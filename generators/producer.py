@@ -28,10 +28,10 @@ from generators.steering import Steering
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
-__all__ = ["RATE_MAX", "WORKLOADS", "check_peak", "check_rate", "main"]
+__all__ = ["RATE_MAX", "check_peak", "check_rate", "main"]
 
 RATE_MAX = 1_000_000
-WORKLOADS = ("key-count", "nexmark")
+_WORKLOADS = ("key-count", "nexmark")
 _FLUSH_S = 60.0
 _STOP_FLUSH_S = 10.0
 _ORPHAN_S = 5.0
@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Raises GeneratorError for options that do not go together."""
-    if options.workload not in WORKLOADS:
-        raise GeneratorError(f"The workload {options.workload!r} is unknown: use one of {', '.join(WORKLOADS)}.")
+    if options.workload not in _WORKLOADS:
+        raise GeneratorError(f"The workload {options.workload!r} is unknown: use one of {', '.join(_WORKLOADS)}.")
     if options.workload == "key-count" and options.keys is None:
         raise GeneratorError("A key-count stream needs the number of its keys: give --keys.")
     if options.resume and not options.start_us and not options.preload_only:
@@ -201,7 +201,7 @@ def _parser() -> _Parser:
     parser.add_argument("--rate-shape", default="constant", help=f"{', '.join(SHAPES)}; options behind a colon")
     parser.add_argument("--lead-in", type=float, default=0.0, help="seconds before the shape begins")
     parser.add_argument("--records", type=int, required=True, help="of the whole stream")
-    parser.add_argument("--workload", default="key-count", help=", ".join(WORKLOADS))
+    parser.add_argument("--workload", default="key-count", help=", ".join(_WORKLOADS))
     parser.add_argument("--keys", type=int, help="of key-count, which needs it")
     parser.add_argument("--distribution", default="uniform", help=f"{', '.join(DISTRIBUTIONS)}; options behind a colon")
     parser.add_argument("--exponent", type=float, default=1.0, help="of zipf")

@@ -17,7 +17,7 @@ from plots.metrics import Metric, by_name, show
 from plots.render import element, rendered
 from plots.sweep import peak
 
-__all__ = ["ACROSS", "AcrossFigure", "svg_across"]
+__all__ = ["ACROSS", "AcrossFigure", "Tips", "svg_across"]
 
 _WIDTH = 4.8  # inches: narrow, so that a phone's screen shows the text large enough to read
 _LINE, _TEXT, _GAP = 0.1, 0.13, 0.12  # inches: between the marks of a group, of a line of its label, around both

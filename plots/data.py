@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from plots.metrics import at
 from plots.withheld import marks
 
-__all__ = ["CELL", "StoredExperiment", "StoredRun", "load", "thin"]
+__all__ = ["CELL", "StoredExperiment", "StoredRun", "load"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 _LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3
@@ -34,15 +34,6 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError as error:
             raise ValueError(f"{path} line {number} is not JSON: {error}.") from error
     return out
-
-
-def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> list[NDArray[np.float64]]:
-    """Returns at most `most` points: the first x and the highest y of equal groups, so that no peak is lost."""
-    size = -(-len(x) // most) if len(x) else 1
-    starts = np.arange(0, len(x), size)
-    if size == 1:
-        return [x, *ys]
-    return [x[starts], *(np.fmax.reduceat(y, starts) for y in ys)]
 
 
 @dataclass(frozen=True)

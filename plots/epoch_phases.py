@@ -58,7 +58,7 @@ def _label_totals(axes: Any, bars: list[tuple[str, str, list[float]]]) -> float:
     return widest
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws one bar for steady and one for migrating epochs of each mechanism."""
     bars = _bars(experiment.comparable())
     if not bars:
@@ -90,5 +90,5 @@ FIGURE = Figure(
         "rounds after warm-up; a bar far longer than most is cut off at the edge, and says so."
     ),
     order=40,
-    draw=draw,
+    draw=_draw,
 )

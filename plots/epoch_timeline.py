@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from plots import theme
-from plots.data import StoredExperiment, StoredRun, thin
+from plots.data import StoredExperiment, StoredRun
 from plots.epoch_phases import PHASES, phase_ms
 from plots.figure import Figure
 
@@ -16,13 +16,13 @@ def _panel(axes: Any, run: StoredRun) -> list[Any]:
     theme.shade_migrations(axes, run)
     begins = run.seconds([row["begin_us"] for row in run.epochs])
     series = [np.array(phase_ms(run.epochs, phase)) for phase in PHASES]
-    x, *ys = thin(begins, *series)
+    x, *ys = theme.thin(begins, *series)
     theme.panel_title(axes, run, coloured=False)
     colours = [theme.LIGHT[colour] for _, colour in PHASES.values()]
     return list(axes.stackplot(x, ys, colors=colours, linewidth=0, step="post"))
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the milliseconds of each phase, stacked, at the time the epoch began."""
     runs = [run for run in experiment.typical() if run.epochs]
     if not runs:
@@ -48,5 +48,5 @@ FIGURE = Figure(
         "epochs longer, and in which phase."
     ),
     order=45,
-    draw=draw,
+    draw=_draw,
 )

@@ -42,7 +42,7 @@ def _controls(experiment: StoredExperiment) -> dict[str, tuple[float, float, flo
     return out
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws medians over rounds, with every round and the spread beside them, on log axes."""
     found = {name: points for name in experiment.mechanisms() if (points := _points(experiment.rounds_of(name)))}
     if not found:
@@ -73,5 +73,5 @@ FIGURE = Figure(
         "level is the highest latency of a run without a migration."
     ),
     order=20,
-    draw=draw,
+    draw=_draw,
 )

@@ -5,7 +5,7 @@ from typing import Any
 from matplotlib.lines import Line2D
 
 from plots import theme
-from plots.data import StoredExperiment, StoredRun, thin
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -13,7 +13,7 @@ __all__ = ["FIGURE"]
 
 def _panel(axes: Any, run: StoredRun) -> list[float]:
     rows, colour = run.timeline, theme.mechanism_colour(run.mechanism)
-    x, p50, p99, most = thin(rows["at_s"], rows["p50"], rows["p99"], rows["max"])
+    x, p50, p99, most = theme.thin(rows["at_s"], rows["p50"], rows["p99"], rows["max"])
     theme.shade_migrations(axes, run)
     axes.fill_between(x, p50, p99, color=colour, alpha=0.28, linewidth=0)
     axes.fill_between(x, p99, most, color=colour, alpha=0.12, linewidth=0)
@@ -24,7 +24,7 @@ def _panel(axes: Any, run: StoredRun) -> list[float]:
     return [float(v) for v in (*most, *p50)]
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws p50, p99 and highest latency of each 250 ms of scheduled time on a log axis."""
     runs = [run for run in experiment.typical() if len(run.timeline["at_s"])]
     if not runs:
@@ -52,5 +52,5 @@ FIGURE = Figure(
         "moment its result was handed over; of several rounds the one with the middle peak is shown."
     ),
     order=10,
-    draw=draw,
+    draw=_draw,
 )

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from plots import theme
-from plots.data import StoredExperiment, StoredRun, thin
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -35,14 +35,17 @@ def _panel(axes: Any, run: StoredRun) -> float:
             y = np.array([np.nan if v is None else v / _MIB for v in values], dtype=np.float64)
             if np.isfinite(y).any():
                 axes.plot(
-                    *thin(x, y), color=theme.LIGHT[colour], linestyle=dash, linewidth=1.3 if kind == "rss" else 1.1
+                    *theme.thin(x, y),
+                    color=theme.LIGHT[colour],
+                    linestyle=dash,
+                    linewidth=1.3 if kind == "rss" else 1.1,
                 )
                 top = max(top, float(np.nanmax(y)))
     theme.panel_title(axes, run, coloured=False)
     return top
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws resident memory by role, and the part of it that is not mapped files."""
     runs = [run for run in experiment.typical() if run.memory]
     if not runs:
@@ -73,5 +76,5 @@ FIGURE = Figure(
         "which the operating system cannot simply drop."
     ),
     order=60,
-    draw=draw,
+    draw=_draw,
 )

@@ -45,7 +45,7 @@ def _percent_axis(axes: Any) -> None:
     axes.set_xlabel("percentile")
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the percentile spectrum of each mechanism, rounds merged."""
     groups = {name: runs for name in experiment.mechanisms() if (runs := experiment.rounds_of(name))}
     found = {(phase, name): _merged(runs, phase) for phase in _PHASES for name, runs in groups.items()}
@@ -80,5 +80,5 @@ FIGURE = Figure(
         "histograms of all rounds: without a migration on the left, while one was under way on the right."
     ),
     order=30,
-    draw=draw,
+    draw=_draw,
 )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from plots import theme
-from plots.data import StoredExperiment, StoredRun, thin
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE", "restart_and_live"]
@@ -22,7 +22,7 @@ def _first(runs: list[StoredRun], names: tuple[str, ...]) -> StoredRun | None:
     return next((run for name in names for run in runs if run.mechanism == name), None)
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the highest latency of each 250 ms of scheduled time on a log axis, both runs in one panel."""
     pair = restart_and_live([run for run in experiment.typical() if len(run.timeline["at_s"])])
     if pair is None:
@@ -40,7 +40,7 @@ def draw(experiment: StoredExperiment) -> Any:
 
 
 def _line(axes: Any, run: StoredRun) -> list[float]:
-    x, most = thin(run.timeline["at_s"], run.timeline["max"])
+    x, most = theme.thin(run.timeline["at_s"], run.timeline["max"])
     axes.plot(x, most, color=theme.mechanism_colour(run.mechanism), linewidth=1.6, label=run.mechanism)
     return [float(value) for value in most]
 
@@ -53,5 +53,5 @@ FIGURE = Figure(
         "its migration, and one whose state moves while it runs."
     ),
     order=5,
-    draw=draw,
+    draw=_draw,
 )

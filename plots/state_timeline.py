@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from plots import theme
-from plots.data import StoredExperiment, StoredRun, thin
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
 __all__ = ["FIGURE"]
@@ -17,13 +17,13 @@ def _panel(axes: Any, run: StoredRun) -> None:
     theme.shade_migrations(axes, run)
     x = run.seconds([row["begin_us"] for row in run.epochs])
     size = np.array([row.get("state_bytes", 0) / _MIB for row in run.epochs])
-    axes.plot(*thin(x, size), color=theme.mechanism_colour(run.mechanism), linewidth=1.3)
+    axes.plot(*theme.thin(x, size), color=theme.mechanism_colour(run.mechanism), linewidth=1.3)
     axes.set_ylim(0, max(float(size.max()), 1e-3) * 1.1)
     axes.yaxis.set_major_locator(theme.few_ticks())
     theme.panel_title(axes, run, coloured=True)
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the bytes of all bins' state at the begin of each epoch."""
     runs = [run for run in experiment.typical() if any(row.get("state_bytes") for row in run.epochs)]
     if not runs:
@@ -44,5 +44,5 @@ FIGURE = Figure(
         "Bytes of the state of all bins over time: windows that end and timers that fire must give back what they took."
     ),
     order=58,
-    draw=draw,
+    draw=_draw,
 )

@@ -17,7 +17,7 @@ def _duration_ms(run: StoredRun) -> float | None:
     return None if seconds is None else max(seconds * 1000, 1.0)
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the duration of the longest migration of each mechanism."""
     return draw_over_axis(experiment, _duration_ms, "duration of the longest migration")
 
@@ -27,6 +27,6 @@ FIGURE = Figure(
     title="Duration",
     caption="How long the longest migration took from its first to its last moved bin, over the swept axis.",
     order=20,
-    draw=draw,
+    draw=_draw,
     of_sweep=True,
 )

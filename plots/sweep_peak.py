@@ -9,7 +9,7 @@ from plots.sweep import draw_over_axis, peak
 __all__ = ["FIGURE"]
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the highest latency while migrating of each mechanism."""
     return draw_over_axis(experiment, peak, "highest latency while migrating")
 
@@ -22,6 +22,6 @@ FIGURE = Figure(
         "a mechanism that never migrates shows the highest latency of its steady time."
     ),
     order=10,
-    draw=draw,
+    draw=_draw,
     of_sweep=True,
 )

@@ -9,7 +9,7 @@ from plots.sweep import draw_over_axis, metric_of
 __all__ = ["FIGURE"]
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the 99th percentile of steady latency of each mechanism."""
     return draw_over_axis(experiment, metric_of("latency_steady_p99_ms")[1], "steady latency, p99")
 
@@ -19,6 +19,6 @@ FIGURE = Figure(
     title="Steady latency",
     caption="What the swept axis costs with no migration under way: 99 % of the records were done within this time.",
     order=40,
-    draw=draw,
+    draw=_draw,
     of_sweep=True,
 )

@@ -33,7 +33,7 @@ def _path(axes: Any, over: Curve, up: Curve) -> Any:
     return drawn
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws a path per mechanism on log axes; its ends say where on the swept axis they are."""
     panels = panels_of(experiment)
     found = [
@@ -64,6 +64,6 @@ FIGURE = Figure(
         "order of the axis, with its lowest and highest value at the ends."
     ),
     order=30,
-    draw=draw,
+    draw=_draw,
     of_sweep=True,
 )

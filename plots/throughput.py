@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from plots import theme
-from plots.data import StoredExperiment, StoredRun, thin
+from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import at
 
@@ -42,7 +42,7 @@ def _cut(axes: Any, run: StoredRun, top: float) -> None:
 
 
 def _panel(axes: Any, run: StoredRun) -> float:
-    x, y = thin(*_per_second(run))
+    x, y = theme.thin(*_per_second(run))
     x, y = np.append(0.0, x), np.append(y[0], y)
     colour = theme.mechanism_colour(run.mechanism)
     theme.shade_migrations(axes, run)
@@ -56,7 +56,7 @@ def _panel(axes: Any, run: StoredRun) -> float:
     return float(y.max())
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws records done per second, with the rate of the load for comparison."""
     runs = [run for run in experiment.typical() if len(run.done[0])]
     if not runs:
@@ -89,5 +89,5 @@ FIGURE = Figure(
         "followed by a peak is work that had to wait."
     ),
     order=50,
-    draw=draw,
+    draw=_draw,
 )

@@ -20,7 +20,7 @@ def _row(run: StoredRun) -> list[str]:
     return [*words, *counts, "no" if run.why_withheld() else "yes"]
 
 
-def draw(experiment: StoredExperiment) -> Any:
+def _draw(experiment: StoredExperiment) -> Any:
     """Draws the table; a word that withholds a run has its own colour."""
     rows = [_row(run) for run in experiment.ordered()]
     if not rows:
@@ -48,6 +48,6 @@ FIGURE = Figure(
         "What the oracle found when it recomputed every result from the input, and which runs the other figures show."
     ),
     order=90,
-    draw=draw,
+    draw=_draw,
     in_report=False,
 )

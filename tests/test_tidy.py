@@ -2,21 +2,25 @@
 
 import ast
 import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-import pytest
+from harness.cli.graph import LAYERS, TOP, imports_of, layer_of, modules, with_graph
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("generators", "impls", "harness", "plots")
-SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(modules().values())
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-FILE_LINES_MAX, FUNCTION_LINES_MAX = 400, 70
+DOCUMENTS = [*ROOT.glob("*.md"), *(p for top in (*TOP, "results", "docker") for p in (ROOT / top).rglob("*.md"))]
+FILE_LINES_MAX, TEST_LINES_MAX, FUNCTION_LINES_MAX, MECHANISM_LINES_MAX = 300, 400, 70, 150
 FORBIDDEN_IMPORTS = {
-    "generators": ("impls", "harness", "plots"),
+    "generators": ("impls", "harness", "plots", "pyspark"),
     "impls": ("harness", "plots", "generators"),
-    "plots": ("impls", "generators", "pyspark"),
+    "plots": ("impls", "generators", "harness", "pyspark"),
 }
+WHERE_PYSPARK = ("impls.api", "impls.spark.", "impls.mechanisms.native_spark.", "harness.")
 BANNED = {
     r"\btime\.time\(": "time.monotonic() for durations, generators.clock.now_us() for wall clock",
     r"\bhasattr\(": "declare the method on the interface",
@@ -35,89 +39,222 @@ def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_layers_import_downwards_only(path):
-    package = path.relative_to(ROOT).parts[0]
-    imported = {
-        module.split(".")[0]
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for module in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
-    }
-    assert not imported & set(FORBIDDEN_IMPORTS.get(package, ())), f"{name(path)} imports from a layer above it"
+def none(found: Iterable[str]) -> None:
+    """Fails with every finding on a line of its own."""
+    lines = sorted(found)
+    assert not lines, f"{len(lines)} found:\n" + "\n".join(lines)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_no_banned_call(path):
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        for pattern, instead in BANNED.items():
-            assert not re.search(pattern, line), f"{name(path)}:{number}: use {instead}"
+def cycles(edges: dict[str, set[str]]) -> list[str]:
+    """Each way back that a walk through a graph finds."""
+    found: list[str] = []
+    done: set[str] = set()
+
+    def walk(node: str, way: tuple[str, ...]) -> None:
+        if node in way:
+            found.append(" -> ".join([*way[way.index(node) :], node]))
+        elif node not in done:
+            for other in sorted(edges.get(node, ())):
+                walk(other, (*way, node))
+            done.add(node)
+
+    for node in sorted(edges):
+        walk(node, ())
+    return found
 
 
-@pytest.mark.parametrize("path", SOURCES + TESTS, ids=name)
-def test_files_and_functions_stay_short(path):
-    lines = len(path.read_text().splitlines())
-    assert lines <= FILE_LINES_MAX, f"{name(path)} has {lines} lines, {FILE_LINES_MAX} are allowed"
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or 0) - node.lineno + 1
-            assert length <= FUNCTION_LINES_MAX, f"{name(path)}:{node.lineno}: {node.name} has {length} lines"
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_public_names_are_listed_and_sorted(path):
-    listed = [
-        ast.literal_eval(node.value)
-        for node in tree(path).body
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets)
-    ]
-    public = [
-        node.name
-        for node in tree(path).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-    ]
-    if public:
-        assert listed, f"{name(path)} has public names but no __all__"
-        unknown = [n for n in listed[0] if n not in public and not _assigned(path, n)]
-        assert not unknown, f"{name(path)}: __all__ names {unknown}, which it does not define"
-
-
-def _assigned(path: Path, wanted: str) -> bool:
-    return (
-        re.search(rf"^{wanted}\b|import.*\b{wanted}\b|^    {wanted},$|, {wanted} =", path.read_text(), re.M) is not None
+def test_no_package_imports_what_it_may_not_know():
+    none(
+        f"{module} imports {other}"
+        for module in modules()
+        for other in imports_of(module)
+        if other.split(".")[0] in FORBIDDEN_IMPORTS.get(module.split(".")[0], ())
+        and not (other == "pyspark" and module.startswith(WHERE_PYSPARK))
     )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name)
-def test_every_module_says_what_it_is(path):
-    if path.stat().st_size:
-        text = ast.get_docstring(tree(path))
-        assert text, f"{name(path)} has no docstring"
+def test_inside_impls_and_harness_imports_lead_downwards():
+    rank = {f"{top}.{layer}": place for top, layers in LAYERS.items() for place, layer in enumerate(layers)}
+    folders = {f"{top}.{p.stem}" for top in LAYERS for p in (ROOT / top).iterdir() if p.is_dir() or p.suffix == ".py"}
+    unknown = {f for f in folders if not f.endswith(("__", "__init__")) and f not in rank}
+    none(f"{layer} has no place in LAYERS of harness/cli/graph.py" for layer in unknown)
+    none(
+        f"{module} imports {other} from a layer above its own"
+        for module in modules()
+        for other in imports_of(module)
+        if layer_of(module) in rank and layer_of(module).split(".")[0] == other.split(".")[0]
+        if other in LAYERS or rank[layer_of(other)] > rank[layer_of(module)]
+    )
+
+
+def test_no_files_import_each_other_in_a_circle():
+    none(cycles({module: {other for other in imports_of(module) if other in modules()} for module in modules()}))
+    suites: dict[str, set[str]] = {}
+    for module in modules():
+        if module.startswith("harness.suites."):
+            here, others = module.split(".")[2], {o for o in imports_of(module) if o.startswith("harness.suites.")}
+            suites.setdefault(here, set()).update({other.split(".")[2] for other in others} - {here})
+    none(cycles(suites))
+
+
+def test_a_circle_is_found():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b -> c -> b"]
+
+
+def test_pyspark_is_imported_where_spark_is_known():
+    none(
+        f"{module} imports pyspark; in impls only {', '.join(WHERE_PYSPARK[:3])} do"
+        for module in modules()
+        if {"pyspark", "py4j"} & imports_of(module) and not module.startswith(WHERE_PYSPARK)
+    )
+
+
+def test_the_package_graph_is_up_to_date():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert with_graph(text) == text, "run ./inv graph"
+
+
+def test_no_banned_call():
+    none(
+        f"{name(path)}:{number}: use {instead}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for pattern, instead in BANNED.items()
+        if re.search(pattern, line)
+    )
+
+
+def test_files_and_functions_stay_short():
+    lines = {path: len(path.read_text().splitlines()) for path in SOURCES + TESTS}
+    most = {path: TEST_LINES_MAX if path in TESTS else FILE_LINES_MAX for path in lines}
+    none(f"{name(path)} has {n} lines, {most[path]} are allowed" for path, n in lines.items() if n > most[path])
+    none(
+        f"{name(path)}:{node.lineno}: {node.name} has more than {FUNCTION_LINES_MAX} lines"
+        for path in lines
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
+    )
+
+
+def listed(path: Path) -> list[str] | None:
+    """The names of `__all__`."""
+    for node in tree(path).body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            return list(ast.literal_eval(node.value))
+    return None
+
+
+def defined(path: Path) -> dict[str, ast.stmt]:
+    """Names that a file's top level defines or imports, with the statement."""
+    found: dict[str, ast.stmt] = {}
+    for node in tree(path).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name: node for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {n.id: node for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return found
+
+
+def test_public_names_are_listed_and_sorted():
+    """Sorted as ruff has it (RUF022): constants, classes, functions."""
+    for path in SOURCES:
+        names, known = listed(path), defined(path)
+        code = {
+            n for n, node in known.items() if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
+        public = {n for n in code if not n.startswith("_")}
+        none(f"{name(path)}: {n} is public and not in __all__" for n in public - set(names or ()))
+        dynamic = "__getattr__" in known
+        none(
+            f"{name(path)}: __all__ names {n}, which is not there"
+            for n in names or ()
+            if n not in known and not dynamic
+        )
+        order = sorted(names or (), key=lambda n: (0 if n.isupper() else 1 if n[:1].isupper() else 2, n))
+        assert list(names or ()) == order, f"{name(path)}: __all__ is not sorted: {order}"
+
+
+def test_public_names_are_used_elsewhere():
+    """Used by name in another file, a document too, or part of what another public name takes, returns or is made of.
+
+    Mechanisms are found by the catalog, which asks their modules for them.
+    """
+    texts = [*SOURCES, *TESTS, *DOCUMENTS, ROOT / "tasks.py", *(ROOT / "harness").rglob("*.toml")]
+    found = []
+    files = Counter(word for path in texts for word in set(re.findall(r"\w+", path.read_text())))
+    for path in SOURCES:
+        if path.parent.parent == ROOT / "impls" / "mechanisms":
+            continue
+        known = defined(path)
+        for public in listed(path) or ():
+            signatures = {word for n in listed(path) or () if n != public for word in in_signature(known.get(n))}
+            if files[public] < 2 and public not in signatures:
+                found.append(f"{name(path)}: {public} is public, but used in no other file: make it private")
+    none(found)
+
+
+def in_signature(node: ast.stmt | None) -> set[str]:
+    """Names in the annotations and bases of a function or a class with its public methods, or in an assignment."""
+    if node is None or isinstance(node, ast.Import | ast.ImportFrom):
+        return set()
+    inside = list(ast.walk(node))
+    hints = [n.annotation for n in inside if isinstance(n, ast.AnnAssign | ast.arg) and n.annotation is not None]
+    hints += [n.returns for n in inside if isinstance(n, ast.FunctionDef) and n.returns is not None]
+    hints += node.bases if isinstance(node, ast.ClassDef) else []
+    hints += [node] if isinstance(node, ast.Assign) else []
+    return set(re.findall(r"\w+", " ".join(ast.unparse(hint) for hint in hints)))
+
+
+def test_every_module_says_what_it_is():
+    none(f"{name(p)} has no docstring" for p in SOURCES if p.stat().st_size and not ast.get_docstring(tree(p)))
 
 
 def test_mechanism_folders_are_complete():
-    folders = sorted(path.parent for path in (ROOT / "impls" / "mechanisms").glob("*/mechanism.py"))
-    assert folders
+    folders = [p for p in (ROOT / "impls" / "mechanisms").iterdir() if p.is_dir() and not p.name.startswith("__")]
+    assert len(folders) > 5
     for folder in folders:
-        assert (folder / "README.md").exists(), f"{name(folder)} has no README.md"
-        assert (folder / "__init__.py").exists(), f"{name(folder)} has no __init__.py"
-        assert len((folder / "mechanism.py").read_text().splitlines()) <= 150, f"{name(folder)}: over 150 lines"
+        needed = ["README.md", "__init__.py"] + (["mechanism.py"] if folder.name != "native_spark" else ["native.py"])
+        none(f"{name(folder)} has no {file}" for file in needed if not (folder / file).exists())
+        lines = len((folder / needed[-1]).read_text().splitlines())
+        assert lines <= MECHANISM_LINES_MAX, f"{name(folder)}/{needed[-1]} has {lines} lines"
 
 
-def test_no_two_test_files_have_the_same_name():
-    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
-    assert len(names) == len(set(names)), sorted(n for n in set(names) if names.count(n) > 1)
+def test_no_two_test_files_have_the_same_name_and_none_imports_another():
+    names = Counter(path.name for path in TESTS if path.name.startswith("test_"))
+    none(f"{n} is there {times} times" for n, times in names.items() if times > 1)
+    imported = {p: {n.module or "" for n in ast.walk(tree(p)) if isinstance(n, ast.ImportFrom)} for p in TESTS}
+    none(f"{name(p)} imports {m}: share a helper" for p, ms in imported.items() for m in ms if m.startswith("test_"))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that a heading gets where documents are read."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+    return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
 
 
 def test_links_in_documents_lead_somewhere():
-    for path in [*ROOT.glob("*.md"), *(p for package in PACKAGES for p in (ROOT / package).rglob("*.md"))]:
-        for link in re.findall(r"\]\((?!https?:|#|mailto:)([^)#]+)", path.read_text()):
-            assert (path.parent / link).exists(), f"{name(path)} links to {link}, which is not there"
+    for path in DOCUMENTS:
+        for target, mark in re.findall(r"\]\((?!https?:|mailto:)([^)#\s]*)#?([^)\s]*)\)", path.read_text()):
+            other = path.parent / target if target else path
+            assert other.exists(), f"{name(path)} links to {target}, which is not there"
+            if mark and other.suffix == ".md":
+                anchors = {anchor(line) for line in re.findall(r"^#+ (.*)$", other.read_text(), re.M)}
+                assert mark in anchors, f"{name(path)} links to {target}#{mark}, which is no heading"
+
+
+def test_the_package_says_of_itself_what_the_readme_says():
+    paragraph = re.split(r"\n\s*\n", (ROOT / "README.md").read_text())[1]
+    first = re.match(r".*?\.(?=\s|$)", " ".join(paragraph.split()))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert first is not None
+    assert project["description"] == first.group()
 
 
 def test_no_registry_host_and_no_machine_path_in_the_text():
     hosts = re.compile(r"pypi\.org|pythonhosted|repo1?\.maven|/root/|/work/|/tmp/rb")
-    for path in [*SOURCES, *TESTS, *ROOT.glob("*.*"), ROOT / "inv"]:
-        if path.is_file() and path != Path(__file__):
-            found = hosts.search(path.read_text())
-            assert not found, f"{name(path)} names {found.group() if found else ''}"
+    paths = [p for p in (*SOURCES, *TESTS, *ROOT.glob("*.*"), ROOT / "inv") if p.is_file() and p != Path(__file__)]
+    none(f"{name(path)} names {found.group()}" for path in paths if (found := hosts.search(path.read_text())))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from generators.nexmark.ids import Fields, pick
 from generators.nexmark.text import phrase
 
-__all__ = ["Channels", "reversed_bits"]
+__all__ = ["Channels"]
 
 _HOT = ("Google", "Facebook", "Baidu", "Apple")
 _NAMED = 10_000
@@ -31,7 +31,7 @@ class Channels:
             index = i - len(_HOT)
             name = _HOT[i] if index < 0 else f"channel-{index}"
             url = f"https://www.nexmark.com/{b'/'.join(place).decode()}/item.htm?query=1"
-            url += "" if index < 0 or bare[i] else f"&channel_id={reversed_bits(index)}"
+            url += "" if index < 0 or bare[i] else f"&channel_id={_reversed_bits(index)}"
             fragments.append(f',"channel":"{name}","url":"{url}"'.encode())
         self._fragments = pa.array(fragments, pa.binary())
 
@@ -46,7 +46,7 @@ class Channels:
         return self._fragments.take(pa.array(channel))
 
 
-def reversed_bits(index: int) -> int:
+def _reversed_bits(index: int) -> int:
     """Returns the absolute value of a 32-bit integer with its bits reversed.
 
     >>> reversed_bits(0), reversed_bits(1), reversed_bits(2), reversed_bits(3)

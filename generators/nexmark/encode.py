@@ -30,7 +30,7 @@ from generators.nexmark.profile import Profile
 from generators.nexmark.text import extra, phrase
 from generators.random64 import draw_unit
 
-__all__ = ["Encoder", "length_ms", "price"]
+__all__ = ["Encoder", "price"]
 
 _CATEGORIES = 5
 _PADDING = (Fields.EXTRA, Fields.EXTRA_LENGTH)
@@ -62,7 +62,7 @@ def price(seed: int, field: int, ids: _Ints) -> _Ints:
     return np.floor(np.power(10.0, draw_unit(seed, field, ids) * 6.0) * 100.0 + 0.5).astype(np.int64)
 
 
-def length_ms(seed: int, ids: _Ints, horizon_ms: _Ints) -> _Ints:
+def _length_ms(seed: int, ids: _Ints, horizon_ms: _Ints) -> _Ints:
     """Returns how long auctions stay open: 1 ms and up to twice the horizon."""
     return 1 + pick(seed, Fields.LENGTH, ids, np.maximum(2 * horizon_ms, 1))
 
@@ -96,7 +96,7 @@ class Encoder:
     def expires_ms(self, ids: _Ints, times_ms: _Ints) -> _Ints:
         """Returns when auctions that open at these times close."""
         horizon = self.event_ms(self._clock.at(ids + self._horizon)) - times_ms
-        return times_ms + length_ms(self._seed, ids, horizon)
+        return times_ms + _length_ms(self._seed, ids, horizon)
 
     def _persons(self, ids: _Ints, _times: _Ints, time: pa.Array, scheduled: pa.Array) -> pa.Array:
         seed, at, card = self._seed, Fields, pick(self._seed, Fields.CARD, ids, 10**16)

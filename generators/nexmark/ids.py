@@ -16,18 +16,15 @@ __all__ = [
     "AUCTIONS",
     "BID",
     "EPOCH",
-    "FIRST_AUCTION_ID",
     "FIRST_CATEGORY_ID",
     "FIRST_PERSON_ID",
     "PERSON",
     "PERSONS",
     "Fields",
-    "auction_before",
     "auction_id",
     "bid_auction",
     "bid_bidder",
     "kind_of",
-    "person_before",
     "person_id",
     "pick",
     "seller_of",
@@ -39,7 +36,7 @@ BID = 2
 PERSONS, AUCTIONS = 1, 3
 EPOCH = 50  # events, the other 46 of them bids
 FIRST_PERSON_ID = 1000
-FIRST_AUCTION_ID = 1000
+_FIRST_AUCTION_ID = 1000
 FIRST_CATEGORY_ID = 10
 _LEAD = 10  # references go up to this many ids beyond the last one
 _HOT_BATCH = 100  # the hot one is the first of a batch of this many ids
@@ -69,51 +66,51 @@ def kind_of(ids: _Ids) -> _Ids:
     return np.where(rest < PERSONS, PERSON, np.where(rest < PERSONS + AUCTIONS, AUCTION, BID))
 
 
-def person_before(ids: _Ids) -> _Ids:
+def _person_before(ids: _Ids) -> _Ids:
     """Returns the last person up to each event; the event's own if it is one."""
     return ids // EPOCH * PERSONS + np.minimum(ids % EPOCH, PERSONS - 1)
 
 
-def auction_before(ids: _Ids) -> _Ids:
+def _auction_before(ids: _Ids) -> _Ids:
     """Returns the last auction up to each event; the event's own if it is one; -1 before the first."""
     return ids // EPOCH * AUCTIONS + np.clip(ids % EPOCH - PERSONS, -1, AUCTIONS - 1)
 
 
 def person_id(ids: _Ids) -> _Ids:
     """Returns the id of the person that each event is."""
-    return person_before(ids) + FIRST_PERSON_ID
+    return _person_before(ids) + FIRST_PERSON_ID
 
 
 def auction_id(ids: _Ids) -> _Ids:
     """Returns the id of the auction that each event is."""
-    return auction_before(ids) + FIRST_AUCTION_ID
+    return _auction_before(ids) + _FIRST_AUCTION_ID
 
 
 def seller_of(seed: int, profile: Profile, ids: _Ids) -> _Ids:
     """Returns the seller of each auction: 3 of 4 times the first person of the last hundred."""
     hot = pick(seed, Fields.HOT_SELLER, ids, profile.hot_sellers) > 0
-    first = person_before(ids) // _HOT_BATCH * _HOT_BATCH
+    first = _person_before(ids) // _HOT_BATCH * _HOT_BATCH
     return np.where(hot, first, _someone(seed, Fields.SELLER, profile, ids)) + FIRST_PERSON_ID
 
 
 def bid_auction(seed: int, profile: Profile, ids: _Ids) -> _Ids:
     """Returns the auction of each bid: every other time the first auction of the last hundred."""
     hot = pick(seed, Fields.HOT_AUCTION, ids, profile.hot_auctions) > 0
-    last = auction_before(ids)
+    last = _auction_before(ids)
     lowest = np.maximum(last - profile.in_flight, 0)
     other = lowest + pick(seed, Fields.AUCTION, ids, last - lowest + 1 + _LEAD)
-    return np.where(hot, last // _HOT_BATCH * _HOT_BATCH, other) + FIRST_AUCTION_ID
+    return np.where(hot, last // _HOT_BATCH * _HOT_BATCH, other) + _FIRST_AUCTION_ID
 
 
 def bid_bidder(seed: int, profile: Profile, ids: _Ids) -> _Ids:
     """Returns the bidder of each bid: 3 of 4 times the second person of the last hundred, who is no hot seller."""
     hot = pick(seed, Fields.HOT_BIDDER, ids, profile.hot_bidders) > 0
-    second = person_before(ids) // _HOT_BATCH * _HOT_BATCH + 1
+    second = _person_before(ids) // _HOT_BATCH * _HOT_BATCH + 1
     return np.where(hot, second, _someone(seed, Fields.BIDDER, profile, ids)) + FIRST_PERSON_ID
 
 
 def _someone(seed: int, field: int, profile: Profile, ids: _Ids) -> _Ids:
     """Returns one of the active persons, or of the next few."""
-    persons = person_before(ids) + 1
+    persons = _person_before(ids) + 1
     active = np.minimum(persons, profile.active_people)
     return persons - active + pick(seed, field, ids, active + _LEAD)

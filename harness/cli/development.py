@@ -1,4 +1,4 @@
-"""Tasks for whoever changes the code: test, check, fmt, lock, clean."""
+"""Tasks for whoever changes the code: test, check, fmt, graph, lock, clean."""
 
 from invoke.context import Context
 from invoke.tasks import task
@@ -7,9 +7,9 @@ from harness.cli.running import ROOT, run_module
 from harness.cli.verb import verb
 from harness.options.declared import COUNT, FLAG, Option
 
-__all__ = ["check", "clean", "fmt", "lock", "test"]
+__all__ = ["check", "clean", "fmt", "graph", "lock", "test"]
 
-FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
+_FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
 
 
 @verb(
@@ -28,7 +28,7 @@ def test(c: Context, select: str, all: bool, fast: bool, jobs: int | None) -> No
     every = "-m ''" if all else ""
     number = jobs or (1 if select else 2)
     spread = f"-n {number} --no-loadscope-reorder" if number > 1 else ""
-    what = f"--fast {select or FAST}" if fast else select
+    what = f"--fast {select or _FAST}" if fast else select
     run_module(c, f"pytest --durations=30 {spread} {every} {what}")
 
 
@@ -45,6 +45,14 @@ def fmt(c: Context) -> None:
     """Format the code and fix what the linter can fix."""
     run_module(c, "ruff check --fix-only --quiet .")
     run_module(c, "ruff format .")
+
+
+@verb()
+def graph(c: Context) -> None:
+    """Write the graph of packages and their imports into ARCHITECTURE.md."""
+    from harness.cli.graph import write_graph
+
+    write_graph()
 
 
 @verb(Option("upgrade", "take the newest versions that pyproject.toml allows", FLAG))

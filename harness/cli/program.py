@@ -10,7 +10,7 @@ import invoke
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
-__all__ = ["Inv"]
+__all__ = []
 
 _HELP = {"--help", "-h"}
 
@@ -42,7 +42,7 @@ def _said(error: ParseError) -> str:
     return str(error)
 
 
-class Inv(Program):
+class _Inv(Program):
     """Invoke as this project's users see it."""
 
     def parse_tasks(self) -> None:
@@ -73,4 +73,4 @@ class Inv(Program):
 
 
 if __name__ == "__main__":
-    Inv(name="Invoke", binary="./inv", binary_names=["inv"], version=invoke.__version__).run()
+    _Inv(name="Invoke", binary="./inv", binary_names=["inv"], version=invoke.__version__).run()

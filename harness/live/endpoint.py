@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from harness.live.state import CurrentRun, LiveState, RunEnd
 from impls.errors import UsageError
 
-__all__ = ["LiveCollector", "families", "serving"]
+__all__ = ["families", "serving"]
 
 _HOST = "127.0.0.1"
 _LAST_S = 60.0  # Prometheus asks once a minute unless told otherwise
@@ -103,7 +103,7 @@ def _verdicts(ended: tuple[RunEnd, ...]) -> Iterator[Metric]:
         yield family
 
 
-class LiveCollector(Collector):
+class _LiveCollector(Collector):
     """Reads the state again for every answer, and knows whether any client asks.
 
     Attributes:
@@ -137,7 +137,7 @@ def serving(port: str, state: LiveState, last_s: float = _LAST_S) -> Iterator[in
     """
     if not port.isdecimal() or int(port) > 65535:
         raise UsageError(f"--metrics-port takes the number of a port up to 65535, not {port!r}.")
-    registry, collector = CollectorRegistry(auto_describe=False), LiveCollector(state)
+    registry, collector = CollectorRegistry(auto_describe=False), _LiveCollector(state)
     registry.register(collector)
     try:
         server, thread = start_http_server(int(port), addr=_HOST, registry=registry)

@@ -28,7 +28,7 @@ def _number(value: float | None, digits: int = 0) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
 
 
-def spark_line(values: list[float]) -> str:
+def _spark_line(values: list[float]) -> str:
     """Returns values as a line of bars, the highest full."""
     top = max(values, default=0) or 1.0
     return "".join(_BARS[min(7, int(value / top * 7.999))] for value in values)
@@ -154,4 +154,4 @@ class LiveView:
         for row in self._rows.values():
             table.add_row(*row)
         why = [Text(f"{name}: {text}") for name, text in self._reasons.items()]
-        return Group(table, *why, Text(self._line, no_wrap=True), Text(spark_line(self._peaks)))
+        return Group(table, *why, Text(self._line, no_wrap=True), Text(_spark_line(self._peaks)))

@@ -17,7 +17,7 @@ from harness.oracle.offsets import OffsetLog, read_offsets
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, answered, judge
 
-__all__ = ["check_run", "read_facts", "read_moves", "read_waits"]
+__all__ = ["check_run", "read_facts", "read_moves"]
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def read_moves(folder: Path) -> MovedBins:
     return MovedBins.of(rows)
 
 
-def read_waits(folder: Path) -> Waits:
+def _read_waits(folder: Path) -> Waits:
     """Returns the bins with queued records at each epoch's end; of an epoch observed twice the last line counts."""
     waiting = {line["epoch"]: line.get("waiting", []) for line in _lines(folder / "epochs.jsonl")}
     return Waits.of((epoch, bin_) for epoch, bins in waiting.items() for bin_ in bins)
@@ -119,7 +119,7 @@ def check_run(
             bootstrap,
             read_facts(folder, expected=expected_migrations),
             read_moves(folder),
-            read_waits(folder),
+            _read_waits(folder),
             log=read_offsets(checkpoint, input_topic),
             bin_of=bin_of,
             topics=(input_topic, output_topic),

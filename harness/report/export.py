@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 from harness.files import read_json, read_lines
 from impls.errors import UsageError
 
-__all__ = ["epoch_table", "export"]
+__all__ = ["export"]
 
 
-def epoch_table(run: Path) -> pa.Table:
+def _epoch_table(run: Path) -> pa.Table:
     """Returns a run's epoch log: a row per epoch, phases as columns `ms_NAME`; lists and what is missing are null.
 
     Columns besides those of epochs.jsonl: mechanism, round.
@@ -38,7 +38,7 @@ def export(folder: Path) -> list[Path]:
     out = []
     for log in logs:
         path, half = log.with_name("epochs.parquet"), log.with_name(".epochs.parquet.part")
-        pq.write_table(epoch_table(log.parent), half)
+        pq.write_table(_epoch_table(log.parent), half)
         half.replace(path)
         out.append(path)
     return out

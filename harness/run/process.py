@@ -54,7 +54,7 @@ _DRAIN_DEADLINE_S = 180.0
 _GO_DEADLINE_S = 600.0
 
 
-def topics_of(run: Run, folder: Path) -> tuple[str, str]:
+def _topics_of(run: Run, folder: Path) -> tuple[str, str]:
     """Returns the names of the input and results topics; on a shared broker they carry the run's identity."""
     if run.experiment.bootstrap is None:
         return "in", "out"
@@ -79,7 +79,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         )
         broker, server = services.broker, services.redis
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
-        topics = topics_of(run, folder)
+        topics = _topics_of(run, folder)
         if not resumed:
             create_topics(broker.bootstrap, {topics[0]: run.experiment.input_partitions})
             create_topics(
@@ -147,7 +147,7 @@ def _drive(
 
     progress.say("creating state")
     progress.wait_for(first_epoch, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
-    topic = topics_of(run, folder)[0]
+    topic = _topics_of(run, folder)[0]
     sent = _preloaded(run, folder, broker, query, progress) if run.experiment.workload == "nexmark" else None
     load = schedule(folder, run.experiment, topic, sent)
     with (
@@ -229,13 +229,13 @@ def _preloaded(run: Run, folder: Path, broker: Broker, query: Application, progr
     if (folder / "load.json").exists():
         return None
     progress.say("preloading")
-    sent = preload(folder, broker.bootstrap, run.experiment, topics_of(run, folder)[0])
+    sent = preload(folder, broker.bootstrap, run.experiment, _topics_of(run, folder)[0])
     _await_consumed(run, folder, sent["preload"], query=query, progress=progress)
     return sent
 
 
 def _await_consumed(run: Run, folder: Path, records: int, *, query: Application, progress: Progress) -> None:
-    log, topic = spark_checkpoint(folder), topics_of(run, folder)[0]
+    log, topic = spark_checkpoint(folder), _topics_of(run, folder)[0]
 
     def consumed() -> bool:
         _raise_if_ended(query)

@@ -15,10 +15,10 @@ from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
 
-__all__ = ["Recorder", "epoch_line"]
+__all__ = ["Recorder"]
 
 
-def epoch_line(record: EpochRecord) -> dict[str, Any]:
+def _epoch_line(record: EpochRecord) -> dict[str, Any]:
     """Returns an epoch's line of epochs.jsonl: sums over workers, and for phases inside the job the slowest worker."""
     reports = record.reports
     inside = {name: max((r.ms.get(name, 0.0) for r in reports), default=0.0) for name in (*PHASES, *PARTS)}
@@ -85,7 +85,7 @@ class Recorder:
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Writes an epoch's line, its latency cells, its plan and the migrations that it began or ended."""
-        line = epoch_line(record)
+        line = _epoch_line(record)
         with self._lock:
             self._epochs.write(line)
             self._plans.write(record.written.to_json())

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from impls.errors import UsageError
 
-__all__ = ["JAVA_MIN", "find_java", "java_home", "java_version", "use_java"]
+__all__ = ["find_java", "java_home", "java_version", "use_java"]
 
-JAVA_MIN = 17
+_JAVA_MIN = 17
 _DEADLINE_S = 30.0
 
 
@@ -23,12 +23,12 @@ def find_java() -> Path:
     seen = []
     for java in _candidates():
         version = java_version(java)
-        if version is not None and version >= JAVA_MIN:
+        if version is not None and version >= _JAVA_MIN:
             return java
         seen.append(f"{java} is {f'Java {version}' if version else 'not one that runs'}")
     found = f" ({'; '.join(seen)})" if seen else ""
     raise UsageError(
-        f"Java {JAVA_MIN} or newer was not found{found}: install it (for example the package openjdk-17-jre-headless) "
+        f"Java {_JAVA_MIN} or newer was not found{found}: install it (for example the package openjdk-17-jre-headless) "
         "or set JAVA_HOME to its folder."
     )
 

@@ -212,7 +212,7 @@ class Driver:
             self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
-        observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
+        observation = _observation_of(written.epoch, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
         events = self.controller.observe(observation)
         if self._keeper is not None:
@@ -221,7 +221,7 @@ class Driver:
         return events
 
 
-def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
+def _observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
     """Merges the workers' reports of an epoch into what the controller needs to know."""
 
     def merged(pairs: list[tuple[list[int], list[int]]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

@@ -19,10 +19,10 @@ from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
 
-__all__ = ["FIELDS", "KEY", "TIME", "project"]
+__all__ = ["KEY", "TIME", "project"]
 
 KEY, TIME = "key", "scheduled_us"
-FIELDS = {
+_FIELDS = {
     "id": "bigint", "name": "string", "city": "string", "state": "string",
     "reserve": "bigint", "expires": "bigint", "seller": "bigint", "category": "bigint",
     "auction": "bigint", "bidder": "bigint", "price": "bigint",
@@ -41,7 +41,7 @@ def project(df: DataFrame, query: Operator) -> DataFrame:
     # by text, so that Spark need not parse an event to leave it out; within a JSON string a quote has a backslash
     kind = F.when(text.contains('"bidder":'), BID).when(text.contains('"seller":'), AUCTION).otherwise(PERSON)
     raw = df.select("partition", "offset", "value", kind.alias("kind")).where(F.col("kind").isin(*query.keys))
-    schema = ", ".join(f"`{name}` {FIELDS[name]}" for name in _fields(query, query.columns))
+    schema = ", ".join(f"`{name}` {_FIELDS[name]}" for name in _fields(query, query.columns))
     events = raw.select("*", F.from_json(text, schema).alias("event")).select("*", "event.*")
     return events.where(_read(query)).select(
         "partition", "offset", _key(query).alias(KEY), F.col(TIME), *[F.col(name) for name in query.columns]
@@ -51,7 +51,7 @@ def project(df: DataFrame, query: Operator) -> DataFrame:
 def _fields(query: NexmarkQuery, columns: tuple[str, ...]) -> list[str]:
     """Returns the fields to parse; Spark parses every field of the schema, used or not."""
     words = {word for condition in query.where.values() for word in condition.split()}
-    return [name for name in FIELDS if name in {*columns, *query.keys.values(), *words, TIME}]
+    return [name for name in _FIELDS if name in {*columns, *query.keys.values(), *words, TIME}]
 
 
 def _read(query: NexmarkQuery) -> Column:

@@ -12,9 +12,9 @@ from impls.errors import UsageError
 from impls.spark.cluster import await_executor, end_session, ship_package, start_in_time
 from impls.spark.master import check_master, check_retries, is_local
 
-__all__ = ["FAST", "check_session", "quiet_expected_ends", "spark_session"]
+__all__ = ["check_session", "spark_session"]
 
-FAST = {
+_FAST = {
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
     "spark.python.unix.domain.socket.enabled": "true",  # -60 ms an epoch
@@ -62,11 +62,11 @@ def spark_session(
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
     # Where the package is not there to import, neither is its daemon.
     local = {"spark.python.daemon.module": "impls.spark.daemon"} if is_local(master) else {}
-    for key, value in {**FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
+    for key, value in {**_FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
-    quiet_expected_ends(spark)
+    _quiet_expected_ends(spark)
     return spark
 
 
@@ -81,7 +81,7 @@ def _on_cluster(builder: SparkSession.Builder, master: str) -> SparkSession:
     return spark
 
 
-def quiet_expected_ends(spark: SparkSession) -> None:
+def _quiet_expected_ends(spark: SparkSession) -> None:
     """Keeps Spark from printing a stack trace when a query is ended between two epochs on purpose."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would print the same from Python's side
     log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]

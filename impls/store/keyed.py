@@ -15,9 +15,9 @@ from impls.protocol.eventtime import Partial
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
-__all__ = ["KEY_MAX", "Keyed"]
+__all__ = ["Keyed"]
 
-KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
+_KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
 _TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"
 _BIAS = 1 << 63
 _ABSENT = object()
@@ -25,20 +25,20 @@ _ABSENT = object()
 
 def _name(family: bytes, key: bytes, name: str, sub: bytes = b"") -> bytes:
     label = name.encode()
-    if len(key) + len(label) + len(sub) > KEY_MAX:
-        raise UsageError(f"A key of state is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
+    if len(key) + len(label) + len(sub) > _KEY_MAX:
+        raise UsageError(f"A key of state is longer than {_KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
     return b"".join((family, bytes([len(label)]), label, len(key).to_bytes(2, "big"), key, sub))
 
 
 def _timer(time: int, key: bytes = b"") -> bytes:
-    if len(key) > KEY_MAX:
-        raise UsageError(f"The key of a timer is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
+    if len(key) > _KEY_MAX:
+        raise UsageError(f"The key of a timer is longer than {_KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
     return _TIMER + (time + _BIAS).to_bytes(8, "big") + key
 
 
 def _after(prefix: bytes) -> bytes:
     """Returns the first key behind all keys that begin with a prefix; its last byte is below 255 or the key is long."""
-    return prefix + b"\xff" * (KEY_MAX + 1)
+    return prefix + b"\xff" * (_KEY_MAX + 1)
 
 
 class Keyed:

@@ -14,7 +14,7 @@ from impls.protocol.report import Report
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 
-__all__ = ["InProcessExecutor", "records_of"]
+__all__ = ["InProcessExecutor"]
 
 Step = Callable[[Task, list[pa.Table]], tuple[Report, NDArray[np.void]]]
 
@@ -32,13 +32,13 @@ class InProcessExecutor:
         """Runs an epoch on a table with the columns of `Operator.apply`."""
         begin, rows = time.perf_counter(), []
         for worker in range(order.written.workers):
-            records = records_of(order.written.plan, worker, batch)
+            records = _records_of(order.written.plan, worker, batch)
             report, cells = self._step(Task(self._spec, order, worker), [records] if len(records) else [])
             rows.append((Report.from_json(report.to_json()), cells))
         return Answers.of(rows, build_ms=0.0, job_ms=(time.perf_counter() - begin) * 1e3)
 
 
-def records_of(plan: EpochPlan, worker: int, batch: pa.Table) -> pa.Table:
+def _records_of(plan: EpochPlan, worker: int, batch: pa.Table) -> pa.Table:
     """Returns the records that go to a worker: those of its bins, and of the bins that it shadows."""
     bins = batch.column("bin").to_numpy()
     shadowed = [bin_ for bin_, at in plan.shadows if at == worker]

@@ -17,11 +17,11 @@ from impls.store.meta import read_meta
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 
-__all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]
+__all__ = ["Puller", "on_demand", "within_budget"]
 
 
 @dataclass(frozen=True)
-class Pulled:
+class _Pulled:
     """What was pulled: {bin: bytes of its state} in the order asked, bytes shipped, bins that the checkpoint gave.
 
     `entries` are those of each bin, in the same order; none of a shared store, where there is nothing to drop.
@@ -65,7 +65,7 @@ class Puller:
     def _pull(self, chosen: list[Pull]) -> None:
         if not chosen:
             return
-        done = pull_bins(self._task, chosen, self._txn, from_checkpoint=self._from_checkpoint)
+        done = _pull_bins(self._task, chosen, self._txn, from_checkpoint=self._from_checkpoint)
         sizes = done.sizes
         self.done = chosen
         self._missing -= set(sizes)
@@ -107,7 +107,7 @@ def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int |
     return chosen
 
 
-def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False) -> Pulled:
+def _pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False) -> _Pulled:
     """Copies bins into a worker's transaction.
 
     A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
@@ -117,7 +117,7 @@ def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_
     """
     spec, written = task.spec, task.order.written
     if spec.shared is not None:
-        return Pulled(spec.shared.pull(written, pulls, txn), 0, 0)
+        return _Pulled(spec.shared.pull(written, pulls, txn), 0, 0)
     by_source: dict[int, list[int]] = defaultdict(list)
     wanted = {pull.bin: pull.source for pull in pulls}
     for bin_, source in wanted.items():
@@ -138,10 +138,10 @@ def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_
     _restore(task, left, txn)
     found = [read_size(txn, bin_) for bin_ in wanted]
     sizes = {bin_: size for bin_, (_, size) in zip(wanted, found, strict=True)}
-    return Pulled(sizes, sum(sizes.values()), len(left), tuple(entries for entries, _ in found))
+    return _Pulled(sizes, sum(sizes.values()), len(left), tuple(entries for entries, _ in found))
 
 
-def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction) -> Pulled:
+def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction) -> _Pulled:
     """Takes the new owner's own replicas and ships only what has changed since; a bin without one comes whole."""
     source = task.spec.source()
     assert source is not None, "pull_bins has checked it"
@@ -152,7 +152,7 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
     _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
-    return Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
+    return _Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
 
 
 def _copy(task: Task, source: int, bins: list[int], txn: lmdb.Transaction) -> None:

@@ -27,7 +27,7 @@ from impls.store.tables import META, OUTBOX
 from impls.worker.query import Task
 from impls.worker.timed import shadow_timed
 
-__all__ = ["copy_replicas", "keep_replicas", "replica_path", "shadow_records"]
+__all__ = ["copy_replicas", "keep_replicas", "replica_path"]
 
 _EPOCHS = OUTBOX + b"replica"
 
@@ -142,7 +142,7 @@ def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: lis
     """Applies the epoch's records of shadowed bins, throws the results away and returns the number of records."""
     spec, epoch = task.spec, task.epoch
     ready = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
-    table = shadow_records(received, ready)
+    table = _shadow_records(received, ready)
     state = BinState(txn, spec.bins)
     if spec.operator.event_time is not None:
         shadow_timed(task, state, ready, table)
@@ -154,7 +154,7 @@ def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: lis
     return 0 if table is None else len(table)
 
 
-def shadow_records(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table | None:
+def _shadow_records(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table | None:
     """Returns the records of bins, in (partition, offset) order, None when there are none."""
     tables = list(received)
     wanted = np.fromiter(bins, np.int32)

@@ -24,7 +24,7 @@ from impls.store.queue import put_queued
 from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 
-__all__ = ["Turn", "Turned", "add_turns", "highest_times", "queued_turns", "run_turns", "with_turn"]
+__all__ = ["Turn", "Turned", "add_turns", "highest_times", "queued_turns", "run_turns"]
 
 _META = b"turn"
 
@@ -85,7 +85,7 @@ def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
     return [[p, int(times[partitions == p].max())] for p in np.unique(partitions).tolist()]
 
 
-def with_turn(records: pa.Table, epoch: int, watermark: int | None, merged: Sequence[Partial]) -> pa.Table:
+def _with_turn(records: pa.Table, epoch: int, watermark: int | None, merged: Sequence[Partial]) -> pa.Table:
     """Returns records of a bin, as they wait in its queue, with the rest of their turn."""
     turn = {"epoch": epoch, "watermark": watermark, "merged": [partial.to_json() for partial in merged]}
     return records.replace_schema_metadata({_META: json.dumps(turn).encode()})
@@ -120,7 +120,7 @@ def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, 
     added: list[tuple[int, bytes | None]] = []
     for bin_ in sorted({*np.unique(bins).tolist(), *(partial.bin for partial in turn.merged)}):
         merged = [partial for partial in turn.merged if partial.bin == bin_]
-        part = with_turn(records.filter(pa.array(bins == bin_)), epoch, turn.watermark, merged)
+        part = _with_turn(records.filter(pa.array(bins == bin_)), epoch, turn.watermark, merged)
         number = (len(part) + len(merged)).to_bytes(4, "little")
         added.append((bin_, epoch.to_bytes(6, "big") + number + to_bytes(part)))
         put_queued(txn, bin_, added[-1][1] or b"")

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from test_producer import DEADLINE_S, contents
+from topics import DEADLINE_S, contents
 
 from generators.keys import make_keys
 from generators.shapes import make_schedule

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from processes import spawn
+from topics import DEADLINE_S, contents, ends
 
 from generators.clock import now_us
 from generators.keycount import split_block
@@ -21,7 +22,6 @@ from generators.stream import Share, Stream
 
 ROOT = Path(__file__).parents[2]
 KEYS, SEED, RATE = 100_000, 7, 20_000
-DEADLINE_S = 60
 
 
 def start(kafka, topic, out, records, *, start_us, rate=RATE, extra=()):
@@ -53,30 +53,11 @@ def expected(records, start_us, rate=RATE, partitions=2, distribution="zipf", sh
     return [values[p::partitions] for p in range(partitions)]
 
 
-def ends(consumer, topic, partitions=2):
-    return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)]
-
-
 @pytest.fixture
 def consumer(kafka):
     reader = Consumer({"bootstrap.servers": kafka, "group.id": "test", "enable.auto.commit": False})
     yield reader
     reader.close()
-
-
-def contents(consumer, topic, partitions=2):
-    """Values of each partition of the topic, in the order of their offsets."""
-    wanted = sum(ends(consumer, topic, partitions))
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
-    out = [[] for _ in range(partitions)]
-    end = time.monotonic() + DEADLINE_S
-    while sum(map(len, out)) < wanted:
-        assert time.monotonic() < end, f"only {sum(map(len, out))} of {wanted} records could be read"
-        for message in consumer.consume(10_000, 1.0):
-            assert message.error() is None
-            assert message.key() is None
-            out[message.partition()].append(message.value())
-    return out
 
 
 def wait_for(consumer, topic, records):

@@ -20,7 +20,7 @@ from harness.oracle.keycount import CLASSES, NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
-__all__ = ["EXACTLY_ONCE", "Arrived", "Rules", "check"]
+__all__ = ["Arrived", "Rules", "check"]
 
 _READ = """
 CREATE TABLE read AS
@@ -93,7 +93,7 @@ class Rules:
     repeats: bool = False
 
 
-EXACTLY_ONCE = Rules()
+_EXACTLY_ONCE = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def check(
     query: str,
     bin_of: BinOf,
     moves: MovedBins,
-    rules: Rules = EXACTLY_ONCE,
+    rules: Rules = _EXACTLY_ONCE,
 ) -> tuple[Differences, Arrived]:
     """Compares results with those of the query's definition; returns findings and the events that the query reads.
 

@@ -14,9 +14,9 @@ from harness.files import ROOT
 from harness.setup.jars import ensure_jars, jars_folder
 from impls.errors import UsageError
 
-__all__ = ["IMAGE", "build", "docker", "run"]
+__all__ = ["build", "docker", "run"]
 
-IMAGE = "rescale-bench"
+_IMAGE = "rescale-bench"
 _INSIDE = "/app/results"
 
 
@@ -54,7 +54,7 @@ def _context(commit: str) -> Iterator[Path]:
         yield folder
 
 
-def build(*, base: str, network: str, tag: str = IMAGE, commit: str = "HEAD") -> int:
+def build(*, base: str, network: str, tag: str = _IMAGE, commit: str = "HEAD") -> int:
     """Builds the image of a commit and returns docker's exit code.
 
     Args:
@@ -79,7 +79,7 @@ def build(*, base: str, network: str, tag: str = IMAGE, commit: str = "HEAD") ->
         return docker("build", *extra, *arguments, "--tag", tag, "--file", dockerfile, str(folder))
 
 
-def run(words: Sequence[str], *, results: Path, network: str = "host", tag: str = IMAGE) -> int:
+def run(words: Sequence[str], *, results: Path, network: str = "host", tag: str = _IMAGE) -> int:
     """Runs `./inv WORDS` in a container whose results appear in a folder here; returns its exit code.
 
     What it says of a path inside the container is printed as the path here.

@@ -9,11 +9,11 @@ from typing import Any
 from harness.suites.claims.predicates import PREDICATES
 from impls.errors import UsageError
 
-__all__ = ["CLAIMS_FILE", "KINDS", "VERDICTS", "Claim", "ClaimSource", "read_claims"]
+__all__ = ["CLAIMS_FILE", "KINDS", "Claim", "ClaimSource", "read_claims"]
 
 CLAIMS_FILE = Path(__file__).with_name("claims.toml")
 KINDS = ("bench", "sweep", "nexmark", "perf", "command", "placement")
-VERDICTS = ("PASS", "FAIL", "UNKNOWN")
+_VERDICTS = ("PASS", "FAIL", "UNKNOWN")
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,6 @@ def _claim(table: Mapping[str, Any], sources: Mapping[str, ClaimSource]) -> Clai
         raise UsageError(f"The claim {name!r} is not well formed: {error}.") from None
     if claim.predicate not in PREDICATES:
         raise UsageError(f"The claim {name!r} names the predicate {claim.predicate!r}: use {', '.join(PREDICATES)}.")
-    if claim.expect not in VERDICTS or (claim.expect == "FAIL") != bool(claim.reason):
+    if claim.expect not in _VERDICTS or (claim.expect == "FAIL") != bool(claim.reason):
         raise UsageError(f"The claim {name!r} must expect PASS, FAIL or UNKNOWN, and FAIL with a reason.")
     return claim

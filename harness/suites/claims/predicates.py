@@ -17,7 +17,23 @@ from impls.placement.movement import moved_against_minimum
 from plots.data import StoredRun
 from plots.metrics import at, by_name, show
 
-__all__ = ["PREDICATES"]
+__all__ = [
+    "PREDICATES",
+    "all_valid",
+    "at_least",
+    "at_most",
+    "below",
+    "contiguous_moves",
+    "cost_at_most",
+    "flat",
+    "gap_widens",
+    "moves_nothing",
+    "no_violation",
+    "recovered_within",
+    "rises",
+    "settles_sooner",
+    "stays_level",
+]
 
 
 def _shown(metric: str, value: float) -> str:

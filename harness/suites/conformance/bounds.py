@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from impls import catalog
 from impls.protocol.view import View
 
-__all__ = ["Leg", "bound", "completes"]
+__all__ = ["bound", "completes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class _Leg:
     """Bins to move: the old and the new owner, int32, and the bytes, int64, of each; shape (n,)."""
 
     source: NDArray[np.int32]
@@ -50,45 +50,45 @@ class Leg:
         return most
 
 
-Bound = Callable[[Leg, Mapping[str, Any]], int]
+Bound = Callable[[_Leg, Mapping[str, Any]], int]
 
 
-def _one_by_one(leg: Leg, _options: Mapping[str, Any]) -> int:
+def _one_by_one(leg: _Leg, _options: Mapping[str, Any]) -> int:
     """One bin an epoch."""
     return len(leg.source)
 
 
-def _at_once(_leg: Leg, _options: Mapping[str, Any]) -> int:
+def _at_once(_leg: _Leg, _options: Mapping[str, Any]) -> int:
     """Everything in one epoch; a restart's stop is before it and no epoch of its own."""
     return 1
 
 
-def _held(_leg: Leg, _options: Mapping[str, Any]) -> int:
+def _held(_leg: _Leg, _options: Mapping[str, Any]) -> int:
     """Everything in one epoch, whose records run in the next."""
     return 2
 
 
-def _matched(leg: Leg, options: Mapping[str, Any]) -> int:
+def _matched(leg: _Leg, options: Mapping[str, Any]) -> int:
     """A step is a maximum matching, and so a maximal one; gaps follow."""
     return leg.matchings(options["bins_per_pair"]) * (int(options["gap_epochs"]) + 1)
 
 
-def _fetched(leg: Leg, options: Mapping[str, Any]) -> int:
+def _fetched(leg: _Leg, options: Mapping[str, Any]) -> int:
     """As many as the budget allows in each epoch; what waited runs in the epoch after the last at the latest."""
     return leg.packed(options["pull_budget_bytes"]) + 1
 
 
-def _wanted(leg: Leg, options: Mapping[str, Any]) -> int:
+def _wanted(leg: _Leg, options: Mapping[str, Any]) -> int:
     """The same; bins that no record needs come within their share of the budget."""
     return leg.packed(options["pull_budget_bytes"] * options["background_share"])
 
 
-def _copied(leg: Leg, options: Mapping[str, Any]) -> int:
+def _copied(leg: _Leg, options: Mapping[str, Any]) -> int:
     """The first copies, then the handover."""
     return leg.packed(options["replicate_bytes"]) + 1
 
 
-def _shadowed(leg: Leg, options: Mapping[str, Any]) -> int:
+def _shadowed(leg: _Leg, options: Mapping[str, Any]) -> int:
     """The first copies, an epoch in which both owners process, then the handover."""
     return leg.packed(options["replicate_bytes"]) + 2
 
@@ -126,8 +126,8 @@ def bound(name: str, options: Mapping[str, Any], view: View) -> int:
     per_leg, every = _BOUNDS.get(name, _one_by_one), {**catalog.options(name), **options}
     under_way, onwards = view.location != view.routing, view.routing != view.goal
     legs = [
-        Leg(view.location[under_way], view.routing[under_way], view.size[under_way]),
-        Leg(view.routing[onwards], view.goal[onwards], view.size[onwards]),
+        _Leg(view.location[under_way], view.routing[under_way], view.size[under_way]),
+        _Leg(view.routing[onwards], view.goal[onwards], view.size[onwards]),
     ]
     first, last = (per_leg(leg, every) if len(leg.source) else 0 for leg in legs)
     if not under_way.any() and not view.queued.any():

@@ -14,7 +14,7 @@ from harness.suites.conformance.bounds import completes
 from harness.suites.conformance.cases import BINS, Tour
 from harness.suites.conformance.watch import Delta, Watch
 
-__all__ = ["NUMBER_OF_KEYS", "Row", "bins_of", "rows_of", "scenario_of"]
+__all__ = ["NUMBER_OF_KEYS", "Row", "bins_of", "rows_of"]
 
 NUMBER_OF_KEYS = 4096
 _DELTA_BYTES = {"dense": 16, "hash": 23}  # a changed key in the changelog: slot and count; name, count and checksum
@@ -56,7 +56,7 @@ def bins_of(operator: str) -> BinOf:
     return dense_bins(NUMBER_OF_KEYS, BINS) if operator == "dense" else hash_bins(BINS)
 
 
-def scenario_of(label: str) -> str:
+def _scenario_of(label: str) -> str:
     """Returns the scenario that a command's label names."""
     return label.rpartition(" ")[0]
 
@@ -112,8 +112,8 @@ def _delta_bytes(delta: Delta, operator: str, changes: Changes) -> int:
 
 
 def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], changes: Changes) -> Row:
-    migrations = [one for one in watch.migrations.values() if scenario_of(one.label) == scenario]
-    reasons = [f"{label}: {words}" for label, words in watch.problems if scenario_of(label) in {scenario, ""}]
+    migrations = [one for one in watch.migrations.values() if _scenario_of(one.label) == scenario]
+    reasons = [f"{label}: {words}" for label, words in watch.problems if _scenario_of(label) in {scenario, ""}]
     moved = sum(one.moved_bytes for one in migrations)
     must = sum(one.must_bytes + sum(_delta_bytes(d, tour.operator, changes) for d in one.deltas) for one in migrations)
     if moved != must:

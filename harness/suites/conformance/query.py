@@ -27,7 +27,7 @@ from impls.operators import DenseCount, HashCount
 from impls.placement import initial
 from impls.worker.output import Output
 
-__all__ = ["SparkQuery", "run_tour"]
+__all__ = ["run_tour"]
 
 _DEADLINE_S = 60.0
 _FLUSH_S = 30.0
@@ -35,7 +35,7 @@ _INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
 _SEED = 7
 
 
-class SparkQuery:
+class _SparkQuery:
     """See `Query`; `with` stops it.
 
     A mechanism that asks for a new session gets its query started again in the same one: what a new JVM costs is
@@ -138,7 +138,7 @@ class SparkQuery:
             sent=self.sent,
         )
 
-    def __enter__(self) -> "SparkQuery":
+    def __enter__(self) -> "_SparkQuery":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -158,7 +158,7 @@ def run_tour(tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, n
         redis: a server's URL, for mechanisms that need one.
     """
     try:
-        with SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis) as query:
+        with _SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis) as query:
             run_scenarios(tour, query)
         return query.rows()
     except Exception as error:  # whatever a query fails with, the other tours go on

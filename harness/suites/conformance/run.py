@@ -26,7 +26,7 @@ from harness.suites.conformance.judge import Row
 from harness.suites.conformance.query import run_tour
 from impls import catalog
 
-__all__ = ["conformance", "run_conformance", "selected", "table_of"]
+__all__ = ["conformance", "run_conformance", "selected"]
 
 _ROWS, _SUITE, _DONE = "rows.jsonl", "suite.json", "done"
 _HEAVY = ("broker", "redis", "runs")
@@ -108,7 +108,7 @@ def _line(row: Row) -> str:
     return what if row.good else f"{what}: {'; '.join(row.reasons)}"
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def _table_of(rows: Sequence[Row]) -> Table:
     """Returns the table of cases."""
     table = Table(box=None, pad_edge=False)
     left = ("mechanism", "operator", "scenario", "keys", "verdict")
@@ -156,7 +156,7 @@ def run_conformance(
     folder = _folder(planned, Path(output or ROOT / "results"), force=force)
     console.print(f"{cases} cases in {len(planned)} queries")
     rows, cut_off = conformance(planned, folder, console)
-    console.print(table_of(rows))
+    console.print(_table_of(rows))
     good = sum(row.good for row in rows)
     console.print(f"{good} of {cases} cases are valid")
     sys.stdout.write(f"{folder}\n")

@@ -68,7 +68,7 @@ def kill(site: Site, fault: Fault) -> FaultEffect:
     if fault.point == "during-recovery":
         lose(store_path(site.state, fault.draw % 2))
     recovers = fault.point == "during-recovery"
-    return FaultEffect(await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
+    return FaultEffect(_await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
 
 
 def stop_worker(site: Site, fault: Fault) -> FaultEffect:
@@ -104,7 +104,7 @@ def unreachable_broker(site: Site, fault: Fault) -> FaultEffect:
     return FaultEffect(at_us)
 
 
-def await_fired(site: Site, fault: Fault) -> int:
+def _await_fired(site: Site, fault: Fault) -> int:
     """Returns when an armed fault has fired, µs; raises MissedError when it does not."""
     try:
         site.await_true(lambda: site.arming.fired(fault.id) is not None, "the fault to fire", _FIRE_DEADLINE_S)
@@ -123,7 +123,7 @@ def _stop(site: Site, fault: Fault) -> tuple[int, int]:
     site.arming.arm(fault.id, victim="worker", point=point, pids={}, action="stop", conditions={"migrating": migrating})
     if migrating:
         site.migrate(COMMAND_DEADLINE_S)
-    at_us = await_fired(site, fault)
+    at_us = _await_fired(site, fault)
     pid = int((site.arming.fired(fault.id) or {})["pid"])
     site.stopped.add(pid)
     return pid, at_us

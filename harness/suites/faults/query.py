@@ -23,7 +23,7 @@ from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.operators import DenseCount
 from impls.worker.output import Output
 
-__all__ = ["main"]
+__all__ = ["main", "start"]
 
 _POLL_S = 0.05
 

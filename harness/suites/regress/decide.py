@@ -12,14 +12,14 @@ from typing import Literal
 
 from harness.suites.perf.twin.pairs import Interval, interval
 
-__all__ = ["COUNTS", "TIMES", "Change", "Verdict", "changed_counts", "confirmed", "find", "overall", "sides"]
+__all__ = ["TIMES", "Change", "Verdict", "changed_counts", "confirmed", "find", "overall", "sides"]
 
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]
 
 EFFECT = 0.08  # what is below is within what a compiler's mood does to an epoch
 TIMES = ("epoch_p50_ms", "epoch_p99_ms", "steady_p50_ms", "steady_p99_ms", "migrating_p99_ms")
-COUNTS = ("records", "moved_bins", "moved_bytes", "pulls")
+_COUNTS = ("records", "moved_bins", "moved_bytes", "pulls")
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def confirmed(first: Sequence[Change], second: Sequence[Change]) -> list[Change]
 def changed_counts(base: Sequence[Measures], head: Sequence[Measures]) -> dict[str, tuple[float, float]]:
     """Returns the counts that do not depend on time and differ, as (base, head): no statistics is needed for them."""
     out = {}
-    for name in COUNTS:
+    for name in _COUNTS:
         before, after = ({run[name] for run in runs if name in run} for runs in (base, head))
         if len(before) == len(after) == 1 and before != after:
             out[name] = (before.pop(), after.pop())

@@ -10,7 +10,7 @@ from typing import Any
 from harness.files import read_lines, write_text
 from plots.trend import draw_trend
 
-__all__ = ["append", "line_of", "write_page"]
+__all__ = ["append", "line_of"]
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -35,10 +35,10 @@ def append(path: Path, commit: str, runs: Sequence[Mapping[str, Mapping[str, flo
     """Adds a commit's line to the history and draws trend.html beside it anew."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line_of(commit, runs)) + "\n")
-    write_page(path)
+    _write_page(path)
 
 
-def write_page(path: Path) -> Path:
+def _write_page(path: Path) -> Path:
     """Writes trend.html beside a history and returns its path."""
     page = path.with_name("trend.html")
     write_text(page, _PAGE.format(figures="".join(draw_trend(read_lines(path)))))

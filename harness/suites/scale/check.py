@@ -17,7 +17,7 @@ from harness.suites.scale.simulate import Prediction, Setting, predict
 from impls.errors import UsageError
 from impls.placement import initial
 
-__all__ = ["FIGURES", "Compared", "compare", "median_error", "setting_of"]
+__all__ = ["FIGURES", "Compared", "compare", "median_error"]
 
 FIGURES = ("steady_p50_ms", "peak_ms", "duration_s")
 _KEY_BYTES = 8
@@ -51,7 +51,7 @@ def compare(folder: Path, costs: Costs) -> list[Compared]:
     runs = [entry for entry in result["runs"] if entry["verdict"] == "valid" and " with " not in entry["mechanism"]]
     if not runs:
         raise UsageError(f"{folder} has no valid run to check predictions against.")
-    setting = setting_of(experiment, _bin_bytes(runs, experiment), costs, int(result["environment"]["cores"]))
+    setting = _setting_of(experiment, _bin_bytes(runs, experiment), costs, int(result["environment"]["cores"]))
 
     @cache
     def predicted(mechanism: str) -> Prediction:
@@ -66,7 +66,7 @@ def median_error(rows: Sequence[Compared], figure: str) -> float | None:
     return float(np.median(errors)) if errors else None
 
 
-def setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int) -> Setting:
+def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int) -> Setting:
     """Returns the first migration of an experiment as a setting; raises UsageError where it has none to simulate."""
     if experiment.rate_shape != "constant":
         raise UsageError("The simulator knows constant rates only: check it with another result.")

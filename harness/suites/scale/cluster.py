@@ -14,7 +14,7 @@ from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.worker.pull import on_demand, within_budget
 
-__all__ = ["Cluster", "SimulatedEpoch", "chosen_pulls"]
+__all__ = ["Cluster", "SimulatedEpoch"]
 
 _FAR_MS = 1e12
 _OVERLOAD = 1000.0
@@ -76,7 +76,7 @@ class Cluster:
         arrived = seen - self._seen
         self._seen, self._last_cut = seen, cut
         due = arrived + self._queued if self._waiting else arrived
-        pulled = chosen_pulls(plan, due, self.sizes)
+        pulled = _chosen_pulls(plan, due, self.sizes)
         bins = np.fromiter((pull.bin for pull in pulled), np.int64, len(pulled))
         workers = written.workers
         pull_ms, moved = self._pull(plan, pulled, bins, workers)
@@ -233,7 +233,7 @@ def _fresh(done: NDArray[np.float64], count: NDArray[np.int64], *, cut: float, b
     return Segments(done[some] - cut, done[some] - before, count[some])
 
 
-def chosen_pulls(plan: EpochPlan, need: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[Pull]:
+def _chosen_pulls(plan: EpochPlan, need: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[Pull]:
     """Returns the pulls that workers do, chosen worker by worker by the runtime's own rules."""
     if not plan.on_demand and plan.budget_bytes is None:
         return list(plan.pulls)

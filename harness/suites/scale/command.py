@@ -19,9 +19,9 @@ from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_c
 from harness.suites.scale.scenario import Scenario, at_scale, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
 
-__all__ = ["LEFT_OUT", "check_table", "prediction_table", "run_simulate_scale"]
+__all__ = ["prediction_table", "run_simulate_scale"]
 
-LEFT_OUT = (
+_LEFT_OUT = (
     "Left out: the network between workers beyond --bandwidth, hosts that differ, stragglers and lost tasks, garbage "
     "collection, snapshots of state to the checkpoint, and Spark's own scheduling beyond a fixed time per task."
 )
@@ -54,7 +54,7 @@ def _simulate(given: dict[str, Any], costs: Costs) -> None:
         if why:
             console.print(why)
     console.print(f"{len(outcomes)} mechanisms simulated in {time.perf_counter() - began:.1f} s. {_origin(costs)}")
-    console.print(LEFT_OUT)
+    console.print(_LEFT_OUT)
 
 
 def prediction_table(predictions: Sequence[Prediction], title: str) -> Table:
@@ -78,7 +78,7 @@ def prediction_table(predictions: Sequence[Prediction], title: str) -> Table:
 def _check(folder: Path, costs: Costs) -> None:
     rows = compare(folder, costs)
     console = _console()
-    console.print(check_table(rows, f"{folder.name}: first migration of every valid run"))
+    console.print(_check_table(rows, f"{folder.name}: first migration of every valid run"))
     for figure in FIGURES:
         error = median_error(rows, figure)
         text = "no run whose load was met" if error is None else f"median error {100 * error:.0f} %"
@@ -88,7 +88,7 @@ def _check(folder: Path, costs: Costs) -> None:
     console.print(_origin(costs))
 
 
-def check_table(rows: Sequence[Compared], title: str) -> Table:
+def _check_table(rows: Sequence[Compared], title: str) -> Table:
     """Returns measured and predicted figures as a table, run by run."""
     table = Table(title=title, title_justify="left")
     for column in ("run", "load", "figure"):

@@ -9,7 +9,7 @@ import pytest
 from synthetic import new_experiment
 
 from plots import metrics, theme, throughput
-from plots.data import load, thin
+from plots.data import load
 from plots.figures import all_figures, svg_of, write_all
 from plots.restart_against_live import restart_and_live
 
@@ -139,7 +139,7 @@ def test_each_colour_has_one_name_and_a_dark_twin():
 def test_thin_keeps_the_peak():
     x, y = np.arange(5_000.0), np.zeros(5_000)
     y[3_333] = 7.0
-    few_x, few_y = thin(x, y, most=100)
+    few_x, few_y = theme.thin(x, y, most=100)
     assert len(few_x) == len(few_y) <= 100
     assert few_y.max() == 7.0
 

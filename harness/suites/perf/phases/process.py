@@ -19,7 +19,7 @@ from impls.api import stream
 from impls.driver.driver import EpochRecord
 from impls.worker.output import Output
 
-__all__ = ["EPOCHS_FILE", "PhasesSettings", "main", "measure_epochs"]
+__all__ = ["EPOCHS_FILE", "PhasesSettings", "main"]
 
 EPOCHS_FILE = "epochs.json"
 _KEEP = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
@@ -39,7 +39,7 @@ class PhasesSettings:
     bins: int = 256
 
 
-def measure_epochs(folder: Path, settings: PhasesSettings) -> list[EpochPhases]:
+def _measure_epochs(folder: Path, settings: PhasesSettings) -> list[EpochPhases]:
     """Runs the load and returns the epochs of its last two thirds."""
     experiment = make_experiment(
         mechanism="none", name="phases", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
@@ -127,7 +127,7 @@ def main(arguments: list[str]) -> int:
     """Writes epochs.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
     return measure_here(
-        folder, "phases.json", lambda given: measure_epochs(folder, PhasesSettings(**given)), EPOCHS_FILE
+        folder, "phases.json", lambda given: _measure_epochs(folder, PhasesSettings(**given)), EPOCHS_FILE
     )
 
 

@@ -33,7 +33,7 @@ from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
 from impls.worker.output import Output
 
-__all__ = ["BLOCKS_FILE", "TwinSettings", "blocks_of", "main", "measure_blocks"]
+__all__ = ["BLOCKS_FILE", "EpochMark", "TwinSettings", "blocks_of", "main"]
 
 BLOCKS_FILE = "blocks.json"
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
@@ -88,7 +88,7 @@ class EpochMark:
     jvm_s: float
 
 
-class Meter:
+class _Meter:
     """Reads the processor time of the Python workers, of this process, and of the JVM."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ def _block(number: int, marks: list[EpochMark], backlog: bool) -> TurnBlock:
     )
 
 
-def measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
+def _measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
     """Runs a load, then its backlog, and returns their blocks; raises StateError when a record is missing."""
     experiment = make_experiment(
         mechanism="none", name="twin", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
@@ -158,7 +158,7 @@ def measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
     with ExitStack() as stack:
         services = stack.enter_context(bring_up_alone(experiment, folder))
         broker, spark = services.broker, services.spark
-        meter = Meter()
+        meter = _Meter()
         output = Output(broker.bootstrap, "out", experiment.result_partitions)
         sides = Alternating(
             operator_for(experiment), output, folder, workers=settings.workers, bins=settings.bins,
@@ -167,7 +167,7 @@ def measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
         stack.callback(sides.close)
         with _query(spark, broker.bootstrap, sides, folder / "spark") as query:
             _await(query, lambda: sides.ready, "both sides' state", _READY_DEADLINE_S)
-            meter = Meter()
+            meter = _Meter()
             load = schedule(folder, experiment, "in")
             sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
             with Load(folder, broker.bootstrap, load, resume=False) as generator:
@@ -219,7 +219,7 @@ def _records(marks: list[EpochMark]) -> int:
 def main(arguments: list[str]) -> int:
     """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
-    code = measure_here(folder, "twin.json", lambda given: measure_blocks(folder, TwinSettings(**given)), BLOCKS_FILE)
+    code = measure_here(folder, "twin.json", lambda given: _measure_blocks(folder, TwinSettings(**given)), BLOCKS_FILE)
     for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
         shutil.rmtree(doomed, ignore_errors=True)
     return code

@@ -26,9 +26,9 @@ from impls.worker.cells import CELL
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
-__all__ = ["SIDES", "Alternating", "TurnEpoch", "block_at"]
+__all__ = ["Alternating", "TurnEpoch", "block_at"]
 
-SIDES = ("live", "twin")
+_SIDES = ("live", "twin")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def block_at(since_s: float, block_s: float) -> tuple[int, str]:
     ['live', 'twin', 'twin', 'live', 'live', 'twin']
     """
     block = int(since_s // block_s)
-    return block, SIDES[(block + block // 2) % 2]
+    return block, _SIDES[(block + block // 2) % 2]
 
 
 class Alternating:
@@ -72,7 +72,7 @@ class Alternating:
         spec = QuerySpec(self._checkpoint.query, bins, operator, output, str(folder / "live"))
         controller = Controller(initial(bins, workers), make("none"), None)
         self._driver = Driver(controller, self._checkpoint, MicroBatchExecutor(spec), files=None, on_epoch=self._seen)
-        self._epochs = dict.fromkeys(SIDES, 0)
+        self._epochs = dict.fromkeys(_SIDES, 0)
         self._last: EpochRecord | None = None
         self.start_us, self.block_s, self.block_epochs = 0, 1.0, 0
 
@@ -104,7 +104,7 @@ class Alternating:
         if self.block_epochs:
             return block_at(epoch, self.block_epochs)
         since_us = now_us() - self.start_us if self.start_us else -1
-        return block_at(since_us / 1e6, self.block_s) if since_us >= 0 else (None, SIDES[epoch % 2])
+        return block_at(since_us / 1e6, self.block_s) if since_us >= 0 else (None, _SIDES[epoch % 2])
 
     def _binned(self, batch: DataFrame, bins: int) -> DataFrame:
         return prepared(batch, "key", self._operator, bins, "scheduled_us")

@@ -1,0 +1,26 @@
+"""What a topic holds, read with a consumer."""
+
+import time
+
+from confluent_kafka import TopicPartition
+
+DEADLINE_S = 60
+
+
+def ends(consumer, topic, partitions=2):
+    return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)]
+
+
+def contents(consumer, topic, partitions=2):
+    """Values of each partition of the topic, in the order of their offsets."""
+    wanted = sum(ends(consumer, topic, partitions))
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+    out = [[] for _ in range(partitions)]
+    end = time.monotonic() + DEADLINE_S
+    while sum(map(len, out)) < wanted:
+        assert time.monotonic() < end, f"only {sum(map(len, out))} of {wanted} records could be read"
+        for message in consumer.consume(10_000, 1.0):
+            assert message.error() is None
+            assert message.key() is None
+            out[message.partition()].append(message.value())
+    return out
