@@ -5,15 +5,15 @@ from pathlib import Path
 
 from harness.files import read_json, write_json
 
-__all__ = ["FAILURE_FILE", "LOG_FILE", "failure_of", "how_it_ended", "told_failure", "write_failure"]
+__all__ = ["FAILURE_FILE", "failure_of", "how_it_ended", "told_failure", "write_failure"]
 
 FAILURE_FILE = "error.json"
-LOG_FILE = "run.log"
+_LOG_FILE = "run.log"
 
 
 def write_failure(folder: Path, reason: str) -> None:
     """Keeps the reason, a sentence, in the run's folder."""
-    write_json(folder / FAILURE_FILE, {"error": reason, "log": LOG_FILE})
+    write_json(folder / FAILURE_FILE, {"error": reason, "log": _LOG_FILE})
 
 
 def failure_of(folder: Path) -> str:
@@ -24,7 +24,7 @@ def failure_of(folder: Path) -> str:
 def told_failure(folder: Path) -> str:
     """Returns why a run failed and where its log is, in one sentence."""
     reason = failure_of(folder) or "it left no result"
-    return f"{reason.rstrip('.')}; its log is {folder / LOG_FILE}."
+    return f"{reason.rstrip('.')}; its log is {folder / _LOG_FILE}."
 
 
 def how_it_ended(code: int) -> str:
