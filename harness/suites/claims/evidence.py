@@ -1,8 +1,8 @@
-"""What a predicate looks at: the results that show a claim, as stored."""
+"""What a predicate looks at, the results that show a claim as stored, and what it answers."""
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,7 @@ from impls.errors import UsageError
 from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import by_name
 
-__all__ = ["EVIDENCE_FILE", "Evidence", "NotKnown"]
+__all__ = ["EVIDENCE_FILE", "Answer", "Evidence", "NotKnown", "Predicate", "joined"]
 
 EVIDENCE_FILE = "evidence.json"
 
@@ -109,3 +109,27 @@ class Evidence:
         if not common or not all(below[round_] for round_ in common):
             raise NotKnown(f"{metric} of {over} and {under} have no ratio")
         return statistics.median(above[round_] / below[round_] for round_ in common)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Whether a predicate holds, and the figures that say so."""
+
+    holds: bool
+    figures: str
+
+
+Predicate = Callable[..., Answer]
+
+
+def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
+    """Joins single findings: all must hold, or with `some` one; those that do not come first.
+
+    Raises:
+        NotKnown: there is none.
+    """
+    found = list(parts)
+    if not found:
+        raise NotKnown("there is nothing to look at")
+    holds = (any if some else all)(ok for ok, _ in found)
+    return Answer(holds, "; ".join(text for _, text in sorted(found, key=lambda one: one[0] != some)))

@@ -9,8 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from harness.files import read_json
-from harness.suites.claims.answer import Answer, Predicate, joined
-from harness.suites.claims.evidence import Evidence, NotKnown
+from harness.suites.claims.evidence import Answer, Evidence, NotKnown, Predicate, joined
 from harness.suites.claims.suites import bounds_kept, queries_valid
 from impls.placement import goal, initial
 from impls.placement.movement import moved_against_minimum

@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import read_json
-from harness.suites.claims.answer import Answer, joined
-from harness.suites.claims.evidence import Evidence, NotKnown
+from harness.suites.claims.evidence import Answer, Evidence, NotKnown, joined
 from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
 

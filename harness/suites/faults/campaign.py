@@ -9,8 +9,8 @@ from typing import Any
 from generators.clock import now_us
 from harness.lab.processes import signal_if_alive
 from harness.suites.faults import damage, process_faults
-from harness.suites.faults.outcome import Outcome, Verdict
 from harness.suites.faults.process_faults import COMMAND_DEADLINE_S, FaultEffect, MissedError
+from harness.suites.faults.report import Outcome, Verdict
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import Site, StuckError
 from impls.errors import StateError, UsageError

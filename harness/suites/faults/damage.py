@@ -11,14 +11,7 @@ from harness.lab.processes import processes_of
 from harness.suites.faults.process_faults import COMMAND_DEADLINE_S, FaultEffect, MissedError
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import BINS, Site
-from harness.suites.faults.storage import (
-    flip_bit,
-    limit_files,
-    lose,
-    newest_frame,
-    snapshot_in_use,
-    truncate,
-)
+from harness.suites.faults.storage import flip_bit, limit_files, lose, newest_frame, snapshot_in_use, truncate
 from impls.durability.frame import frame_name
 from impls.store.environment import store_path
 

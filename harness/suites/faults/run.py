@@ -17,8 +17,7 @@ from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.faults.campaign import Campaign
-from harness.suites.faults.outcome import Outcome
-from harness.suites.faults.report import report_of, show, write_report
+from harness.suites.faults.report import Outcome, report_of, show, write_report
 from harness.suites.faults.schedule import EXPECTED, Fault, draw_schedule
 from impls import catalog
 from impls.durability.files import check_level

@@ -12,14 +12,7 @@ from harness.options import parse_names
 from impls import catalog
 from impls.faults import POINTS
 
-__all__ = [
-    "EXPECTED",
-    "KILLS",
-    "MECHANISMS",
-    "QUICK",
-    "Fault",
-    "draw_schedule",
-]
+__all__ = ["EXPECTED", "KILLS", "MECHANISMS", "QUICK", "Fault", "draw_schedule"]
 
 MECHANISMS = ("runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 QUICK_MECHANISMS = ("runtime-restart", "megaphone-batched")

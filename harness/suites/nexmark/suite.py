@@ -3,12 +3,13 @@
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from harness.experiment.checks import lacks_twin
 from harness.experiment.description import Experiment
@@ -18,15 +19,73 @@ from harness.files import ROOT, read_json, write_json, write_text
 from harness.options import CUT_OFF, parse_list
 from harness.options.declared import read_given
 from harness.options.ending import ending
+from harness.report.markdown import table_lines
 from harness.results.place import find_earlier, result_folder
 from harness.run.machine import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
-from harness.suites.nexmark.table import markdown, rows_of, table
 from harness.suites.options import NEXMARK_QUICK
 from impls.operators.nexmark import QUERIES
+from plots.metrics import Unit, show
+from plots.withheld import marks
 
-__all__ = ["NexmarkSuite", "measured", "read_rows", "run_nexmark", "suite_from"]
+__all__ = [
+    "COLUMNS", "NexmarkSuite", "markdown", "measured", "read_rows", "rows_of", "run_nexmark", "suite_from", "table",
+]  # fmt: skip
+
+COLUMNS = (
+    "query", "dialect", "mechanism", "verdict", "steady p50", "steady p99", "peak", "peak ratio", "duration", "moved",
+)  # fmt: skip
+
+
+def rows_of(query: str, result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns a row per run of a query's result: numbers in ms, s and bytes, None where there is none."""
+    rows = []
+    for entry in result["runs"]:
+        steady = entry["latency_ms"]["steady"]
+        migration: Mapping[str, Any] = next(iter(entry["migrations"]), {})
+        rows.append(
+            {
+                "query": query,
+                "dialect": QUERIES[query].dialect,
+                "mechanism": entry["mechanism"],
+                "verdict": ", ".join([entry["verdict"], *marks(entry)]),
+                "p50_ms": steady["p50"],
+                "p99_ms": steady["p99"],
+                "peak_ms": migration.get("peak_ms"),
+                "peak_ratio": migration.get("peak_ratio"),
+                "duration_s": migration.get("duration_s"),
+                "bytes": migration.get("bytes"),
+                "reasons": entry["reasons"],
+            }
+        )
+    return rows
+
+
+_UNITS: dict[str, Unit] = {
+    "p50_ms": "ms", "p99_ms": "ms", "peak_ms": "ms", "peak_ratio": "x", "duration_s": "s", "bytes": "B",
+}  # fmt: skip
+
+
+def _texts(row: Mapping[str, Any]) -> list[str]:
+    head = [row["query"], row["dialect"], row["mechanism"], row["verdict"]]
+    return [*head, *(show(row[name], unit) for name, unit in _UNITS.items())]
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Returns the rows for a terminal."""
+    out = Table(box=None, pad_edge=False)
+    for number, title in enumerate(COLUMNS):
+        out.add_column(title, justify="left" if number < 4 else "right", overflow="fold")
+    for row in rows:
+        out.add_row(*_texts(row))
+    return out
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the rows as a Markdown table."""
+    return "\n".join(table_lines(COLUMNS, map(_texts, rows), "llllr")) + "\n"
+
 
 _MECHANISMS = "megaphone-batched,meces"
 _NATIVE = "native-repartition"

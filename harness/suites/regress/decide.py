@@ -8,11 +8,16 @@ second round of pairs, on its own, says the same; chance alone does that to one 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from harness.suites.perf.twin.pairs import Interval, interval
 
-__all__ = ["TIMES", "Change", "Verdict", "changed_counts", "confirmed", "find", "overall", "sides"]
+__all__ = [
+    "TIMES", "Change", "Runs", "Verdict", "changed_counts", "compare", "confirmed", "find", "overall",
+    "resampled", "sides",
+]  # fmt: skip
 
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]
@@ -83,3 +88,49 @@ def overall(worse: Sequence[Change], counts: Mapping[str, tuple[float, float]]) 
     """Returns the verdict of the comparison; a changed count is no regression, but a larger one is."""
     grown = [name for name, (before, after) in counts.items() if after > before * (1 + EFFECT)]
     return "worse" if worse or grown else "same"
+
+
+Runs = dict[str, list[dict[str, dict[str, float]]]]
+
+
+def compare(first: Runs, again: Any) -> tuple[Verdict, dict[str, Any]]:
+    """Returns the verdict and what it rests on; `again()` measures a second round, and is asked if one is suspect."""
+    mechanisms = list(first["base"][0])
+    findings = {name: _findings(first, name) for name in mechanisms}
+    counts = {name: changed_counts(*(_of(first, side, name) for side in ("base", "head"))) for name in mechanisms}
+    worse: dict[str, list[Change]] = {name: [] for name in mechanisms}
+    second: dict[str, list[Change]] = {}
+    if any(f.verdict == "worse" for found in findings.values() for f in found):
+        more = again()
+        second = {name: _findings(more, name) for name in mechanisms}
+        worse = {name: confirmed(findings[name], second[name]) for name in mechanisms}
+    verdicts = [overall(worse[name], counts[name]) for name in mechanisms]
+    verdict: Verdict = "worse" if "worse" in verdicts else "same"
+    return verdict, {"findings": findings, "second": second, "counts": counts, "worse": worse}
+
+
+def _of(runs: Runs, side: str, mechanism: str) -> Sequence[dict[str, float]]:
+    return [run[mechanism] for run in runs[side]]
+
+
+def _findings(runs: Runs, mechanism: str) -> list[Change]:
+    return find(_of(runs, "base", mechanism), _of(runs, "head", mechanism))
+
+
+def resampled(pool: Runs, number: int, seed: int = 1) -> list[tuple[Verdict, dict[str, Any]]]:
+    """Returns what each of `number` comparisons of a revision with itself says: how often chance alone finds it worse.
+
+    In every one the second round is drawn again as well. A round has as many pairs as the pool: drawn from it with
+    replacement, each with its sides either way round, so that what differs within a pair is what this machine does in
+    the time of two runs.
+    """
+    draw = np.random.default_rng(seed)
+    pairs = list(zip(pool["base"], pool["head"], strict=True))
+
+    def drawn() -> Runs:
+        chosen = draw.integers(0, len(pairs), len(pairs)).tolist()
+        swaps = draw.integers(0, 2, len(pairs)).tolist()
+        turned = [pairs[i][::-1] if swap else pairs[i] for i, swap in zip(chosen, swaps, strict=True)]
+        return {"base": [base for base, _ in turned], "head": [head for _, head in turned]}
+
+    return [compare(drawn(), drawn) for _ in range(number)]

@@ -16,11 +16,9 @@ from harness.run.anew import AGAIN
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
-from harness.suites.regress.compare import Runs, compare
-from harness.suites.regress.decide import sides
+from harness.suites.regress.decide import Runs, compare, resampled, sides
 from harness.suites.regress.history import append
 from harness.suites.regress.measures import measures_of, was_busy
-from harness.suites.regress.noise import resampled
 from harness.suites.regress.summary import markdown
 from harness.suites.regress.trees import Tree, revision, work_tree
 from impls.errors import UsageError

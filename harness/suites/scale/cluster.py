@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.suites.scale.costs import Costs
-from harness.suites.scale.latency import Segments
-from harness.suites.scale.load import EvenLoad
+from harness.suites.scale.load import EvenLoad, Segments
 from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.worker.pull import on_demand, within_budget

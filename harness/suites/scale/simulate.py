@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from harness.suites.scale.cluster import Cluster, SimulatedEpoch
 from harness.suites.scale.costs import Costs
-from harness.suites.scale.latency import Histogram
-from harness.suites.scale.load import EvenLoad
+from harness.suites.scale.load import EvenLoad, Histogram
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.commands import Command

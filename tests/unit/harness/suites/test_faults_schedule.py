@@ -6,8 +6,7 @@ import pytest
 
 from harness.experiment.faults import VICTIMS
 from harness.options import parse_names
-from harness.suites.faults.outcome import Outcome
-from harness.suites.faults.report import report_of
+from harness.suites.faults.report import Outcome, report_of
 from harness.suites.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, Fault, draw_schedule
 from impls.errors import UsageError
 from impls.faults import POINTS

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases.account import LINES, EpochPhases, account, shares
-from harness.suites.perf.rate import Probe, rate_ratio
+from harness.suites.perf.rate import Probe, Search, rate_ratio
 from harness.suites.perf.report import markdown, write_tables
 from harness.suites.perf.restart import excess_ms
-from harness.suites.perf.search import Search
 from harness.suites.perf.suite import PARTS, suite_from
 from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import EpochMark, blocks_of

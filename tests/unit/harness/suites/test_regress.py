@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from harness.files import write_json
-from harness.suites.regress.compare import compare
-from harness.suites.regress.decide import TIMES, changed_counts, confirmed, find, overall, sides
+from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
 from harness.suites.regress.history import append, line_of
 from harness.suites.regress.measures import measures_of
-from harness.suites.regress.noise import resampled
 from harness.suites.regress.run import Comparison, run_regress
 from harness.suites.regress.summary import markdown
 from harness.suites.regress.trees import revision

@@ -7,8 +7,7 @@ import pytest
 
 from harness.suites.scale.cluster import Cluster
 from harness.suites.scale.costs import Costs
-from harness.suites.scale.latency import Histogram, Segments
-from harness.suites.scale.load import EvenLoad, zipf_bins
+from harness.suites.scale.load import EvenLoad, Histogram, Segments, zipf_bins
 from harness.suites.scale.scenario import make_scenario
 from harness.suites.scale.simulate import Setting, predict
 from impls import catalog
