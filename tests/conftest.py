@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("project", deadline=None)  # no absolute time is asserted
+settings.register_profile("fast", deadline=None, max_examples=20)  # where a test names no number of its own
 settings.load_profile("project")
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -23,6 +24,12 @@ FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_n", "
 def pytest_addoption(parser):
     """Declares --fast."""
     parser.addoption("--fast", action="store_true", help="leave out `lengthy` tests, and cases of `sampled` ones")
+
+
+def pytest_configure(config):
+    """Takes the smaller profile in a fast run, before a test is read."""
+    if config.getoption("fast"):
+        settings.load_profile("fast")
 
 
 def pytest_itemcollected(item):

@@ -78,6 +78,7 @@ def test_a_value_out_of_range_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.lengthy  # starts Java
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
 @pytest.mark.parametrize("name", ["intervals.hlog", "epochs.hlog", "memory.hlog"])
 def test_the_java_tools_read_the_same(files, name):
