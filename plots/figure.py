@@ -11,7 +11,7 @@ __all__ = ["Figure"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One kind of figure; a module of `plots` that has one as `FIGURE` is found automatically.
+    """One kind of figure; the `FIGURE` or the `FIGURES` of a module of `plots` are found automatically.
 
     Attributes:
         name: file name without ending.

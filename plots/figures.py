@@ -12,10 +12,11 @@ __all__ = ["all_figures", "svg_of", "write_all"]
 
 
 def all_figures(*, sweep: bool = False) -> list[Figure]:
-    """Returns the FIGURE of each module of this folder that has one, in the order of the report; those of a sweep."""
+    """Returns the FIGURE or FIGURES of each module of this folder, in the order of the report; those of a sweep."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py"))
     modules = [importlib.import_module(f"plots.{name}") for name in names if name != "figures"]
-    found = [module.FIGURE for module in modules if isinstance(getattr(module, "FIGURE", None), Figure)]
+    declared = [(*getattr(module, "FIGURES", ()), getattr(module, "FIGURE", None)) for module in modules]
+    found = [figure for several in declared for figure in several if isinstance(figure, Figure)]
     kept = [figure for figure in found if figure.of_sweep == sweep or not figure.in_report]
     return sorted(kept, key=lambda figure: (figure.order, figure.name))
 

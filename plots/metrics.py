@@ -1,7 +1,12 @@
-"""The table of metrics: each is a function of one run's entry in result.json, with its unit and direction."""
+"""The table of metrics: each is a function of one run's entry in result.json, with its unit and direction.
 
+metrics.toml lists them.
+"""
+
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 __all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "show"]
@@ -48,21 +53,24 @@ def _in(*path: str) -> Callable[[dict[str, Any]], float | None]:
     return lambda entry: at(entry, *path)
 
 
-def _over_migrations(field: str, combine: Callable[[list[float]], float]) -> Callable[[dict[str, Any]], float | None]:
+def _longest(field: str) -> Callable[[dict[str, Any]], float | None]:
     def value(entry: dict[str, Any]) -> float | None:
-        found = [number for migration in entry.get("migrations") or [] if (number := at(migration, field)) is not None]
-        return combine(found) if found else None
+        return max((number for number in _each(entry, field) if number is not None), default=None)
 
     return value
 
 
-def _total(field: str) -> Callable[[dict[str, Any]], float | None]:
+def _each(entry: dict[str, Any], field: str) -> list[float | None]:
+    return [at(migration, field) for migration in entry.get("migrations") or []]
+
+
+def _total(field: str, combine: Callable[[list[float]], float] = sum) -> Callable[[dict[str, Any]], float | None]:
     """Returns the sum over migrations; None where there is none, or where it is not known of one of them."""
 
     def value(entry: dict[str, Any]) -> float | None:
-        found = [at(migration, field) for migration in entry.get("migrations") or []]
+        found = _each(entry, field)
         known = [number for number in found if number is not None]
-        return sum(known) if known and len(known) == len(found) else None
+        return combine(known) if known and len(known) == len(found) else None
 
     return value
 
@@ -78,189 +86,33 @@ def _shipped_share(entry: dict[str, Any]) -> float | None:
     return None if moved is None or not required else moved / required
 
 
-def _worst_settled(entry: dict[str, Any]) -> float | None:
-    """Returns the longest time back to steady latency; None where a migration was not back in time."""
-    found = [at(migration, "settled_s") for migration in entry.get("migrations") or []]
-    known = [number for number in found if number is not None]
-    return max(known) if known and len(known) == len(found) else None
-
-
 def _peak_ratio(entry: dict[str, Any]) -> float | None:
     whole = at(entry, "peak_ratio")
-    return whole if whole is not None else _over_migrations("peak_ratio", max)(entry)
+    return whole if whole is not None else _longest("peak_ratio")(entry)
 
 
-_WHEN = {"steady": "with no migration under way", "migrating": "whose way from schedule to result met a migration"}
-_SHARE = {"p50": "half of the records were done within this time", "p99": "99 % were", "max": "all were"}
+_OWN = {
+    "peak_ratio": _peak_ratio,
+    "interval_p99_ms": _interval_p99,
+    "settled_s": _total("settled_s", max),  # none where a migration was not back in time
+    "shipped_share": _shipped_share,
+    "replicated_bytes": lambda entry: at(entry, "replicated_bytes") or None,
+}
 
 
-def _latency(phase: str) -> list[Metric]:
-    return [
-        Metric(
-            f"latency_{phase}_{p}_ms",
-            f"{phase} {p}",
-            "ms",
-            "lower",
-            f"Latency of records {_WHEN[phase]}: {share}.",
-            _in("latency_ms", phase, p),
-        )
-        for p, share in _SHARE.items()
-    ]
+def _metric(name: str, value: str = "", max: str = "", sum: str = "", **rest: Any) -> Metric:  # noqa: A002 - the file's
+    """Returns the metric that a table of metrics.toml describes."""
+    if value:
+        found = _in(*value.split("."))
+    elif max:
+        found = _longest(max)
+    else:
+        found = _total(sum) if sum else _OWN[name]
+    return Metric(name=name, value=found, **{"better": None, **rest})
 
 
-METRICS: tuple[Metric, ...] = (
-    *_latency("steady"),
-    *_latency("migrating"),
-    Metric(
-        "peak_ratio",
-        "peak ratio",
-        "x",
-        "lower",
-        "Highest latency while migrating over the median of the maxima of equally long steady windows of the same run.",
-        _peak_ratio,
-    ),
-    Metric(
-        "migration_s",
-        "duration",
-        "s",
-        "lower",
-        "Time from the first to the last moved bin, of the longest migration.",
-        _over_migrations("duration_s", max),
-    ),
-    Metric(
-        "interval_p99_ms",
-        "interval p99",
-        "ms",
-        "lower",
-        "Highest 99th percentile of a 250 ms interval while migrating.",
-        _interval_p99,
-        in_table=False,
-    ),
-    Metric(
-        "latency_migrating_p90_ms",
-        "migrating p90",
-        "ms",
-        "lower",
-        "Latency of records whose way from schedule to result met a migration: 90 % were done within this time.",
-        _in("latency_ms", "migrating", "p90"),
-        in_table=False,
-    ),
-    Metric(
-        "latency_moved_p90_ms",
-        "moved p90",
-        "ms",
-        "lower",
-        "The same of the records of bins that the migration moved.",
-        _in("latency_ms", "migrating_moved", "p90"),
-        in_table=False,
-    ),
-    Metric(
-        "settled_s",
-        "back to steady",
-        "s",
-        "lower",
-        "Time from the command until the median latency is below twice the steady one for good, at worst.",
-        _worst_settled,
-        in_table=False,
-    ),
-    Metric("moved_bins", "moved bins", "count", None, "Bins moved by all migrations.", _total("bins")),
-    Metric("moved_bytes", "moved bytes", "B", "lower", "Bytes of state pulled.", _total("bytes")),
-    Metric(
-        "shipped_share",
-        "shipped share",
-        "share",
-        "lower",
-        "Bytes of state pulled, of the bytes of the bins that had to move.",
-        _shipped_share,
-        in_table=False,
-    ),
-    Metric(
-        "replicated_bytes",
-        "replicated",
-        "B",
-        "lower",
-        "Bytes that brought replicas up to date, over the whole run.",
-        lambda entry: at(entry, "replicated_bytes") or None,
-        in_table=False,
-    ),
-    Metric(
-        "cache_hit_rate",
-        "cache hits",
-        "share",
-        "higher",
-        "Reads of a shared store's entries that the worker's cache answered.",
-        _in("cache", "hit_rate"),
-        in_table=False,
-    ),
-    Metric(
-        "store_read_p50_ms",
-        "store reads",
-        "ms",
-        "lower",
-        "Median time that the slowest worker of a steady epoch waited for a shared store's answers.",
-        _in("epoch_ms", "steady", "phases", "read", "p50"),
-        in_table=False,
-    ),
-    Metric(
-        "longest_pull_ms",
-        "longest pull",
-        "ms",
-        "lower",
-        "Longest time that a worker spent pulling bins in one epoch.",
-        _over_migrations("longest_pull_ms", max),
-    ),
-    Metric(
-        "migration_epochs",
-        "epochs",
-        "count",
-        None,
-        "Epochs that all migrations took.",
-        _total("epochs"),
-    ),
-    Metric(
-        "epoch_steady_p50_ms",
-        "epoch p50",
-        "ms",
-        "lower",
-        "Median time of an epoch with no migration under way.",
-        _in("epoch_ms", "steady", "p50"),
-    ),
-    Metric(
-        "epoch_migrating_p50_ms",
-        "migrating epoch p50",
-        "ms",
-        "lower",
-        "Median time of an epoch while migrating.",
-        _in("epoch_ms", "migrating", "p50"),
-        in_table=False,
-    ),
-    Metric(
-        "worker_bytes",
-        "memory",
-        "B",
-        "lower",
-        "Highest resident memory of any single worker process, mapped files included.",
-        _in("memory_bytes", "worker_max"),
-    ),
-    Metric(
-        "records",
-        "records",
-        "count",
-        "higher",
-        "Records that the generator sent.",
-        _in("generator", "records"),
-        in_table=False,
-    ),
-    Metric(
-        "generator_lag_ms",
-        "generator lag",
-        "ms",
-        "lower",
-        "How late the generator sent its latest record.",
-        _in("generator", "max_lag_ms"),
-        in_table=False,
-    ),
-)
+_TABLES = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))
+METRICS = tuple(_metric(name, **table) for name, table in _TABLES.items())
 
 
 def by_name(name: str) -> Metric:

@@ -2,9 +2,11 @@
 
 import re
 import textwrap
+import tomllib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -22,7 +24,6 @@ from plots.metrics import at
 __all__ = [
     "DARK",
     "LIGHT",
-    "dark",
     "few_ticks",
     "finish",
     "grid_of",
@@ -42,70 +43,17 @@ __all__ = [
     "with_variables",
 ]
 
-# Figures are drawn in the light colours. A dark one, or one with CSS variables, is the same SVG with each colour
-# replaced by its name's other value; so every value of LIGHT occurs once. Hues: Okabe and Ito, then Paul Tol's muted,
-# and a brown.
-LIGHT = {
-    "paper": "#fffffe",
-    "ink": "#1d2430",
-    "muted": "#5b6472",
-    "grid": "#e3e6eb",
-    "shade": "#f1ecd9",
-    "grey": "#7f8793",
-    "blue": "#0072b2",
-    "orange": "#e69f00",
-    "green": "#009e73",
-    "vermilion": "#d55e00",
-    "pink": "#cc79a7",
-    "sky": "#56b4e9",
-    "wine": "#882255",
-    "olive": "#999933",
-    "indigo": "#332288",
-    "forest": "#117733",
-    "brown": "#8c564b",
-}
-DARK = {
-    "paper": "#14181f",
-    "ink": "#e8ebf0",
-    "muted": "#a3acba",
-    "grid": "#2c333e",
-    "shade": "#3b3521",
-    "grey": "#9aa3b0",
-    "blue": "#4aa8e0",
-    "orange": "#f0b63a",
-    "green": "#2fc49a",
-    "vermilion": "#f07f33",
-    "pink": "#e09cc2",
-    "sky": "#86cdf5",
-    "wine": "#c9588f",
-    "olive": "#bcbc5c",
-    "indigo": "#8d7fe0",
-    "forest": "#4fae6e",
-    "brown": "#c99484",
-}
+_FILE = tomllib.loads(Path(__file__).with_name("theme.toml").read_text(encoding="utf-8"))
+LIGHT: dict[str, str] = _FILE["light"]
+DARK: dict[str, str] = _FILE["dark"]
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h", "<", ">", "d")
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6)
 _HUES = tuple(name for name in LIGHT if name not in {"paper", "ink", "muted", "grid", "shade", "grey"})
-# Where a name has a fixed hue: the first whose words occur in the mechanism's name. Any other takes one by checksum.
-_BY_WORD = (
-    ("none", "grey"),
-    ("native", "brown"),
-    ("restart", "vermilion"),
-    ("all-at-once", "pink"),
-    ("fluid", "green"),
-    ("batched", "blue"),
-    ("meces", "orange"),
-    ("rhino", "sky"),
-    ("partial-pause", "wine"),
-    ("order-unaware", "olive"),
-    ("replicated", "indigo"),
-    ("external", "forest"),
-)
 
 
 def hue(name: str) -> str:
-    """Returns the name of a mechanism's colour in LIGHT and DARK."""
-    found = next((colour for word, colour in _BY_WORD if word in name), None)
+    """Returns the name of a mechanism's colour in LIGHT and DARK; by checksum where theme.toml has none for it."""
+    found = next((str(colour) for word, colour in _FILE["by_word"].items() if word in name), None)
     return found or _HUES[zlib.crc32(name.encode()) % len(_HUES)]
 
 
@@ -123,38 +71,8 @@ def mechanism_marker(name: str) -> str:
 @contextmanager
 def style() -> Iterator[None]:
     """Sets fonts, axes and grid for the figures drawn inside; text stays text in SVG files."""
-    settings = {
-        **sns.axes_style("ticks"),
-        "figure.facecolor": LIGHT["paper"],
-        "savefig.facecolor": LIGHT["paper"],
-        "axes.facecolor": LIGHT["paper"],
-        "axes.edgecolor": LIGHT["muted"],
-        "axes.labelcolor": LIGHT["ink"],
-        "axes.titlecolor": LIGHT["ink"],
-        "axes.titlesize": 10,
-        "axes.titlelocation": "left",
-        "axes.labelsize": 9,
-        "axes.linewidth": 0.8,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "grid.color": LIGHT["grid"],
-        "grid.linewidth": 0.7,
-        "text.color": LIGHT["ink"],
-        "xtick.color": LIGHT["muted"],
-        "ytick.color": LIGHT["muted"],
-        "xtick.labelsize": 8.5,
-        "ytick.labelsize": 8.5,
-        "legend.frameon": False,
-        "legend.fontsize": 8.5,
-        "font.family": ["DejaVu Sans"],
-        "lines.solid_capstyle": "round",
-        "path.simplify": True,
-        "svg.fonttype": "none",
-        "svg.hashsalt": "rescale-bench",
-    }
-    with mpl.rc_context(settings):
+    own = {name: LIGHT.get(str(value), value) for name, value in _FILE["settings"].items()}
+    with mpl.rc_context({**sns.axes_style("ticks"), **own}):
         yield
 
 
@@ -258,20 +176,11 @@ def finish(figure: Any, experiment: StoredExperiment) -> None:
     figure.supxlabel(text, x=0.01, ha="left", fontsize=6.8, color=LIGHT["muted"])
 
 
-def _recolour(svg: str, value: Callable[[str, str], str]) -> str:
-    names = {colour: name for name, colour in LIGHT.items()}
-    found = re.compile("|".join(names), re.IGNORECASE)
-    return found.sub(lambda match: value(names[match.group().lower()], match.group()), svg)
-
-
-def dark(svg: str) -> str:
-    """Returns a figure's SVG text in the dark colours."""
-    return _recolour(svg, lambda name, _: DARK[name])
-
-
 def with_variables(svg: str) -> str:
     """Returns a figure's SVG text with CSS variables (`--paper`, `--ink`, ...) in place of colours."""
-    return _recolour(svg, lambda name, _: f"var(--{name})")
+    names = {colour: name for name, colour in LIGHT.items()}
+    found = re.compile("|".join(names), re.IGNORECASE)
+    return found.sub(lambda match: f"var(--{names[match.group().lower()]})", svg)
 
 
 def thin(x: NDArray[np.float64], *ys: NDArray[np.float64], most: int = 800) -> list[NDArray[np.float64]]:

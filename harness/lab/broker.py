@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -27,49 +28,7 @@ _HOST = "127.0.0.1"
 _CLUSTER_ID = "UmQ0GCpoQCO48RE6UV_CIw"
 _MESSAGE_BYTES_MAX = 32 << 20
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
-
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
-controller.listener.names=CONTROLLER
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={logs}
-auto.create.topics.enable=false
-log.retention.ms=-1
-log.retention.bytes=-1
-message.max.bytes={message_bytes}
-replica.fetch.max.bytes={message_bytes}
-socket.request.max.bytes=104857600
-broker.session.timeout.ms=4000
-broker.heartbeat.interval.ms=500
-group.initial.rebalance.delay.ms=0
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-log.cleaner.dedupe.buffer.size=4194304
-num.network.threads=2
-num.io.threads=4
-background.threads=2
-"""
-_LOGGING = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{ISO8601} %p %m (%c)%n
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-logger.server.name = kafka.server.KafkaRaftServer
-logger.server.level = info
-"""
+_HERE = Path(__file__).parent
 
 
 class Broker(ABC):
@@ -159,7 +118,7 @@ class EmbeddedBroker(Broker):
         """Starts the broker and returns when it answers (about 2 s); raises UsageError when it does not in 60 s."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / "log4j2.properties").write_text(_LOGGING)
+            shutil.copyfile(_HERE / "log4j2.properties", self._folder / "log4j2.properties")
             self.log.touch()
             self._format()
             for _ in range(_PORT_TRIES):
@@ -269,9 +228,8 @@ class EmbeddedBroker(Broker):
         return guard.spawn(command, stdout=log, stderr=log, grace_s=_STOP_GRACE_S)
 
     def _write_properties(self, port: int, controller: int, *, logs: Path) -> None:
-        text = _PROPERTIES.format(
-            host=_HOST, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX
-        )
+        text = (_HERE / "broker.properties").read_text(encoding="utf-8")
+        text = text.format(host=_HOST, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX)
         (self._folder / "server.properties").write_text(text)
 
     def _tail(self) -> str:
