@@ -11,8 +11,9 @@ from rich.console import Console
 from harness.experiment.description import Experiment
 from harness.live.view import LiveView
 from harness.results.validate import validate
+from harness.run import process
 from harness.suites.runs import prepare_runs, run_and_report
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 
 _SMALL = Experiment(mechanisms=("none",), keys=1000, bins=8, rate=1000, duration_s=3.0, lead_in_s=0.0, workers=2)
 
@@ -70,11 +71,15 @@ def test_a_run_whose_process_is_killed(tmp_path, terminal):
     told.is_told("The run's process was killed by SIGKILL")
 
 
-def test_a_run_whose_state_cannot_be_kept(tmp_path):
-    told = _Telling(tmp_path)
-    (told.place / "checkpoint").write_text("a file where the query makes its folder")
-    assert told.carry_out() == 1
-    told.is_told("checkpoint")
+def test_a_run_that_stops_with_a_sentence_of_its_own(tmp_path, monkeypatch, capsys):
+    def stopped(*_):
+        raise StateError("Waited 180 s for the last records to be applied in vain.")
+
+    monkeypatch.setattr(process, "execute", stopped)
+    monkeypatch.setattr(process, "watch_stdin", lambda *_, **__: None)
+    monkeypatch.setattr(process.signal, "signal", lambda *_: None)
+    assert process.main([str(tmp_path)]) == 1
+    assert json.loads(capsys.readouterr().out) == {"error": "Waited 180 s for the last records to be applied in vain."}
 
 
 def test_a_run_that_is_refused(tmp_path):
