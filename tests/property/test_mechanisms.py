@@ -18,6 +18,8 @@ from impls.protocol.replication import NEVER
 from impls.protocol.validate import validate
 from impls.protocol.view import View
 
+pytestmark = pytest.mark.sampled(3)
+
 settings = partial(given_settings, deadline=None)  # a migration is up to a hundred plans
 RESTARTS = {"runtime-restart": "query", "restart-application": "application"}
 LIVE = [name for name in catalog.names() if name not in {"none", *RESTARTS}]

@@ -16,6 +16,8 @@ from impls.operators.nexmark import make
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.moves import movable, pull_plan
 
+pytestmark = pytest.mark.sampled(3)
+
 _SETTINGS = settings(
     max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
