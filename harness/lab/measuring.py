@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from generators.errors import GeneratorError
 from generators.stdin import watch_stdin
@@ -15,39 +15,52 @@ from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from impls.errors import StateError, UsageError
 
-__all__ = ["measure_here", "measure_in_child"]
+__all__ = ["ASKED", "FOUND", "measure_here", "measured_in_child"]
+
+ASKED, FOUND = "asked.json", "measured.json"
 
 _DEADLINE_S = 900.0
+_S = TypeVar("_S")
 
 
-def measure_here(folder: Path, asked: str, measure: Callable[[dict[str, Any]], Sequence[Any]], found: str) -> int:
-    """Measures in this process what the file `asked` of a folder says, and ends with its standard input.
+def measure_here(folder: Path, settings: Callable[..., _S], measure: Callable[[Path, _S], Sequence[Any]]) -> int:
+    """Measures in this process what asked.json of a folder says into its measured.json, and ends with standard input.
 
     Args:
-        folder: of the measurement; what is measured is written to its file `found`.
-        asked: name of a JSON file with settings.
-        measure: from settings to what is measured, dataclasses.
-        found: name of a JSON file.
+        folder: of the measurement.
+        settings: makes settings of the fields that asked.json holds.
+        measure: from the folder and settings to what is measured, dataclasses.
 
     Returns:
         The exit code: 0 done, 1 failed, 2 bad input.
     """
     watch_stdin(lambda: os._exit(CUT_OFF))
     try:
-        measured = measure(read_json(folder / asked))
+        measured = measure(folder, settings(**read_json(folder / ASKED)))
     except (UsageError, GeneratorError, StateError) as error:
         sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
         return 1 if isinstance(error, StateError) else 2
-    write_json(folder / found, [asdict(one) for one in measured])
+    write_json(folder / FOUND, [asdict(one) for one in measured])
     return 0
 
 
-def measure_in_child(module: str, folder: Path) -> None:
-    """Runs `python -m MODULE FOLDER`; its standard input stays open as long as this process lives.
+def measured_in_child(module: str, folder: Path, settings: Any) -> list[dict[str, Any]]:
+    """Returns what `python -m MODULE FOLDER` measures with settings, a dataclass; what is there already stays.
 
     Raises:
         StateError: it fails; its log is run.log in the folder.
     """
+    found = folder / FOUND
+    if not found.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / ASKED, asdict(settings))
+        _run_child(module, folder)
+    measured: list[dict[str, Any]] = json.loads(found.read_text())
+    return measured
+
+
+def _run_child(module: str, folder: Path) -> None:
+    """Runs the module; its standard input stays open as long as this process lives."""
     with (folder / "run.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", module, str(folder)],

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.files import write_json
+from harness.lab.measuring import ASKED, FOUND
 from harness.suites.perf.twin.pairs import TurnBlock, ratios
-from harness.suites.perf.twin.process import BLOCKS_FILE, TwinSettings
+from harness.suites.perf.twin.process import TwinSettings
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parents[2]
@@ -18,12 +19,12 @@ ROOT = Path(__file__).parents[2]
 
 def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
     settings = TwinSettings(bins=16, pairs=2, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0, backlog_pairs=12)
-    write_json(tmp_path / "twin.json", asdict(settings))
+    write_json(tmp_path / ASKED, asdict(settings))
     command = [sys.executable, "-m", "harness.suites.perf.twin.process", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         said = process.stdout.read()
         assert process.wait(240) == 0, said
-    blocks = [TurnBlock(**block) for block in json.loads((tmp_path / BLOCKS_FILE).read_text())]
+    blocks = [TurnBlock(**block) for block in json.loads((tmp_path / FOUND).read_text())]
     for backlog in (False, True):
         own = [block for block in blocks if block.backlog == backlog]
         assert {block.side for block in own} == {"live", "twin"}

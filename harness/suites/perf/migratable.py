@@ -1,14 +1,11 @@
 """Part migratable: what it costs in steady state that state can move, against a twin without bins and plans."""
 
-import json
-from dataclasses import asdict
 from pathlib import Path
 
-from harness.files import write_json
-from harness.lab.measuring import measure_in_child
+from harness.lab.measuring import measured_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.pairs import Interval, TurnBlock, interval, ratios
-from harness.suites.perf.twin.process import BLOCKS_FILE, TwinSettings
+from harness.suites.perf.twin.process import TwinSettings
 
 __all__ = ["PART", "measure"]
 
@@ -49,16 +46,12 @@ def _intervals(blocks: list[TurnBlock]) -> dict[str, Interval]:
 
 
 def _blocks(folder: Path, bins: int, scale: Scale) -> list[TurnBlock]:
-    path = folder / BLOCKS_FILE
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        settings = TwinSettings(
-            bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000),
-            backlog_pairs=scale.pick(_BINS[bins], 6),
-        )  # fmt: skip
-        write_json(folder / "twin.json", asdict(settings))
-        measure_in_child("harness.suites.perf.twin.process", folder)
-    return [TurnBlock(**block) for block in json.loads(path.read_text())]
+    settings = TwinSettings(
+        bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000),
+        backlog_pairs=scale.pick(_BINS[bins], 6),
+    )  # fmt: skip
+    found = measured_in_child("harness.suites.perf.twin.process", folder, settings)
+    return [TurnBlock(**block) for block in found]
 
 
 def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:

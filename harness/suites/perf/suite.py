@@ -14,8 +14,9 @@ from harness.results.entry import ENTRY_FILE
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
-from harness.suites.perf import epoch, growth, migratable, moved, rate, restart, steady
+from harness.suites.perf import growth, migratable, moved, rate, restart, steady
 from harness.suites.perf.part import Part, Scale
+from harness.suites.perf.phases import account as phases
 from harness.suites.perf.report import write_reference, write_tables
 from impls.errors import UsageError
 
@@ -23,7 +24,7 @@ __all__ = ["PARTS", "RESULT_FILE", "PerfSuite", "measured", "run_perf", "suite_f
 
 RESULT_FILE = "perf.json"
 
-PARTS: tuple[Part, ...] = (steady.PART, rate.PART, epoch.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
+PARTS: tuple[Part, ...] = (steady.PART, rate.PART, phases.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
 
 
 @dataclass(frozen=True)

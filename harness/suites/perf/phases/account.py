@@ -1,12 +1,17 @@
-"""The account of one epoch: all reports become lines that do not overlap; a pure function."""
+"""Part phases: where an epoch's time goes, as lines that do not overlap; `account` is a pure function."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-__all__ = ["LINES", "EpochPhases", "account", "shares"]
+from harness.lab.measuring import measured_in_child
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 
+__all__ = ["LINES", "PART", "EpochPhases", "PhasesSettings", "account", "measure", "shares"]
+
+_LEAST, _MOST = 0.95, 1.05
 # line of the table -> what it is
 LINES = {
     "latest offsets": "Spark asks the sources how far they are",
@@ -29,6 +34,17 @@ LINES = {
     "commit log": "Spark writes that the epoch is done",
     "progress and trigger": "Spark's own account of the epoch, and the next trigger",
 }
+
+
+@dataclass(frozen=True)
+class PhasesSettings:
+    """A steady load of `seconds` at `rate` records per second on `keys` keys."""
+
+    keys: int
+    rate: int
+    seconds: float
+    workers: int = 4
+    bins: int = 256
 
 
 @dataclass(frozen=True)
@@ -97,3 +113,23 @@ def shares(epochs: Sequence[EpochPhases]) -> tuple[dict[str, float], float]:
     accounts = [account(epoch) for epoch in epochs]
     means = {name: float(np.mean([one[name] for one in accounts])) for name in LINES}
     return means, sum(means.values()) / float(np.mean([epoch.total for epoch in epochs]))
+
+
+def measure(folder: Path, scale: Scale) -> PartResult:
+    """Runs a steady load once and takes its epochs apart; hash-count, 1 M keys, 10,000 records/s."""
+    settings = PhasesSettings(scale.pick(1_000_000, 20_000), scale.pick(10_000, 2_000), scale.pick(30.0, 9.0))
+    epochs = measured_in_child("harness.suites.perf.phases.process", folder, settings)
+    means, share = shares([EpochPhases(**epoch) for epoch in epochs])
+    total = sum(means.values()) / share
+    rows = [[name, f"{ms:,.1f}", f"{ms / total:.1%}", LINES[name]] for name, ms in means.items()]
+    rows.append(["all of these", f"{total * share:,.1f}", f"{share:.1%}", f"of an epoch of {total:,.1f} ms"])
+    note = "Means over the epochs of a steady load; inside the second stage, of the slowest worker of each epoch."
+    table = Table("Where an epoch's time goes", ("phase", "ms", "share", "what it is"), rows, note)
+    checks = [
+        Check("share of the epoch that the phases add up to", share, _LEAST, at_most=False),
+        Check("share of the epoch that the phases add up to", share, _MOST, at_most=True),
+    ]
+    return PartResult([table], checks)
+
+
+PART = Part("phases", "Where an epoch's time goes", 1.5, measure)

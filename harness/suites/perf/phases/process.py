@@ -1,9 +1,8 @@
-"""Measures an epoch's phases: `python -m harness.suites.perf.phases.process FOLDER` obeys FOLDER/phases.json."""
+"""Measures an epoch's phases: `python -m harness.suites.perf.phases.process FOLDER` obeys FOLDER/asked.json."""
 
 import json
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,17 @@ from harness.lab.measuring import measure_here
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import bring_up_alone, operator_for, read_records
-from harness.suites.perf.phases.account import EpochPhases
+from harness.suites.perf.phases.account import EpochPhases, PhasesSettings
 from impls.api import stream
 from impls.driver.driver import EpochRecord
 from impls.worker.output import Output
 
-__all__ = ["EPOCHS_FILE", "PhasesSettings", "main"]
+__all__ = ["main"]
 
-EPOCHS_FILE = "epochs.json"
 _KEEP = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
 _SKIP = 1 / 3  # of the epochs of the load: until the JVM is warm
 _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0
-
-
-@dataclass(frozen=True)
-class PhasesSettings:
-    """A steady load of `seconds` at `rate` records per second on `keys` keys."""
-
-    keys: int
-    rate: int
-    seconds: float
-    workers: int = 4
-    bins: int = 256
 
 
 def _measure_epochs(folder: Path, settings: PhasesSettings) -> list[EpochPhases]:
@@ -124,11 +111,8 @@ def _epoch(record: EpochRecord, spark: dict[str, float], job: tuple[float, ...])
 
 
 def main(arguments: list[str]) -> int:
-    """Writes epochs.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
-    folder = Path(arguments[0])
-    return measure_here(
-        folder, "phases.json", lambda given: _measure_epochs(folder, PhasesSettings(**given)), EPOCHS_FILE
-    )
+    """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
+    return measure_here(Path(arguments[0]), PhasesSettings, _measure_epochs)
 
 
 if __name__ == "__main__":

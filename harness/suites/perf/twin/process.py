@@ -1,4 +1,4 @@
-"""The process of one measurement: `python -m harness.suites.perf.twin.process FOLDER` does what FOLDER/twin.json says.
+"""The process of one measurement: `python -m harness.suites.perf.twin.process FOLDER` does what FOLDER/asked.json says.
 
 It ends when its standard input does, so that nothing outlives the one who started it.
 """
@@ -33,9 +33,8 @@ from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
 from impls.worker.output import Output
 
-__all__ = ["BLOCKS_FILE", "EpochMark", "TwinSettings", "blocks_of", "main"]
+__all__ = ["EpochMark", "TwinSettings", "blocks_of", "main"]
 
-BLOCKS_FILE = "blocks.json"
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
 _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0
@@ -217,9 +216,9 @@ def _records(marks: list[EpochMark]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes blocks.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
+    """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
-    code = measure_here(folder, "twin.json", lambda given: _measure_blocks(folder, TwinSettings(**given)), BLOCKS_FILE)
+    code = measure_here(folder, TwinSettings, _measure_blocks)
     for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
         shutil.rmtree(doomed, ignore_errors=True)
     return code
