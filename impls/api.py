@@ -20,10 +20,8 @@ from impls.protocol.bins import check_bins
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
 from impls.spark.columns import prepared, with_heartbeat
-from impls.spark.executor import MicroBatchExecutor
-from impls.spark.query import runner
-from impls.spark.session import check_session
-from impls.spark.warm import warm_workers
+from impls.spark.executor import MicroBatchExecutor, runner
+from impls.spark.session import check_session, warm_workers
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 

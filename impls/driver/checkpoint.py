@@ -1,20 +1,84 @@
-"""The query's part of the checkpoint folder: identity, lock, generation, journals and their base."""
+"""The query's part of the checkpoint folder: identity, lock, generation, journals and their base.
+
+The base says what the controller knew at the end of an epoch, so that earlier entries of the journals can go.
+"""
 
 import fcntl
 import json
 import os
 import uuid
+import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from impls.driver.base import Base, read_base, write_base
 from impls.driver.journal import ADVICE, Journal, read_journal, replace_bytes, sync_folder
 from impls.errors import UsageError
 from impls.operators.base import Operator
 
-__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Checkpoint", "replace_text"]
+__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "read_base", "replace_text", "write_base"]
+
+_BASE = "base.json"
+_BASE_FORMAT = 2
+
+
+@dataclass(frozen=True)
+class Base:
+    """The controller at the end of `epoch`, as `Controller.to_json` gives it; all fields are JSON values."""
+
+    query: str
+    epoch: int
+    controller: dict[str, Any]
+
+    def keeps(self, journal: str, entry: dict[str, Any]) -> bool:
+        """Returns whether an entry of the journal `plan`, `observed` or `commands` is not contained in the base.
+
+        The plan of the base's own epoch is kept: Spark may not have committed that epoch, and runs it again.
+        """
+        if journal == "plan":
+            return bool(entry["epoch"] >= self.epoch)
+        if journal == "observed":
+            return bool(entry["epoch"] > self.epoch)
+        waiting = {command["id"] for command in self.controller["pending"]}
+        return entry["from_epoch"] > self.epoch and entry["id"] not in waiting
+
+
+def write_base(folder: Path, base: Base, *, fsync: bool = False) -> None:
+    """Replaces the base in a folder; raises StateError when it cannot be written."""
+    fields = {"query": base.query, "epoch": base.epoch, "controller": base.controller}
+    data = json.dumps({"format": _BASE_FORMAT, "crc32": _checksum(base), **fields}, separators=(",", ":"))
+    replace_bytes(folder / _BASE, data.encode(), fsync=fsync)
+
+
+def read_base(folder: Path, query: str) -> Base | None:
+    """Returns the base in a folder, None if there is none yet.
+
+    Raises UsageError that names the file when it is damaged, of another format or of another query.
+    """
+    path = folder / _BASE
+    if not path.exists():
+        return None
+    try:
+        data = json.loads(path.read_bytes())
+        version = data["format"]
+        base = Base(data["query"], data["epoch"], data["controller"])
+        whole = data["crc32"] == _checksum(base)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"The base {path} is damaged: {ADVICE}.") from error
+    if version != _BASE_FORMAT:
+        raise UsageError(f"The base {path} has format {version}; this version reads format {_BASE_FORMAT}.")
+    if not whole:
+        raise UsageError(f"The base {path} is damaged (its checksum does not match): {ADVICE}.")
+    if base.query != query:
+        raise UsageError(f"The base {path} belongs to another query: {ADVICE}.")
+    return base
+
+
+def _checksum(base: Base) -> int:
+    return zlib.crc32(json.dumps([base.query, base.epoch, base.controller], separators=(",", ":")).encode())
+
 
 FORMAT = 4  # 3: results go to partitions by ranges of bins; 4: the operator's identity
 _WITHOUT_IDENTITY = 3
@@ -133,7 +197,7 @@ class Checkpoint:
         found = self.base.epoch if self.base else -1
         if needed > found:
             what = "is missing" if self.base is None else f"is of epoch {found}, older than the journals' {needed}"
-            raise UsageError(f"The file {self.own / 'base.json'} {what}: {ADVICE}.")
+            raise UsageError(f"The file {self.own / _BASE} {what}: {ADVICE}.")
 
     def _identity(self, settings: dict[str, Any]) -> str:
         path = self.own / "query.json"

@@ -1,4 +1,4 @@
-"""One epoch after another: plan, run the workers, observe."""
+"""One epoch after another: plan, derive the order from the plan and what is known, run the workers, observe."""
 
 import threading
 import time
@@ -12,21 +12,19 @@ from numpy.typing import NDArray
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.journal import ADVICE
 from impls.driver.keeper import Keeper
-from impls.driver.orders import order_of
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import StateError, UsageError
 from impls.faults import fault
-from impls.protocol.commands import Command
 from impls.protocol.controller import Controller
-from impls.protocol.events import Event
+from impls.protocol.events import Command, Event
 from impls.protocol.eventtime import Partial
-from impls.protocol.executor import Executor
 from impls.protocol.observation import Observation
+from impls.protocol.order import EpochOrder, Executor
 from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
 
-__all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
+__all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded", "order_of"]
 
 
 class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
@@ -243,4 +241,33 @@ def _observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: 
         times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
         partials=tuple(Partial.from_json(partial) for report in reports for partial in report.event_time.partials),
         waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
+    )
+
+
+def order_of(
+    controller: Controller, written: WrittenPlan, *, generation: int, first_epoch: int, snapshot: tuple[int, ...] = ()
+) -> EpochOrder:
+    """Returns the order of an epoch whose plan the controller holds; equal for an epoch that is run again.
+
+    Args:
+        controller: what was known before the epoch.
+        written: its plan.
+        generation: that of the driver.
+        first_epoch: the first epoch that this driver runs; the one before it may have to be run again.
+        snapshot: bins to snapshot.
+    """
+    before, plan = controller.before(written.epoch), written.plan
+    elsewhere = np.flatnonzero(plan.routing != before.location)
+    return EpochOrder(
+        written,
+        generation,
+        first=written.epoch == 0,
+        fresh=controller.fresh_workers(written),
+        elsewhere=tuple((bin_, int(before.location[bin_])) for bin_ in elsewhere.tolist()),
+        replicas=tuple((bin_, worker, at) for (bin_, worker), at in sorted(controller.replicas.items())),
+        queued=tuple((bin_, int(before.queued[bin_])) for bin_ in np.flatnonzero(before.queued).tolist()),
+        sizes=tuple((pull.bin, int(before.size[pull.bin])) for pull in plan.pulls),
+        snapshot=snapshot,
+        moving=tuple(controller.moving.tolist()),
+        check_frame=written.epoch <= first_epoch,
     )

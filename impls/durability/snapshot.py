@@ -12,9 +12,8 @@ from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
 from impls.store.bins import read_size, verify_items, write_size
 from impls.store.checked import open_record
-from impls.store.ranges import chunks
 from impls.store.records import from_bytes, to_bytes
-from impls.store.tables import QUEUE, STATE_TABLES, bin_range
+from impls.store.tables import QUEUE, STATE_TABLES, bin_range, chunks
 
 __all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
 

@@ -3,9 +3,10 @@
 `DenseCount` keeps an array of counts per bin (Megaphone's "key-count", section 5.2), `HashCount` an entry per key
 ("hash-count", same place). Both emit one result per key and epoch: the count after the epoch as little-endian int64.
 
-`cost_us` and `cost` ("wait" or "compute") say what a record costs besides, see `impls.operators.cost`.
+`cost_us` and `cost` ("wait" or "compute") say what a record costs besides: waiting or computing, see `pay`.
 """
 
+import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -14,13 +15,47 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.cost import check_cost, padding, pay
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["DenseCount", "HashCount"]
+__all__ = ["COSTS", "VALUE_BYTES_MAX", "DenseCount", "HashCount", "check_cost", "padding", "pay"]
+
+COSTS = ("wait", "compute")
+VALUE_BYTES_MAX = 1 << 20
+_COST_US_MAX = 1_000_000
+_WORK = np.arange(2_000, dtype=np.uint64)  # a few microseconds of work
+
+
+def check_cost(cost_us: float, cost: str, value_bytes: int = 0) -> None:
+    """Raises UsageError for an impossible cost or number of bytes."""
+    if cost not in COSTS:
+        raise UsageError(f"The cost of a record is {' or '.join(COSTS)}, not {cost!r}.")
+    if not 0 <= cost_us <= _COST_US_MAX:  # false for NaN too
+        raise UsageError(f"The cost of a record must be from 0 to {_COST_US_MAX} µs, not {cost_us:g}.")
+    if not 0 <= value_bytes <= VALUE_BYTES_MAX:
+        raise UsageError(f"The bytes of value per key must be from 0 to {VALUE_BYTES_MAX}, not {value_bytes}.")
+
+
+def pay(records: int, cost_us: float, cost: str) -> None:
+    """Spends the cost of all records in one go; results never depend on it.
+
+    Waiting is a remote call or I/O: it takes no processor, so that more workers finish sooner even on few cores.
+    Computing takes that much processor time of this thread, however long that lasts on a busy machine.
+    """
+    if cost == "wait":
+        time.sleep(records * cost_us / 1e6)
+        return
+    end = time.thread_time() + records * cost_us / 1e6
+    while time.thread_time() < end:
+        np.bitwise_count(_WORK).sum()
+
+
+def padding(name: bytes, size: int) -> bytes:
+    """Returns `size` bytes that follow from a key's name alone."""
+    return (name * -(-size // max(len(name), 1)))[:size]
 
 
 def _eight_bytes(values: NDArray[np.int64], order: str) -> list[bytes]:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import StateError
-from impls.protocol.commands import Command
 from impls.protocol.drops import DROP_ENTRIES, Drop, drops_within_budget
-from impls.protocol.events import Event, MigrationBegun, MigrationDone, event_from_json
+from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.observation import Observation

@@ -1,9 +1,43 @@
-"""What the controller reports about a migration: that it began, and that it is done."""
+"""Commands, durable requests to reach a goal; and what the controller reports of a migration: its begin and end."""
 
+import base64
+import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Event", "MigrationBegun", "MigrationDone", "event_from_json"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Command", "Event", "Kind", "MigrationBegun", "MigrationDone", "event_from_json"]
+
+Kind = Literal["rescale", "rebalance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A request to reach `goal` (int32, one worker per bin) from epoch `from_epoch` on."""
+
+    id: str
+    kind: Kind
+    goal: NDArray[np.int32]
+    label: str
+    from_epoch: int
+
+    @classmethod
+    def new(cls, kind: Kind, goal: NDArray[np.int32], label: str, *, from_epoch: int) -> "Command":
+        """Returns a command with an identity of its own."""
+        return cls(uuid.uuid4().hex[:12], kind, goal.astype(np.int32), label, from_epoch)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dictionary; the goal is base64 of little-endian uint16."""
+        goal = base64.b64encode(self.goal.astype("<u2").tobytes()).decode()
+        return {"id": self.id, "kind": self.kind, "goal": goal, "label": self.label, "from_epoch": self.from_epoch}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Command":
+        """Reads what `to_json` wrote."""
+        goal = np.frombuffer(base64.b64decode(data["goal"]), "<u2").astype(np.int32)
+        return cls(data["id"], data["kind"], goal, data["label"], data["from_epoch"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,7 @@
-"""Which bins may move in an epoch, and the plan that moves some of them: the common part of mechanisms."""
+"""The common part of mechanisms: which bins may move in an epoch, and the plan that moves some of them.
+
+For those that copy before they move: which replicas are made or refreshed in an epoch.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +12,7 @@ from numpy.typing import NDArray
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.view import View
 
-__all__ = ["PULL_BUDGET_BYTES", "Moves", "continued", "movable", "pull_plan"]
+__all__ = ["PULL_BUDGET_BYTES", "Moves", "Pairs", "continued", "lags", "movable", "pull_plan", "within_bytes"]
 
 # By each worker in an epoch, 50 ms for counts; one default for all that have a budget, so that they compare.
 PULL_BUDGET_BYTES = 8 << 20
@@ -58,3 +61,33 @@ def _targets(view: View, bins: NDArray[Any]) -> NDArray[np.int32]:
     routing = view.routing[bins]
     targets: NDArray[np.int32] = np.where(view.location[bins] != routing, routing, view.goal[bins])
     return targets
+
+
+Pairs = tuple[tuple[int, int], ...]
+NEVER = 1 << 30
+
+
+def lags(view: View, bins: NDArray[np.intp], workers: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Returns how many epochs the replica of each bin at its worker is behind, a large number for none."""
+    shown = [view.replicas.get(pair, -NEVER) for pair in zip(bins.tolist(), workers.tolist(), strict=True)]
+    return view.epoch - 1 - np.array(shown, np.int64)
+
+
+def within_bytes(
+    view: View, bins: NDArray[np.intp], workers: NDArray[np.int32], lag: NDArray[np.int64], budget_bytes: int
+) -> Pairs:
+    """Returns the (bin, worker) pairs to bring up in this epoch, in the order given.
+
+    Refreshing a replica that is there is cheap and always done; making one counts with the bin's size against the
+    budget of its worker, of which each gets at least one an epoch.
+    """
+    spent: dict[int, int] = {}
+    chosen = []
+    for bin_, worker, behind in zip(bins.tolist(), workers.tolist(), lag.tolist(), strict=True):
+        size = int(view.size[bin_])
+        if behind < NEVER:
+            chosen.append((bin_, worker))
+        elif worker not in spent or spent[worker] + size <= budget_bytes:
+            spent[worker] = spent.get(worker, 0) + size
+            chosen.append((bin_, worker))
+    return tuple(chosen)

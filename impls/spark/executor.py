@@ -1,14 +1,22 @@
-"""The micro-batch executor: one Spark job per epoch, a task per worker."""
+"""The micro-batch executor of an epoch, and the Structured Streaming query that calls the driver once per epoch.
+
+An epoch is one Spark job with a task per worker.
+"""
 
 import time
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from impls.protocol.executor import Answers
-from impls.protocol.order import EpochOrder
+from impls.driver.driver import QueryEnded, StopNeeded
+from impls.errors import InvalidPlanError, StateError, UsageError
+from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.plan import EpochPlan
 from impls.protocol.report import Report
 from impls.spark.columns import worker_column, workers_column
@@ -16,7 +24,7 @@ from impls.spark.step import REPORT_SCHEMA, run_step
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 
-__all__ = ["MicroBatchExecutor"]
+__all__ = ["MicroBatchExecutor", "runner"]
 
 
 class MicroBatchExecutor:
@@ -49,3 +57,40 @@ class MicroBatchExecutor:
         if self._routed is None or self._routed[0] != name:
             self._routed = (name, worker_column("bin", plan.routing))
         return self._routed[1]
+
+
+_OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
+
+
+def runner(
+    writer: DataStreamWriter,
+) -> Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]:
+    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`."""
+
+    def run(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
+        signals: list[Exception] = []
+
+        def epoch(batch: Any, number: int) -> None:
+            try:
+                epoch_of(batch, number)
+            except _OURS as signal:  # Spark hands on the text of an exception only
+                signals.append(signal)
+                raise
+
+        query = writer.foreachBatch(epoch).start()
+        started()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if not signals:
+                raise StateError(_cause(error)) from error
+        return signals[-1] if signals else None
+
+    return run
+
+
+def _cause(error: StreamingQueryException) -> str:
+    """Returns the line of a failed query's message that names the cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]
+    return f"The query failed: {(named or lines or ['no message'])[-1][:500]}"

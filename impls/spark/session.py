@@ -1,18 +1,27 @@
-"""The Spark session with the settings that a short epoch needs."""
+"""The Spark session with the settings that a short epoch needs, and Python workers that are ready for the first epoch.
+
+They are forked and connected to the broker: a worker's first results wait for its producer, half a second until the
+broker has given it an id. In the middle of a rescale that is the longest part of the epoch in which a new worker first
+runs.
+"""
 
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+from pyspark import BarrierTaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
 from impls.spark.cluster import await_executor, end_session, ship_package, start_in_time
 from impls.spark.master import check_master, check_retries, is_local
+from impls.worker.output import Output
 
-__all__ = ["check_session", "spark_session"]
+__all__ = ["check_session", "spark_session", "warm_workers"]
 
 _FAST = {
     "spark.ui.enabled": "false",
@@ -96,3 +105,26 @@ def check_session(spark: SparkSession) -> None:
     if conf.get("spark.speculation", "false") == "true":
         raise UsageError("spark.speculation must be off: two attempts of one task would write one state.")
     check_retries(conf.get("spark.master", "") or "")
+
+
+def warm_workers(spark: SparkSession, output: Output) -> int:
+    """Connects a worker for each task that can run at once and returns their number, 0 where it cannot be done.
+
+    On a cluster nothing is done: its tasks need not come back to the workers of this job.
+    """
+    context = spark.sparkContext
+    if not (context.master or "").startswith("local"):
+        return 0
+    tasks = context.defaultParallelism
+
+    def connect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (batch.slice(0, 0) for batch in batches)
+        BarrierTaskContext.get().barrier()  # so that each task has a worker of its own
+        output.connect()
+
+    try:
+        rows = spark.range(0, tasks, 1, tasks)
+        rows.mapInArrow(connect, rows.schema, barrier=True).collect()
+    except PySparkException:  # slots are taken by another query: the first epoch will do it
+        return 0
+    return tasks

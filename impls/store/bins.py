@@ -13,8 +13,7 @@ from impls.errors import CorruptStateError
 from impls.store.blocks import BLOCK_BYTES, open_blocks
 from impls.store.checked import get_checked, open_record, put_checked
 from impls.store.entries import open_value, verify_entries
-from impls.store.ranges import chunks, drop_range
-from impls.store.tables import DENSE, DUE, SIZE, STATE, STATE_TABLES, bin_key, bin_range
+from impls.store.tables import DENSE, DUE, SIZE, STATE, STATE_TABLES, bin_key, bin_range, chunks, drop_range
 
 __all__ = ["check_absent", "copy_bin", "drop_bin", "item_at", "read_size", "verify_items", "write_size"]
 

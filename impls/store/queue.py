@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from impls.store.checked import get_checked, open_record, put_checked
-from impls.store.ranges import drop_range, iter_range
 from impls.store.records import from_bytes, to_bytes
-from impls.store.tables import QUEUE, bin_key, bin_range
+from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
 __all__ = ["Lengths", "add_to_queues", "put_queued", "queue_lengths", "take_queues"]
 

@@ -6,7 +6,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Results", "concat", "counts", "from_bytes", "times_of", "to_bytes"]
+__all__ = [
+    "Results",
+    "concat",
+    "counts",
+    "from_bytes",
+    "results_from_bytes",
+    "results_to_bytes",
+    "times_of",
+    "to_bytes",
+]
 
 _NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
@@ -58,3 +67,16 @@ def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:
     number = np.bincount(bins)
     ids = np.flatnonzero(number)
     return ids.tolist(), number[ids].tolist()
+
+
+def results_to_bytes(results: Results) -> bytes:
+    """Returns results in their stored form."""
+    columns = {"key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())}
+    return to_bytes(pa.table({"bin": results.bins, **columns}))
+
+
+def results_from_bytes(raw: bytes) -> Results:
+    """Reads what `results_to_bytes` wrote."""
+    table = from_bytes(raw)
+    bins = table.column("bin").to_numpy().astype(np.int32)
+    return Results(bins, table.column("key").to_pylist(), table.column("value").to_pylist())

@@ -19,8 +19,7 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
-from impls.store.ranges import iter_range
-from impls.store.tables import DENSE, DUE, STATE, bin_key
+from impls.store.tables import DENSE, DUE, STATE, bin_key, iter_range
 
 __all__ = ["BinState", "Changes"]
 

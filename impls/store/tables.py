@@ -1,7 +1,13 @@
-"""The tables of an environment: a key begins with one byte that names its table.
+"""The tables of an environment, and half-open ranges of keys in them, read and deleted in key order.
 
-Bins are two big-endian bytes, so a bin is one key range in each table.
+A key begins with one byte that names its table. Bins are two big-endian bytes, so a bin is one key range in each table.
 """
+
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import Any
+
+import lmdb
 
 __all__ = [
     "DENSE",
@@ -14,6 +20,9 @@ __all__ = [
     "STATE_TABLES",
     "bin_key",
     "bin_range",
+    "chunks",
+    "drop_range",
+    "iter_range",
 ]
 
 META = b"\x00"
@@ -34,3 +43,37 @@ def bin_key(table: bytes, bin_: int) -> bytes:
 def bin_range(table: bytes, bin_: int) -> tuple[bytes, bytes]:
     """Returns the half-open key range of a bin in a table."""
     return bin_key(table, bin_), bin_key(table, bin_ + 1)
+
+
+_CHUNKS = (16, 512)  # the first one and the longest: mostly there is nothing, or little
+
+
+def iter_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[tuple[Any, Any]]:
+    """Yields (key, value) of the half-open key range, in key order; buffers live as long as the transaction."""
+    for chunk in chunks(txn, low, high):
+        yield from chunk
+
+
+def chunks(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[list[tuple[Any, Any]]]:
+    """Yields what `iter_range` does, in lists."""
+    cursor = txn.cursor()
+    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
+        return
+    items, size = cursor.iternext(), _CHUNKS[0]
+    while chunk := list(islice(items, size)):  # asking each key whether it is the last would double the time
+        if bytes(chunk[-1][0]) < high:
+            yield chunk
+            size = min(size * 2, _CHUNKS[1])
+            continue
+        yield list(takewhile(lambda item: bytes(item[0]) < high, chunk))
+        return
+
+
+def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
+    """Deletes the half-open key range and returns the number of entries."""
+    cursor, dropped = txn.cursor(), 0
+    alive = cursor.set_range(low)
+    while alive and low <= bytes(cursor.key()) < high:  # behind the last item of all the key is empty
+        alive = cursor.delete()
+        dropped += 1
+    return dropped

@@ -13,8 +13,8 @@ from impls.errors import StateError
 from impls.protocol.report import Report
 from impls.store.environment import DAMAGE, MAP_BYTES, store_path
 from impls.worker.core import WorkerCore
+from impls.worker.opened import Cause, Untrusted
 from impls.worker.query import Task
-from impls.worker.untrusted import Cause, Untrusted
 
 __all__ = ["run_epoch"]
 

@@ -16,27 +16,31 @@ from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
 from impls.protocol.report import Queues, Report, Written
 from impls.protocol.shared import WorkerStore
-from impls.store import outbox
 from impls.store.bins import drop_bin, read_size
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES
 from impls.store.meta import at_epoch, read_meta, write_meta
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
-from impls.store.records import Results, concat, counts, from_bytes, times_of, to_bytes
+from impls.store.records import (
+    Results,
+    concat,
+    counts,
+    from_bytes,
+    results_from_bytes,
+    results_to_bytes,
+    times_of,
+    to_bytes,
+)
 from impls.store.state import BinState, Changes
 from impls.store.tables import OUTBOX
 from impls.worker.cells import cells_of
-from impls.worker.opened import Opened
+from impls.worker.opened import Opened, Untrusted
 from impls.worker.opening import open_worker
-from impls.worker.phase import Phase
+from impls.worker.parts import Phase, check_queues, own_records, write_snapshot
 from impls.worker.pull import Puller
 from impls.worker.query import Task
-from impls.worker.records import check_queues, own_records
 from impls.worker.replicas import keep_replicas
-from impls.worker.shared import open_shared
-from impls.worker.snapshots import write_snapshot
-from impls.worker.timed import apply_timed
-from impls.worker.untrusted import Untrusted
+from impls.worker.turns import apply_timed
 
 __all__ = ["WorkerCore"]
 
@@ -63,7 +67,9 @@ class WorkerCore:
     def begin(self) -> None:
         """Opens the store, checks its epoch, drops what the plan drops and does the planned pulls."""
         with self._phase("open"):
-            self._opened = self._open()
+            self._opened = open_worker(
+                self.task, map_bytes=self._map_bytes, untrusted=self._untrusted, report=self.report
+            )
         if self._opened.meta.epoch == self.plan.epoch:
             self.report.repeated = True
             return
@@ -137,11 +143,6 @@ class WorkerCore:
         task = self.task
         fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=self.plan.migrating)
 
-    def _open(self) -> Opened:
-        if self.spec.shared is not None:
-            return open_shared(self.spec.shared, self.task, self.report)
-        return open_worker(self.task, map_bytes=self._map_bytes, untrusted=self._untrusted, report=self.report)
-
     def _report_created(self) -> None:
         mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
         self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
@@ -201,7 +202,7 @@ class WorkerCore:
         self.report.records = 0 if table is None else len(table)
         self.report.results = len(results.keys)
         self._results, self._times = results, times_of(table)
-        raw, timed = outbox.pack(results), to_bytes(self._times)
+        raw, timed = results_to_bytes(results), to_bytes(self._times)
         self._put(b"results", raw)
         self._put(b"times", timed)
         self.report.outbox_bytes = len(raw) + len(timed)
@@ -289,7 +290,7 @@ class WorkerCore:
 
     def _recall(self, txn: lmdb.Transaction) -> None:
         """Takes over what the attempt that committed has stored."""
-        self._results = outbox.unpack(self._stored(txn, b"results"))
+        self._results = results_from_bytes(self._stored(txn, b"results"))
         self._times = from_bytes(self._stored(txn, b"times"))
         if self.spec.files is not None:
             self._frame = self._stored(txn, b"frame")

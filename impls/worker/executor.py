@@ -7,8 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.protocol.executor import Answers
-from impls.protocol.order import EpochOrder
+from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.plan import EpochPlan
 from impls.protocol.report import Report
 from impls.worker.attempts import run_epoch

@@ -1,6 +1,7 @@
-"""A worker's opened environment, and the check that it belongs to the worker and the epoch."""
+"""A worker's opened environment, the check that it belongs to the worker and the epoch, and why it is not trusted."""
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from impls.errors import StateError
@@ -9,7 +10,28 @@ from impls.store.lock import WriterLock
 from impls.store.meta import Meta
 from impls.worker.query import Task
 
-__all__ = ["Opened", "check_owner"]
+__all__ = ["Cause", "Opened", "Untrusted", "check_owner"]
+
+
+class Cause(Enum):
+    """What is wrong with an environment."""
+
+    MISSING = "missing"
+    STALE = "stale"
+    DAMAGED = "damaged"
+    HELD = "held by another process that does not end"
+    DEADLY = "two attempts died in it"
+
+
+@dataclass(frozen=True, slots=True)
+class Untrusted:
+    """A cause with what was found; as text it is the reason that a report gives."""
+
+    cause: Cause
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause.value}: {self.detail}" if self.detail else self.cause.value
 
 
 @dataclass

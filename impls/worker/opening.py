@@ -1,4 +1,4 @@
-"""Opening a worker's environment for an epoch: checked, created, or rebuilt from the checkpoint."""
+"""Opening a worker's environment, or its part of a shared store: checked, created, or rebuilt from the checkpoint."""
 
 import shutil
 import time
@@ -11,16 +11,16 @@ from impls.durability.frame import decode, frame_name
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Report
+from impls.protocol.shared import Shared, WorkerStore
 from impls.store.checked import get_of_epoch
 from impls.store.environment import DAMAGE, Store, set_aside, store_path
 from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.meta import Meta, new_meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
-from impls.worker.opened import Opened, check_owner
+from impls.worker.opened import Cause, Opened, Untrusted, check_owner
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
-from impls.worker.untrusted import Cause, Untrusted
 
 __all__ = ["open_worker"]
 
@@ -30,7 +30,8 @@ _ROUNDS = 10  # environments of other attempts that may take this one's place be
 def open_worker(task: Task, *, map_bytes: int, untrusted: Untrusted | None, report: Report) -> Opened:
     """Opens the environment of a worker with its state of the epoch before, or of this epoch if that is committed.
 
-    An environment that is missing, stale or damaged, or whose writer does not end, is rebuilt from the checkpoint.
+    An environment that is missing, stale or damaged, or whose writer does not end, is rebuilt from the checkpoint. Of a
+    store that all workers share it opens the worker's part.
 
     Args:
         task: the worker's task.
@@ -42,6 +43,8 @@ def open_worker(task: Task, *, map_bytes: int, untrusted: Untrusted | None, repo
         StateError: it is ahead of the epoch, of a newer generation or of another query, and is left as it is; or it
             must be rebuilt and durability is "none"; or other attempts put theirs in its place again and again.
     """
+    if task.spec.shared is not None:
+        return _open_shared(task.spec.shared, task, report)
     path = store_path(task.spec.state_dir, task.worker)
     for _ in range(_ROUNDS):
         found = _open_or_set_aside(task, path, map_bytes, untrusted)
@@ -219,3 +222,43 @@ def _fill(task: Task, txn: lmdb.Transaction, *, why: Untrusted, report: Report) 
     report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
+
+
+def _open_shared(shared: Shared, task: Task, report: Report) -> Opened:
+    """Opens a worker's state of the epoch before, or of this epoch if that is committed.
+
+    Raises StateError when the store has neither, or is ahead of the epoch or of a later generation; nothing is
+    touched then.
+    """
+    store = shared.open(task.spec.query, task.worker, report)
+    meta = read_meta(store.begin())
+    if meta is not None:
+        check_owner(meta, task, f"{shared.address}, worker {task.worker},")
+    if meta is None or meta.epoch < task.epoch - 1:
+        meta = _begin_anew(shared, store, task, meta, report)
+    return Opened(store, None, meta)
+
+
+def _begin_anew(shared: Shared, store: WorkerStore, task: Task, found: Meta | None, report: Report) -> Meta:
+    """Commits the state that the worker has before the first epoch, or before one that it comes back in."""
+    order, spec, worker = task.order, task.spec, task.worker
+    is_fresh = worker in order.fresh
+    if not order.first and not is_fresh:
+        what = "nothing of it" if found is None else f"only epoch {found.epoch}"
+        raise StateError(
+            f"Worker {worker} needs its state of epoch {task.epoch - 1}, but {shared.address} has "
+            f"{what}: it has lost data, or is another server."
+        )
+    bins = [] if is_fresh else np.flatnonzero(order.written.plan.routing == worker).tolist()
+    txn = shared.begin_anew(store, order.written, worker, bins)
+    state = BinState(txn, spec.bins)
+    for bin_ in bins:  # one in memory at a time
+        spec.operator.create(bin_, spec.bins, state)
+        shared.stage(txn)
+    if not is_fresh:
+        sizes = state.write_sizes()
+        report.sizes = ([bin_ for bin_, _ in sizes], [size for _, size in sizes])
+    meta = new_meta(spec.query, worker, task.epoch - 1, order.generation)
+    write_meta(txn, meta)
+    txn.commit()
+    return meta

@@ -25,7 +25,7 @@ from impls.store.records import concat
 from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX
 from impls.worker.query import Task
-from impls.worker.timed import shadow_timed
+from impls.worker.turns import shadow_timed
 
 __all__ = ["copy_replicas", "keep_replicas", "replica_path"]
 

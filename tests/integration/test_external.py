@@ -15,7 +15,7 @@ from pipeline import Pipeline
 from harness.lab.redis_server import RedisServer
 from impls.errors import StateError
 from impls.mechanisms.external import cache
-from impls.mechanisms.external.shared import SharedRedis
+from impls.mechanisms.external.mechanism import SharedRedis
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import EpochPlan, Pull
 from impls.store.records import Results

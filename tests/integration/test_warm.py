@@ -5,7 +5,7 @@ import os
 import pytest
 
 from harness.lab.processes import python_workers
-from impls.spark.warm import warm_workers
+from impls.spark.session import warm_workers
 from impls.worker import output as outbox
 from impls.worker.output import Output
 

@@ -31,7 +31,7 @@ from impls.store.lock import WriterLock
 from impls.worker import core as worker
 from impls.worker import opening, replicas
 from impls.worker.core import WorkerCore
-from impls.worker.untrusted import Cause, Untrusted
+from impls.worker.opened import Cause, Untrusted
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")

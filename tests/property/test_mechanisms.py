@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from harness.suites.conformance.bounds import bound, completes
 from impls import catalog
+from impls.protocol.moves import NEVER
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.replication import NEVER
 from impls.protocol.validate import validate
 from impls.protocol.view import View
 

@@ -9,9 +9,8 @@ import numpy as np
 from dictionaries import DROP_ENTRIES, KEYS_PER_BIN, Cluster
 from numpy.typing import NDArray
 
-from impls.protocol.commands import Command
 from impls.protocol.controller import Controller
-from impls.protocol.events import Event
+from impls.protocol.events import Command, Event
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan

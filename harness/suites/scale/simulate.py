@@ -13,8 +13,8 @@ from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import EvenLoad, Histogram
 from impls import catalog
 from impls.errors import UsageError
-from impls.protocol.commands import Command
 from impls.protocol.controller import Controller
+from impls.protocol.events import Command
 from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
 

@@ -1,15 +1,76 @@
-"""External state (MillWheel, Akidau et al., PVLDB 6(11), 2013): shared state, a move is a change of token."""
+"""External state (MillWheel, Akidau et al., PVLDB 6(11), 2013): shared state, a move is a change of token.
 
+The store that all workers share is a Redis server.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from impls.errors import UsageError
-from impls.mechanisms.external.shared import CACHE_BYTES, SharedRedis
+from impls.mechanisms.external.client import check_server, forget, shown
+from impls.mechanisms.external.store import RedisStore
+from impls.mechanisms.external.transaction import RedisTransaction, Token
 from impls.protocol.mechanism import Mechanism, refuse_negative
 from impls.protocol.moves import movable, pull_plan
-from impls.protocol.plan import EpochPlan
+from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.report import Report
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "ExternalState"]
+__all__ = ["CACHE_BYTES", "MECHANISMS", "ExternalState", "SharedRedis"]
+
+CACHE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class SharedRedis:
+    """The store that all workers of a query share: a Redis server, and a cache in each worker's process.
+
+    See `impls.protocol.shared.Shared` for what its methods promise.
+
+    Attributes:
+        url: the server's address.
+        cache_bytes: most bytes that a process keeps.
+    """
+
+    url: str
+    cache_bytes: int = CACHE_BYTES
+
+    @property
+    def address(self) -> str:
+        """The server's address, without its password."""
+        return f"the Redis server {shown(self.url)}"
+
+    def check(self) -> None:
+        """Raises UsageError when the server does not answer, or may evict keys."""
+        check_server(self.url)
+
+    def forget(self, query: str) -> None:
+        """Deletes all that a query has stored."""
+        forget(self.url, query)
+
+    def open(self, query: str, worker: int, report: Report) -> RedisStore:
+        """Opens a worker's part of the store at its last commit."""
+        return RedisStore(self.url, query, worker, cache_bytes=self.cache_bytes, report=report)
+
+    def begin_anew(self, store: RedisStore, written: WrittenPlan, worker: int, bins: Sequence[int]) -> RedisTransaction:
+        """Begins a transaction that deletes the worker's own records and takes bins that no worker has created."""
+        txn = store.begin()
+        for name in txn.own_names():
+            txn.delete(name)
+        txn.create(bins, Token(written.generation, 0, worker))
+        return txn
+
+    def stage(self, txn: RedisTransaction) -> None:
+        """Sends what was written to new bins ahead of the commit."""
+        txn.stage()
+
+    def pull(self, written: WrittenPlan, pulls: Iterable[Pull], txn: RedisTransaction) -> dict[int, int]:
+        """Makes the worker the owner of bins and returns {bin: bytes of its state}, in the order given."""
+        wanted = list(pulls)
+        if not wanted:
+            return {}
+        token = Token(written.generation, written.epoch, wanted[0].target)
+        return txn.claim({pull.bin: pull.source for pull in wanted}, token)
 
 
 @dataclass(frozen=True)

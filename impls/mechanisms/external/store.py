@@ -9,8 +9,17 @@ from dataclasses import dataclass, field
 from impls.errors import StateError
 from impls.mechanisms.external.cache import cache_of
 from impls.mechanisms.external.client import connect, prefix, reach, script
-from impls.mechanisms.external.dense import is_block, words_changed
-from impls.mechanisms.external.script import COMMIT, GUARD, READ, STAGE, pack_items, pack_names, unpack_values
+from impls.mechanisms.external.script import (
+    COMMIT,
+    GUARD,
+    READ,
+    STAGE,
+    is_block,
+    pack_items,
+    pack_names,
+    unpack_values,
+    words_changed,
+)
 from impls.mechanisms.external.transaction import RedisTransaction, bin_of
 from impls.protocol.report import CacheUse, Report
 from impls.store.tables import META, QUEUE, SIZE

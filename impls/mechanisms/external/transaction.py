@@ -3,20 +3,48 @@
 It offers what the core uses of an LMDB transaction. Writes are kept until the commit; entries of bins are read through
 the cache. A Redis hash has no order, so ranges exist only of the worker's own tables, above all its queue: a search for
 the neighbours of an entry, or for the entries of a bin that is dropped, finds none.
+
+A fencing token says who may write a bin, and since which epoch.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from impls.errors import StateError
 from impls.mechanisms.external.cache import Cache
-from impls.mechanisms.external.dense import is_block
-from impls.mechanisms.external.script import GUARD
-from impls.mechanisms.external.token import Token
+from impls.mechanisms.external.script import GUARD, is_block
 from impls.store.bins import read_size
 from impls.store.tables import DENSE, SIZE, STATE, bin_key
 
-__all__ = ["BinServer", "Cursor", "RedisTransaction", "bin_of"]
+__all__ = ["BinServer", "Cursor", "RedisTransaction", "Token", "bin_of"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Token:
+    """The right to write one bin; of two the larger one is the later.
+
+    It follows from the plan that moved the bin alone, so every attempt of an epoch derives the same.
+
+    Attributes:
+        generation: that of the plan.
+        epoch: the epoch in which the bin moved, 0 for where it was created.
+        worker: the owner from then on.
+    """
+
+    generation: int
+    epoch: int
+    worker: int
+
+    def encode(self) -> bytes:
+        """Returns the token as stored."""
+        return b"%d.%d.%d" % (self.generation, self.epoch, self.worker)
+
+    @classmethod
+    def decode(cls, raw: bytes) -> "Token":
+        """Reads what `encode` wrote."""
+        return cls(*map(int, raw.split(b".")))
+
 
 _OF_BINS = (STATE[0], SIZE[0], DENSE[0])  # tables whose entries move with their bin
 

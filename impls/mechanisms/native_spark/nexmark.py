@@ -10,8 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.nexmark_closing import AUCTIONS_MAX, q4, q6
-from impls.mechanisms.native_spark.nexmark_events import DELAY_MS, events
+from impls.mechanisms.native_spark.nexmark_closing import AUCTIONS_MAX, DELAY_MS, events, q4, q6
 
 __all__ = ["DELAY_MS", "TWINS", "answers", "missing_twin"]
 

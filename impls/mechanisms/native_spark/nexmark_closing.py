@@ -2,13 +2,17 @@
 
 The first is `transformWithStateInPandas` with a timer per auction. What it sends carries the closing as its event time,
 so that the second one has a watermark too: an aggregate over sliding windows (Q4), or a processor with a seller's last
-ten prices (Q6). The rules are those of `impls/operators/nexmark/winning.py`: dialect "beam", half-open in time.
+ten prices (Q6). The rules are those of `impls/operators/nexmark/closings.py`: dialect "beam", half-open in time.
 
 Spark calls the timers below the watermark, not the one at it, so an auction's is set 1 ms before `expires`. An epoch
 hands over all closings up to its watermark, and none before that of the epoch before: what a seller gets in an epoch is
 later than all it had, and in order once it is sorted.
+
+`events` reads NEXMark's events for all queries in Spark's own API: kind from their text, event time, watermark.
 """
 
+import functools
+import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,9 +21,27 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from impls.mechanisms.native_spark.nexmark_events import events
+__all__ = ["AUCTIONS_MAX", "DELAY_MS", "best_price", "events", "means_of_last", "q4", "q6"]
 
-__all__ = ["AUCTIONS_MAX", "best_price", "means_of_last", "q4", "q6"]
+DELAY_MS = 2_000
+_FIELDS = (
+    "id bigint, name string, city string, state string, reserve bigint, expires bigint, seller bigint, "
+    "category bigint, auction bigint, bidder bigint, price bigint, dateTime bigint"
+)
+
+
+def events(raw: DataFrame, *kinds: str) -> DataFrame:
+    """Returns the events of some kinds ("person", "auction", "bid"), with `at` as event time.
+
+    The watermark goes by these events alone, `DELAY_MS` behind the latest. Fields that an event has not are NULL.
+    """
+    text = F.col("value").cast("string")
+    bid, auction = text.contains('"bidder":'), text.contains('"seller":')
+    conditions = {"bid": bid, "auction": auction & ~bid, "person": ~bid & ~auction}
+    chosen = functools.reduce(operator.or_, [conditions[kind] for kind in kinds])
+    parsed = raw.where(chosen).select(F.from_json(text, _FIELDS).alias("e")).select("e.*")
+    return parsed.withColumn("at", F.timestamp_millis("dateTime")).withWatermark("at", f"{DELAY_MS} milliseconds")
+
 
 AUCTIONS_MAX = 100_000  # in flight: one takes some round trips between Python and the JVM, 2 ms on a busy machine
 _AUCTION = "opens bigint, expires bigint, reserve bigint, about bigint, price bigint"

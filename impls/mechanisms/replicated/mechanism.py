@@ -7,9 +7,8 @@ import numpy as np
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_negative
-from impls.protocol.moves import continued, movable, pull_plan
+from impls.protocol.moves import continued, lags, movable, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
-from impls.protocol.replication import lags, within_bytes
 from impls.protocol.view import View
 
 __all__ = ["MECHANISMS", "ReplicatedDataflow"]

@@ -6,13 +6,10 @@
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.nexmark.base import NexmarkQuery, TimedQuery
-from impls.operators.nexmark.q3 import Q3
-from impls.operators.nexmark.q4 import Q4
-from impls.operators.nexmark.q5 import Q5
-from impls.operators.nexmark.q6 import Q6
-from impls.operators.nexmark.q7 import Q7
-from impls.operators.nexmark.q8 import Q8
+from impls.operators.nexmark.closings import Q4, Q6
+from impls.operators.nexmark.joins import Q3, Q8
 from impls.operators.nexmark.stateless import Q0, Q1, Q2
+from impls.operators.nexmark.windows import Q5, Q7
 
 __all__ = ["QUERIES", "NexmarkQuery", "TimedQuery", "make"]
 

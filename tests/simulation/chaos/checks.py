@@ -11,9 +11,8 @@ from chaos.driver import SimulatedDriver
 from chaos.oracle import require
 from chaos.parameters import Parameters
 from impls.placement import initial
-from impls.protocol.commands import Command
 from impls.protocol.controller import Controller
-from impls.protocol.events import MigrationBegun, MigrationDone
+from impls.protocol.events import Command, MigrationBegun, MigrationDone
 from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
 

@@ -13,8 +13,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.durability.files import Files
 from impls.operators.base import Operator
-from impls.protocol.executor import Answers
-from impls.protocol.order import EpochOrder
+from impls.protocol.order import Answers, EpochOrder
 from impls.store.records import Results
 from impls.worker.query import QuerySpec
 

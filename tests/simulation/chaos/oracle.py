@@ -26,9 +26,8 @@ from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import open_record
 from impls.store.environment import Store, store_path
 from impls.store.meta import read_meta
-from impls.store.ranges import iter_range
 from impls.store.records import from_bytes
-from impls.store.tables import DENSE, OUTBOX, QUEUE, SIZE, STATE
+from impls.store.tables import DENSE, OUTBOX, QUEUE, SIZE, STATE, iter_range
 from impls.worker.replicas import replica_path
 from impls.worker.results import Deduplicator
 

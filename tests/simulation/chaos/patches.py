@@ -17,12 +17,12 @@ from impls import faults
 from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
 from impls.durability.files import Files
-from impls.protocol import commands
+from impls.protocol import events
 from impls.store import environment as stores
 from impls.store import lock, meta
 from impls.store.environment import Store
 from impls.worker import core as worker
-from impls.worker import opening, phase
+from impls.worker import opening, parts
 
 Wrote = Callable[[str, bytes], None]
 Wiped = Callable[[Path], None]
@@ -36,9 +36,9 @@ def simulated(
     random = Random(parameters.seed + 4)
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, lock, opening, phase, worker):
+        for module in (driver, lock, opening, parts, worker):
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
-        for module in (checkpoint, commands, meta, stores):
+        for module in (checkpoint, events, meta, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))

@@ -19,17 +19,16 @@ from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.protocol.report import Report
 from impls.spark.step import answer_of, freeze_imports
-from impls.store import outbox
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import Store, store_path
 from impls.store.lock import take_lock
 from impls.store.meta import Meta, at_epoch, new_meta, read_meta, write_meta
-from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
+from impls.store.records import Results, concat, from_bytes, results_from_bytes, results_to_bytes, times_of, to_bytes
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.cells import make_cells
 from impls.worker.output import Output
-from impls.worker.phase import Phase
+from impls.worker.parts import Phase
 
 __all__ = ["TwinOrder", "run_twin", "twin_epoch"]
 
@@ -77,7 +76,7 @@ def _advance(
     meta = read_meta(txn) or _created(order, report.worker, txn)
     if meta.epoch == order.epoch:  # by an earlier attempt
         results, times = (get_of_epoch(txn, OUTBOX + name, order.epoch) or b"" for name in _NAMES)
-        return outbox.unpack(results), from_bytes(times)
+        return results_from_bytes(results), from_bytes(times)
     if meta.epoch != order.epoch - 1:
         raise StateError(f"Worker {report.worker} is at epoch {meta.epoch}, not before {order.epoch}.")
     done = _apply(order, report, txn, tables)
@@ -100,7 +99,7 @@ def _apply(order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list
         results = order.operator.apply(table, state)
         state.write_sizes()
         times = times_of(table)
-    for name, value in zip(_NAMES, (outbox.pack(results), to_bytes(times)), strict=True):
+    for name, value in zip(_NAMES, (results_to_bytes(results), to_bytes(times)), strict=True):
         put_of_epoch(txn, OUTBOX + name, order.epoch, value)
         report.outbox_bytes += len(value)
     return results, times

@@ -18,7 +18,7 @@ from harness.suites.options import SCALE
 from harness.suites.scale.scenario import Scenario
 from impls.durability.files import LEVELS
 from impls.errors import UsageError
-from impls.operators.cost import COSTS, VALUE_BYTES_MAX
+from impls.operators.keycount import COSTS, VALUE_BYTES_MAX
 from impls.protocol.bins import MAX_BINS
 
 GROUPS = ["What to run", "Load", "Cluster", "Output"]

@@ -11,7 +11,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
-from impls.protocol.executor import Answers
+from impls.protocol.order import Answers
 from impls.protocol.report import Moves, Report
 from impls.worker.cells import CELL
 

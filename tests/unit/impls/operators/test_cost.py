@@ -10,7 +10,7 @@ from harness.experiment.description import Experiment
 from harness.run.pipeline import operator_for
 from impls.errors import UsageError
 from impls.operators import DenseCount, HashCount
-from impls.operators.cost import padding, pay
+from impls.operators.keycount import padding, pay
 from impls.store.bins import read_size
 from impls.store.environment import Store
 from impls.store.hashing import bin_of_hash, hash_int64

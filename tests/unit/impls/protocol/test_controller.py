@@ -7,8 +7,8 @@ import pytest
 
 from impls import catalog
 from impls.errors import InvalidPlanError, StateError
-from impls.protocol.commands import Command
 from impls.protocol.controller import Controller, MigrationBegun, MigrationDone
+from impls.protocol.events import Command
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan

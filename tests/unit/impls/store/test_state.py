@@ -14,9 +14,8 @@ from impls.store.checked import put_checked
 from impls.store.environment import Store, wipe
 from impls.store.meta import new_meta, read_meta, write_meta
 from impls.store.queue import add_to_queues, queue_lengths, take_queues
-from impls.store.ranges import drop_range
 from impls.store.state import BinState
-from impls.store.tables import DENSE, META, STATE, bin_key, bin_range
+from impls.store.tables import DENSE, META, STATE, bin_key, bin_range, drop_range
 
 
 @pytest.fixture
