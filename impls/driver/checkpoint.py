@@ -18,7 +18,7 @@ from impls.driver.journal import ADVICE, Journal, read_journal, replace_bytes, s
 from impls.errors import UsageError
 from impls.operators.base import Operator
 
-__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "read_base", "replace_text", "write_base"]
+__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "replace_text", "write_base"]
 
 _BASE = "base.json"
 _BASE_FORMAT = 2
@@ -52,7 +52,7 @@ def write_base(folder: Path, base: Base, *, fsync: bool = False) -> None:
     replace_bytes(folder / _BASE, data.encode(), fsync=fsync)
 
 
-def read_base(folder: Path, query: str) -> Base | None:
+def _read_base(folder: Path, query: str) -> Base | None:
     """Returns the base in a folder, None if there is none yet.
 
     Raises UsageError that names the file when it is damaged, of another format or of another query.
@@ -119,7 +119,7 @@ class Checkpoint:
             opened.enter_context(self._take_lock())
             self._check_complete()
             self.query = self._identity({**settings, **_identity_of(operator)})
-            self.base = read_base(self.own, self.query)
+            self.base = _read_base(self.own, self.query)
             self.plans, self.observed, self.commands = (
                 opened.enter_context(Journal(self.own / f"{name}.log", fsync=fsync)) for name in _JOURNALS
             )

@@ -24,7 +24,7 @@ from impls.protocol.order import EpochOrder, Executor
 from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
 
-__all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded", "order_of"]
+__all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
 
 
 class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
@@ -139,7 +139,7 @@ class Driver:
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000
         written = self._plan(epoch)
-        order = order_of(
+        order = _order_of(
             self.controller,
             written,
             generation=self._checkpoint.generation,
@@ -244,7 +244,7 @@ def _observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: 
     )
 
 
-def order_of(
+def _order_of(
     controller: Controller, written: WrittenPlan, *, generation: int, first_epoch: int, snapshot: tuple[int, ...] = ()
 ) -> EpochOrder:
     """Returns the order of an epoch whose plan the controller holds; equal for an epoch that is run again.

@@ -21,7 +21,7 @@ from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["COSTS", "VALUE_BYTES_MAX", "DenseCount", "HashCount", "check_cost", "padding", "pay"]
+__all__ = ["COSTS", "VALUE_BYTES_MAX", "DenseCount", "HashCount", "padding", "pay"]
 
 COSTS = ("wait", "compute")
 VALUE_BYTES_MAX = 1 << 20
@@ -29,7 +29,7 @@ _COST_US_MAX = 1_000_000
 _WORK = np.arange(2_000, dtype=np.uint64)  # a few microseconds of work
 
 
-def check_cost(cost_us: float, cost: str, value_bytes: int = 0) -> None:
+def _check_cost(cost_us: float, cost: str, value_bytes: int = 0) -> None:
     """Raises UsageError for an impossible cost or number of bytes."""
     if cost not in COSTS:
         raise UsageError(f"The cost of a record is {' or '.join(COSTS)}, not {cost!r}.")
@@ -73,7 +73,7 @@ class DenseCount(Operator):
     key_type: ClassVar[Literal["binary", "long"]] = "long"
 
     def __post_init__(self) -> None:
-        check_cost(self.cost_us, self.cost)
+        _check_cost(self.cost_us, self.cost)
 
     def per_bin(self, bins: int) -> int:
         """Returns the number of keys of a bin."""
@@ -130,7 +130,7 @@ class HashCount(Operator):
     key_type: ClassVar[Literal["binary", "long"]] = "long"
 
     def __post_init__(self) -> None:
-        check_cost(self.cost_us, self.cost, self.value_bytes)
+        _check_cost(self.cost_us, self.cost, self.value_bytes)
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the entries of the bin's preloaded keys."""

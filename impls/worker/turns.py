@@ -31,12 +31,8 @@ from impls.worker.query import Task
 __all__ = [
     "Applied",
     "Turn",
-    "Turned",
     "add_turns",
     "apply_timed",
-    "highest_times",
-    "queued_turns",
-    "run_turns",
     "shadow_timed",
 ]
 
@@ -54,7 +50,7 @@ class Turn:
 
 
 @dataclass
-class Turned:
+class _Turned:
     """The effects of turns: results, partials merged within the worker, late records, timers fired."""
 
     results: Results = field(default_factory=Results.none)
@@ -63,10 +59,10 @@ class Turned:
     fired: int = 0
 
 
-def run_turns(operator: Operator, state: BinState, turns: Iterable[Turn]) -> Turned:
+def _run_turns(operator: Operator, state: BinState, turns: Iterable[Turn]) -> _Turned:
     """Runs turns, oldest first, on the state of bins that are here."""
     assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
-    keyed, out = Keyed(state), Turned()
+    keyed, out = Keyed(state), _Turned()
     for turn in turns:
         keyed.watermark = turn.watermark
         if turn.watermark is not None and (due := state.bins_with_timers(turn.bins, turn.watermark)):
@@ -92,7 +88,7 @@ def _times(records: pa.Table, operator: TimedOperator) -> NDArray[np.int64]:
     return times
 
 
-def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
+def _highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
     """Returns [partition, highest event time] of records."""
     assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
     partitions, times = records.column("partition").to_numpy(), _times(records, operator)
@@ -105,8 +101,8 @@ def _with_turn(records: pa.Table, epoch: int, watermark: int | None, merged: Seq
     return records.replace_schema_metadata({_META: json.dumps(turn).encode()})
 
 
-def queued_turns(tables: Iterable[pa.Table], bins: int) -> list[Turn]:
-    """Returns the turns that `with_turn` made of one worker's queues, oldest first; bins of one epoch together."""
+def _queued_turns(tables: Iterable[pa.Table], bins: int) -> list[Turn]:
+    """Returns the turns that `_with_turn` made of one worker's queues, oldest first; bins of one epoch together."""
     epochs: dict[int, list[tuple[pa.Table, int | None, list[Partial]]]] = {}
     for table in tables:
         turn = json.loads(table.schema.metadata[_META])
@@ -171,13 +167,13 @@ def apply_timed(
     written, bins, operator = task.order.written, task.spec.bins, task.spec.operator
     times: list[list[int]] = []
     if records is not None and len(records):
-        times = highest_times(records, operator)
+        times = _highest_times(records, operator)
     mine = written.plan.routing == task.worker
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
     merged = [partial for partial in written.merged if mine[partial.bin]]
     ready = [bin_ for bin_ in queue_lengths(txn) if bin_ not in blocked]
-    turns = queued_turns(take_queues(txn, ready), bins)
+    turns = _queued_turns(take_queues(txn, ready), bins)
     later, now = (
         Turn(
             mine & chosen,
@@ -190,7 +186,7 @@ def apply_timed(
     queue = [(bin_, None) for bin_ in ready] + add_turns(txn, written.epoch, later)
     turns.append(now)
     state = BinState(txn, bins)
-    done = run_turns(operator, state, turns)
+    done = _run_turns(operator, state, turns)
     partials = [partial.to_json() for partial in done.partials]
     report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
@@ -203,4 +199,4 @@ def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table
     mask = np.zeros(task.spec.bins, bool)
     mask[bins] = True
     merged = [partial for partial in task.order.written.merged if mask[partial.bin]]
-    run_turns(task.spec.operator, state, [Turn(mask, task.order.written.watermark, records, merged)])
+    _run_turns(task.spec.operator, state, [Turn(mask, task.order.written.watermark, records, merged)])
