@@ -1,6 +1,8 @@
 """Errors that a user can act on: each message is one sentence that says what is wrong and what to do."""
 
-__all__ = ["CorruptStateError", "InvalidPlanError", "StateError", "UsageError"]
+__all__ = ["ADVICE", "CorruptStateError", "InvalidPlanError", "StateError", "UsageError"]
+
+ADVICE = "restore it from a copy, or start with a new checkpoint and state folder"  # for a file of a checkpoint
 
 
 class UsageError(Exception):

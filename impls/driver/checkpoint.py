@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from impls.driver.journal import ADVICE, Journal, read_journal, replace_bytes, sync_folder
-from impls.errors import UsageError
+from impls.driver.journal import Journal, read_journal, replace_bytes, sync_folder
+from impls.errors import ADVICE, UsageError
 from impls.operators.base import Operator
 
 __all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "replace_text", "write_base"]

@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.journal import ADVICE
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
-from impls.errors import StateError, UsageError
+from impls.errors import ADVICE, StateError, UsageError
 from impls.faults import fault
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event

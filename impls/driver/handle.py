@@ -3,9 +3,10 @@
 import contextlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
 from impls.protocol.bins import check_bins
 
-__all__ = ["RunQuery", "StreamHandle"]
+__all__ = ["RunQuery", "RunningQuery", "StreamHandle"]
 
 _STOP_DEADLINE_S = 60.0
 
@@ -30,7 +31,42 @@ something else ended it.
 """
 
 
-class StreamHandle:
+class RunningQuery(ABC):
+    """What every query that a supervisor thread runs offers: waiting for its end, and its failure."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the query; raises what it failed with, if it did."""
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Waits until the query has ended and returns whether it has; raises what it failed with."""
+        ended = self._ended.wait(timeout_s)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    def ended(self, timeout_s: float) -> bool:
+        """Waits until the query has ended for any reason, and returns whether it has ended."""
+        return self._ended.wait(timeout_s)
+
+    @property
+    def failed(self) -> Exception | None:
+        """What the query failed with, None while it runs or when it ended as asked."""
+        return self._failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with contextlib.nullcontext() if kind is None else contextlib.suppress(Exception):
+            self.stop()  # after an error that error is the one to see
+
+
+class StreamHandle(RunningQuery):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -48,11 +84,10 @@ class StreamHandle:
         policy: str,
         on_event: Callable[[str, dict[str, Any]], None],
     ):
+        super().__init__()
         self._run, self._driver, self._checkpoint, self._policy = run, driver, checkpoint, policy
         self._on_event = on_event
-        self._failure: Exception | None = None
         self.wants_restart = False
-        self._ended = threading.Event()
         self._commands = threading.Lock()
         self._control = ControlServer(checkpoint.own, self._answer)
         self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
@@ -119,17 +154,6 @@ class StreamHandle:
         if self._failure is not None:
             raise self._failure
 
-    def await_end(self, timeout_s: float | None = None) -> bool:
-        """Waits until the query has ended and returns whether it has; raises what it failed with."""
-        ended = self._ended.wait(timeout_s)
-        if ended and self._failure is not None:
-            raise self._failure
-        return ended
-
-    def ended(self, timeout_s: float) -> bool:
-        """Waits until the query has ended for any reason, and returns whether it has ended."""
-        return self._ended.wait(timeout_s)
-
     @property
     def goal(self) -> NDArray[np.int32]:
         """The assignment last commanded, shape (bins,)."""
@@ -142,21 +166,6 @@ class StreamHandle:
             if time.monotonic() > end:
                 return False
         return not self._driver.controller.migrating
-
-    @property
-    def failed(self) -> Exception | None:
-        """What the query failed with, None while it runs or when it ended as asked."""
-        return self._failure
-
-    def __enter__(self) -> "StreamHandle":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            self.stop()
-        else:
-            with contextlib.suppress(Exception):  # the first error is the one to see
-                self.stop()
 
     @property
     def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

@@ -10,13 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from impls.errors import StateError, UsageError
+from impls.errors import ADVICE, StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["ADVICE", "Journal", "read_journal", "replace_bytes", "sync_folder"]
+__all__ = ["Journal", "read_journal", "replace_bytes", "sync_folder"]
 
 FORMAT = 1
-ADVICE = "restore it from a copy, or start with a new checkpoint and state folder"
 
 Entry = dict[str, Any]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import CorruptStateError
+from impls.errors import ADVICE, CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.records import from_bytes, to_bytes
 
@@ -71,15 +71,14 @@ def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -
 
 def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str, Any], list[memoryview]]:
     """Returns head and parts of a file that `seal` made; raises CorruptStateError that names the file."""
-    advice = "restore it from a copy, or start with a new checkpoint and state folder"
     if len(raw) < _FRONT.size or raw[:4] != magic:
-        raise CorruptStateError(f"The file {path} is torn or not of this kind: {advice}.")
+        raise CorruptStateError(f"The file {path} is torn or not of this kind: {ADVICE}.")
     _, found, check, length = _FRONT.unpack_from(raw)
     if found != version:
         raise CorruptStateError(f"The file {path} has format {found}; this version reads format {version}.")
     body = memoryview(raw)[_FRONT.size :]
     if len(body) != length or zlib.crc32(body) != check:
-        raise CorruptStateError(f"The file {path} is torn or damaged (its checksum does not match): {advice}.")
+        raise CorruptStateError(f"The file {path} is torn or damaged (its checksum does not match): {ADVICE}.")
     at = 4 + int.from_bytes(body[:4], "little")
     head, parts = from_text(bytes(body[4:at])), []
     for size in head["parts"]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.durability.files import Files
-from impls.errors import UsageError
+from impls.errors import ADVICE, UsageError
 
 __all__ = ["NAME", "Manifest", "SnapshotName", "read_manifest", "write_manifest"]
 
@@ -77,9 +77,7 @@ def read_manifest(files: Files, query: str, bins: int) -> Manifest:
         version, owner = data["format"], data["query"]
         arrays = [np.frombuffer(base64.b64decode(data[name]), "<i8") for name in _ARRAYS]
     except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"The manifest {path} is damaged: restore it from a copy, or start with a new checkpoint and state folder."
-        ) from error
+        raise UsageError(f"The manifest {path} is damaged: {ADVICE}.") from error
     if version != FORMAT:
         raise UsageError(f"The manifest {path} has format {version}; this version reads format {FORMAT}.")
     if owner != query or any(len(array) != bins for array in arrays):

@@ -16,7 +16,7 @@ from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
 from impls.durability.manifest import Manifest, SnapshotName, read_manifest
-from impls.errors import CorruptStateError, StateError, UsageError
+from impls.errors import ADVICE, CorruptStateError, StateError, UsageError
 from impls.faults import fault
 from impls.operators.base import Operator
 from impls.store.bins import read_size
@@ -183,15 +183,16 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
     return walk
 
 
-def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
-    name = frames.frame_name(epoch, worker)
-    path = source.files.path(name)
-    raw = source.files.read(name)
+def _read(files: Files, name: str, kind: str) -> tuple[str, bytes]:
+    """Returns a file's whole path and content; raises CorruptStateError that names it when it is missing."""
+    path, raw = files.path(name), files.read(name)
     if raw is None:
-        raise CorruptStateError(
-            f"The changelog file {path} is missing: restore it from a copy, or start with a new checkpoint and state "
-            "folder."
-        )
+        raise CorruptStateError(f"The {kind} file {path} is missing: {ADVICE}.")
+    return path, raw
+
+
+def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
+    path, raw = _read(source.files, frames.frame_name(epoch, worker), "changelog")
     frame = frames.decode(raw, path)
     if (frame.query, frame.worker, frame.epoch) != (source.query, worker, epoch):
         raise CorruptStateError(f"The changelog file {path} belongs to another query, worker or epoch.")
@@ -225,14 +226,7 @@ def _load_snapshots(
 
 
 def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:
-    name = snapshots.snapshot_name(epoch, worker, generation)
-    path = source.files.path(name)
-    raw = source.files.read(name)
-    if raw is None:
-        raise CorruptStateError(
-            f"The snapshot file {path} is missing: restore it from a copy, or start with a new checkpoint and state "
-            "folder."
-        )
+    path, raw = _read(source.files, snapshots.snapshot_name(epoch, worker, generation), "snapshot")
     query, images = snapshots.decode(raw, path)
     if query != source.query:
         raise CorruptStateError(f"The snapshot file {path} belongs to another query.")

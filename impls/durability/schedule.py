@@ -128,17 +128,10 @@ class SnapshotSchedule:
     def _complete(self, done: FinishedEpoch) -> NDArray[np.intp]:
         """Returns the bins whose location and routed worker have both written their part."""
         by_worker = {worker: set(bins) for worker, (bins, _) in done.written.items()}
-        asked = sorted(set().union(*by_worker.values())) if by_worker else []
-        none: set[int] = set()
-        return np.array(
-            [
-                bin_
-                for bin_ in asked
-                if bin_ in by_worker.get(int(done.location[bin_]), none)
-                and bin_ in by_worker.get(int(done.routing[bin_]), none)
-            ],
-            np.intp,
-        )
+        asked = sorted(set().union(*by_worker.values()))
+        places = (done.location, done.routing)
+        kept = [bin_ for bin_ in asked if all(bin_ in by_worker.get(int(at[bin_]), ()) for at in places)]
+        return np.array(kept, np.intp)
 
     def adopt(self, files: Mapping[SnapshotName, int]) -> None:
         """Takes in the bytes of the snapshot files that are there."""

@@ -70,12 +70,7 @@ class Observation:
             name: (np.array(data[name][0], np.int32), np.array(data[name][1], np.int64))
             for name in ("records", "queued", "sizes")
         }
-        return cls(
-            epoch=data["epoch"], pulled=tuple(data["pulled"]), **sparse, epoch_ms=data["epoch_ms"],
-            job_ms=data["job_ms"], pull_ms=data["pull_ms"], stopped=data["stopped"],
-            replicas=tuple((bin_, worker, epoch) for bin_, worker, epoch in data.get("replicas", ())),
-            times=tuple((partition, time) for partition, time in data.get("times", ())),
-            partials=tuple(Partial.from_json(partial) for partial in data.get("partials", ())),
-            waits=tuple(data.get("waits", ())),
-            entries=tuple(data.get("entries", ())),
-        )  # fmt: skip
+        rows = {name: tuple(map(tuple, data.get(name, ()))) for name in ("replicas", "times")}
+        plain = {name: tuple(data.get(name, ())) for name in ("pulled", "waits", "entries")}
+        partials = tuple(map(Partial.from_json, data.get("partials", ())))
+        return cls(**{**data, **sparse, **rows, **plain, "partials": partials})

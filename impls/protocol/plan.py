@@ -80,29 +80,13 @@ class WrittenPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
-        plan = self.plan
-        timed: dict[str, Any] = {}
-        if self.watermark is not None or self.merged:
-            timed = {"watermark": self.watermark, "merged": [partial.to_json() for partial in self.merged]}
-        return {
-            "epoch": self.epoch,
-            "generation": self.generation,
-            "workers": self.workers,
-            "migrating": self.migrating,
-            "routing": base64.b64encode(plan.routing.astype("<u2").tobytes()).decode(),
-            "pulls": [[p.bin, p.source, p.target] for p in plan.pulls],
-            "budget_bytes": plan.budget_bytes,
-            "on_demand": plan.on_demand,
-            "hold": list(plan.hold),
-            "replicas": [list(r) for r in plan.replicas],
-            "shadows": [list(s) for s in plan.shadows],
-            "stop": plan.stop,
-            "from_checkpoint": plan.from_checkpoint,
-            "from_replica": plan.from_replica,
-            "background_bytes": plan.background_bytes,
-            "drops": [list(d) for d in self.drops],
-            **timed,
-        }
+        own = {name: value for name, value in vars(self).items() if name != "plan"}
+        own["merged"] = [partial.to_json() for partial in self.merged]
+        if self.watermark is None and not self.merged:
+            del own["watermark"], own["merged"]
+        routing = base64.b64encode(self.plan.routing.astype("<u2").tobytes()).decode()
+        pulls = [[pull.bin, pull.source, pull.target] for pull in self.plan.pulls]
+        return {**own, **vars(self.plan), "routing": routing, "pulls": pulls}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "WrittenPlan":

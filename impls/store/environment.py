@@ -5,6 +5,7 @@ import shutil
 import sys
 import threading
 import uuid
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -87,28 +88,21 @@ class Store:
         """Size of the map: the most that the environment can hold until it is opened with a larger one."""
         return int(self.env.info()["map_size"])
 
-    def adopt_size(self) -> None:
-        """Takes over the map size that another process has set."""
-        self.env.set_mapsize(0)
-
     def reading(self, *, buffers: bool = True) -> AbstractContextManager[lmdb.Transaction]:
         """Opens a read transaction on the last commit; without `buffers` it returns bytes objects."""
-        try:
-            return self._begin_reading(buffers=buffers)
-        except lmdb.MapResizedError:
-            self.adopt_size()
-            return self._begin_reading(buffers=buffers)
-
-    def _begin_reading(self, *, buffers: bool) -> lmdb.Transaction:
-        return self.env.begin(buffers=True) if buffers else self.env.begin(buffers=False)
+        return self._begin(write=False, buffers=buffers)
 
     def begin(self) -> lmdb.Transaction:
         """Begins the write transaction; the caller commits or aborts it."""
+        return self._begin(write=True, buffers=True)
+
+    def _begin(self, *, write: bool, buffers: bool) -> lmdb.Transaction:
+        begin: Callable[..., lmdb.Transaction] = self.env.begin  # its own types ask for literals
         try:
-            return self.env.begin(write=True, buffers=True)
+            return begin(write=write, buffers=buffers)
         except lmdb.MapResizedError:
-            self.adopt_size()
-            return self.env.begin(write=True, buffers=True)
+            self.env.set_mapsize(0)  # takes over the size that another process has set
+            return begin(write=write, buffers=buffers)
 
     def extend_file(self) -> None:
         """Lets the file reach to the end of its last page, which LMDB may have used and freed without writing it.

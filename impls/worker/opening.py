@@ -185,16 +185,11 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
     store = Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync)
     try:
         meta = new_meta(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
-        txn = store.begin()
-        try:
+        with store.begin() as txn:  # commits when its block ends, aborts on an exception
             if task.worker not in task.order.fresh:
                 report.sizes = _fill(task, txn, why=why, report=report)
             write_meta(txn, meta)
-            txn.commit()
-            store.extend_file()
-        except BaseException:
-            txn.abort()
-            raise
+        store.extend_file()
         return Opened(store, lock, meta)
     except BaseException:
         store.close()

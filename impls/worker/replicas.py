@@ -61,7 +61,7 @@ def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Ta
     with ExitStack() as stack:
         path = replica_path(task.spec.state_dir, task.worker)
         store = _opened(task.spec.query, path, stack)
-        txn = stack.enter_context(_writing(store))
+        txn = stack.enter_context(store.begin())  # commits when its block ends, aborts on an exception
         _forget(txn, task, refresh | shadows)
         done = _bring(source, txn, task, sorted(refresh | shadows))
         shadowed = _process(txn, task, shadows, received)
@@ -91,10 +91,6 @@ def _entered(path: Path, stack: ExitStack) -> Store:
         raise StateError(f"The replicas in {path} are held by another process that does not end.")
     stack.callback(lock.close)
     return stack.enter_context(Store.open(path))
-
-
-def _writing(store: Store) -> lmdb.Transaction:
-    return store.begin()  # commits when its block ends, aborts on an exception
 
 
 def _epoch_of(txn: lmdb.Transaction, bin_: int) -> int:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = ["HEADER", "NUMBER", "Deduplicator", "Number", "Result", "ResultReader", "number_of", "numbers_of"]
 
@@ -77,34 +76,6 @@ class Deduplicator:
             return False
         self.last[source] = number
         return True
-
-    def accept_many(
-        self,
-        partition: NDArray[np.integer],
-        worker: NDArray[np.integer],
-        epoch: NDArray[np.integer],
-        index: NDArray[np.integer],
-    ) -> NDArray[np.bool_]:
-        """Returns `accept` of each row, in row order; all arrays have shape (n,)."""
-        new = np.zeros(len(partition), np.bool_)
-        number = epoch.astype(np.uint64) << np.uint64(32) | index.astype(np.uint64)
-        sources = worker.astype(np.int64) << 32 | partition.astype(np.int64)
-        for source in np.unique(sources).tolist():
-            rows = np.flatnonzero(sources == source)
-            new[rows] = self._accept_source((source >> 32, source & 0xFFFFFFFF), number[rows])
-        return new
-
-    def _accept_source(self, source: tuple[int, int], number: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        highest = np.maximum.accumulate(number)
-        new = np.append(True, number[1:] > highest[:-1])
-        if source in self.last:
-            epoch, index = self.last[source]
-            before = np.uint64(epoch << 32 | index)
-            new &= number > before
-            highest = np.maximum(highest, before)
-        top = int(highest[-1])
-        self.last[source] = (top >> 32, top & 0xFFFFFFFF)
-        return new
 
 
 class ResultReader:

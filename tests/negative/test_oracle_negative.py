@@ -267,11 +267,6 @@ def test_oracle_drops_the_repeats_that_the_shipped_reader_drops(seed):
     rows = zip(r.partition.tolist(), r.worker.tolist(), r.epoch.tolist(), r.index.tolist(), strict=True)
     accepted = [one_by_one.accept(*row) for row in rows]
     assert sum(accepted) == found.results
-    together = Deduplicator()
-    half = len(r) // 2
-    parts = [(r.partition[s], r.worker[s], r.epoch[s], r.index[s]) for s in (slice(half), slice(half, None))]
-    assert np.concatenate([together.accept_many(*part) for part in parts]).tolist() == accepted
-    assert together.last == one_by_one.last
 
 
 _CORRUPTIONS = ("drop", "again", "count", "key", "epoch", "swap counts", "swap rows", "partition", "eat", "forge")

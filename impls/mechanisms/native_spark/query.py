@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from impls.driver.handle import RunningQuery
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.native import Native
 from impls.mechanisms.native_spark.processor import count_by_processor
@@ -52,7 +53,7 @@ class RecordSource:
     preloaded: int
 
 
-class NativeQuery:
+class NativeQuery(RunningQuery):
     """A stateful count of Spark's own; a supervisor thread executes commands by restarting it.
 
     Attributes:
@@ -77,6 +78,7 @@ class NativeQuery:
         on_event: Callable[[str, dict[str, Any]], None],
         answers: Answers | None = None,
     ):
+        super().__init__()
         self._answers = answers or partial(_count, operator=native.operator)
         self._mode = "append" if answers else "update"
         self._spark, self._source, self._output, self._checkpoint = spark, source, output, checkpoint
@@ -90,10 +92,8 @@ class NativeQuery:
         self._resumed = -1  # the last epoch that was committed before the last start
         self._last_epoch, self._preloaded = -1, 0
         self._run = ""  # Spark's id of the query since its last start
-        self._failure: Exception | None = None
         self._stopping = False
         self._idle = 0  # polls in a row that found no epoch under way
-        self._ended = threading.Event()
         self._listener = EpochListener(self._progress)
         spark.streams.addListener(self._listener)
         self._supervisor = threading.Thread(target=self._supervise, name="native-supervisor", daemon=True)
@@ -142,17 +142,6 @@ class NativeQuery:
         """Rates and sizes of bins: Spark's state has none."""
         return np.zeros(self._bins), np.zeros(self._bins, np.int64)
 
-    def ended(self, timeout_s: float) -> bool:
-        """Waits until the query has ended for any reason, and returns whether it has ended."""
-        return self._ended.wait(timeout_s)
-
-    def await_end(self, timeout_s: float | None = None) -> bool:
-        """Waits until the query has ended and returns whether it has; raises what it failed with."""
-        ended = self._ended.wait(timeout_s)
-        if ended and self._failure is not None:
-            raise self._failure
-        return ended
-
     def stop(self) -> None:
         """Stops the query; raises what it failed with, if it did."""
         self._stopping = True
@@ -161,16 +150,11 @@ class NativeQuery:
         if self._failure is not None:
             raise self._failure
 
-    def __enter__(self) -> "NativeQuery":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with contextlib.nullcontext() if kind is None else contextlib.suppress(Exception):
-            self.stop()
-
     def _start(self) -> StreamingQuery:
         with self._lock:  # so that no epoch is told of before it is known whose it is
-            query = self._started()
+            self._resumed = self._committed()
+            self._on_event("query_start", {"partitions": self._partitions})
+            query = self._writer().start()
             self._run = str(query.runId)
             return query
 
@@ -185,11 +169,6 @@ class NativeQuery:
     def _committed_since(self) -> bool:
         """Returns whether the last start has committed an epoch; asked at every poll, so no folder is listed."""
         return (self._checkpoint / "commits" / str(self._resumed + 1)).exists()
-
-    def _started(self) -> StreamingQuery:
-        self._resumed = self._committed()
-        self._on_event("query_start", {"partitions": self._partitions})
-        return self._writer().start()
 
     def _writer(self) -> DataStreamWriter:
         self._spark.conf.set(_PARTITIONS, str(self._partitions))

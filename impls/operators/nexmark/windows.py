@@ -13,7 +13,21 @@ from impls.store.keyed import Keyed
 __all__ = ["Q5", "Q7"]
 
 
-class Q5(TimedQuery):
+class _Highest(TimedQuery):
+    """The highest of a window of 10 s over bids by auction: partials are [number, list of all that have it]."""
+
+    dialect = "beam"
+    key_type: ClassVar[Literal["binary", "long"]] = "long"
+    keys: ClassVar[dict[int, str]] = {BID: "auction"}
+    size = 10 * SECOND
+
+    def merge(self, values: list[Any]) -> list[Any]:
+        """Returns the highest number with all that have it."""
+        most = max(value[0] for value in values)
+        return [[most, sorted(one for value in values if value[0] == most for one in value[1])]]
+
+
+class Q5(_Highest):
     """For each sliding window of 10 s every 5 s, all auctions with the most bids in it, over all bins.
 
     Dialect "beam": [start, start + 10 s), every tie is a result. "flink-sql" has 10 s / 2 s; Megaphone has 60 s / 1 s
@@ -23,12 +37,9 @@ class Q5(TimedQuery):
     contributes its highest count with all auctions that have it. Windows without bids have no result.
     """
 
-    dialect = "beam"
     fields = ("start", "auction", "bids")
     columns = ("dateTime",)
-    key_type: ClassVar[Literal["binary", "long"]] = "long"
-    keys: ClassVar[dict[int, str]] = {BID: "auction"}
-    size, period = 10 * SECOND, 5 * SECOND
+    period = 5 * SECOND
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Counts bids by (bin, pane, auction)."""
@@ -54,11 +65,6 @@ class Q5(TimedQuery):
         auctions = sorted(id_of(auction) for auction, count in counts.items() if count == most)
         keyed.contribute(time, id_bytes(time), [most, auctions])
 
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns the highest count with all auctions that have it."""
-        most = max(value[0] for value in values)
-        return [[most, sorted(auction for value in values if value[0] == most for auction in value[1])]]
-
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a window's auctions."""
         most, auctions = partial.value
@@ -67,7 +73,7 @@ class Q5(TimedQuery):
             keyed.emit(partial.bin, id_bytes(auction), answer)
 
 
-class Q7(TimedQuery):
+class Q7(_Highest):
     """For each tumbling window of 10 s, all bids with the highest price in it, over all bins.
 
     Dialect "beam": [start, start + 10 s), every bid that has the price is a result, also equal bids. "flink-sql" lets a
@@ -76,12 +82,8 @@ class Q7(TimedQuery):
     Bids are keyed by auction. Each bin keeps its highest bids of a window and contributes them when it ends.
     """
 
-    dialect = "beam"
     fields = ("start", "auction", "bidder", "price", "dateTime")
     columns = ("dateTime", "price", "bidder")
-    key_type: ClassVar[Literal["binary", "long"]] = "long"
-    keys: ClassVar[dict[int, str]] = {BID: "auction"}
-    size = 10 * SECOND
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Keeps the highest bids by (bin, window)."""
@@ -103,11 +105,6 @@ class Q7(TimedQuery):
         """Contributes the bin's highest bids of the window that ends."""
         keyed.contribute(time, key, keyed.value(bin_, key))
         keyed.set_value(bin_, key, None)
-
-    def merge(self, values: list[Any]) -> list[Any]:
-        """Returns the highest price with all bids that have it."""
-        most = max(value[0] for value in values)
-        return [[most, sorted(bid for value in values if value[0] == most for bid in value[1])]]
 
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a window's highest bids."""

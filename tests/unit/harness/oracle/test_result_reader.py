@@ -1,8 +1,6 @@
 """The shipped reader of results: numbers, repeats, order."""
 
-import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.worker.results import NUMBER, Deduplicator, Number, ResultReader, number_of, numbers_of
@@ -43,13 +41,3 @@ def test_reader_goes_on_where_an_earlier_one_stopped():
     assert len(list(first)) == 3
     second = ResultReader([_message(0, 1, 4, i) for i in range(5)], Deduplicator(first.deduplicator.last))
     assert [result.number.index for result in second] == [3, 4]
-
-
-@given(SENT, st.integers(0, 60))
-def test_vectorised_answers_are_those_of_accept(rows, cut):
-    one, many = Deduplicator(), Deduplicator()
-    expected = [one.accept(*row) for row in rows]
-    columns = np.array(rows, np.int64).reshape(-1, 4).T
-    got = np.concatenate([many.accept_many(*columns[:, :cut]), many.accept_many(*columns[:, cut:])])
-    assert got.tolist() == expected
-    assert many.last == one.last
