@@ -5,7 +5,6 @@ Spark makes a long of such a text in 0.5 µs; of eight bytes, by way of `conv`, 
 """
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +13,12 @@ from generators.errors import GeneratorError
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
-__all__ = ["NUMBER_BYTES", "decode_block", "digest", "encode_block", "partition_of", "split_block"]
+__all__ = ["NUMBER_BYTES", "digest", "encode_block", "partition_of", "split_block"]
 
 NUMBER_BYTES = 16
 _RECORD_BYTES = 2 * NUMBER_BYTES
 _BLOCK = 1 << 16
 _FOUR_DIGITS = np.array([b"%04d" % number for number in range(10_000)], "S4")
-_POWERS = 10 ** np.arange(NUMBER_BYTES - 1, -1, -1, dtype=np.int64)
 
 
 def encode_block(keys: NDArray[np.int64], scheduled_us: NDArray[np.int64]) -> bytes:
@@ -42,18 +40,6 @@ def encode_block(keys: NDArray[np.int64], scheduled_us: NDArray[np.int64]) -> by
 def split_block(block: bytes) -> list[bytes]:
     """Returns the values of an encoded block one by one."""
     return [block[at : at + _RECORD_BYTES] for at in range(0, len(block), _RECORD_BYTES)]
-
-
-def decode_block(values: Sequence[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns (keys, scheduled times in microseconds) of record values; raises GeneratorError for another form."""
-    wrong = next((value for value in values if len(value) != _RECORD_BYTES), None)
-    if wrong is not None:
-        raise GeneratorError(f"A key-count record has {_RECORD_BYTES} bytes, not {len(wrong)}: this is another stream.")
-    digits = np.frombuffer(b"".join(values), np.uint8).reshape(-1, 2, NUMBER_BYTES) - np.uint8(ord("0"))
-    if (digits > 9).any():
-        raise GeneratorError("A key-count record holds digits alone: this is another stream.")
-    pairs = digits.astype(np.int64) @ _POWERS
-    return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
 def partition_of(index: NDArray[np.int64], partitions: int) -> NDArray[np.int64]:

@@ -21,14 +21,14 @@ from generators.lag import LagHistogram
 from generators.nexmark.profile import PROFILES, make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.openloop import OpenLoop
-from generators.rates import ConstantRate, Schedule
+from generators.rates import Schedule
 from generators.shapes import SHAPES, make_schedule
 from generators.stdin import watch_stdin
 from generators.steering import Steering
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
-__all__ = ["RATE_MAX", "check_peak", "check_rate", "main"]
+__all__ = ["RATE_MAX", "check_peak", "main"]
 
 RATE_MAX = 1_000_000
 _WORKLOADS = ("key-count", "nexmark")
@@ -36,11 +36,6 @@ _FLUSH_S = 60.0
 _STOP_FLUSH_S = 10.0
 _ORPHAN_S = 5.0
 _HEAD_START_US = 1_000_000  # connecting to the broker
-
-
-def check_rate(rate: int) -> None:
-    """Raises GeneratorError unless one process can be asked for `rate` records per second."""
-    check_peak(ConstantRate(rate))
 
 
 def check_peak(schedule: Schedule, producers: int = 1) -> None:

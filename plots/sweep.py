@@ -199,7 +199,9 @@ FIGURES = (
     Figure(
         name="sweep_steady",
         title="Steady latency",
-        caption="What the swept axis costs with no migration under way: 99 % of the records were done within this time.",
+        caption=(
+            "What the swept axis costs with no migration under way: 99 % of the records were done within this time."
+        ),
         order=40,
         draw=partial(_draw_over_axis, value=lambda run: _P99.value(run.entry), label="steady latency, p99"),
         of_sweep=True,

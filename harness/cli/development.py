@@ -3,8 +3,8 @@
 from invoke.context import Context
 from invoke.tasks import task
 
-from harness.cli.running import ROOT, run_module
-from harness.cli.verb import verb
+from harness.cli.verb import run_module, verb
+from harness.files import ROOT
 from harness.options.declared import COUNT, FLAG, Option
 
 __all__ = ["check", "clean", "fmt", "graph", "lock", "test"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from invoke.context import Context
 
-from harness.cli.running import ROOT
 from harness.cli.verb import run, verb
+from harness.files import ROOT
 from harness.options.declared import FLAG, FOLDER, Option
 
 __all__ = ["bench", "build", "reproduce"]

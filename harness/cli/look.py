@@ -8,8 +8,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import task
 
-from harness.cli.running import run_module
-from harness.cli.verb import run, verb
+from harness.cli.verb import run, run_module, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, Option
 
 __all__ = [

@@ -5,8 +5,7 @@ from typing import Any
 
 from invoke.context import Context
 
-from harness.cli.running import run_module
-from harness.cli.verb import verb
+from harness.cli.verb import run_module, verb
 from harness.options.declared import COUNT, INTEGER, Option
 
 __all__ = ["durability_cost", "generator_speed", "recovery_curve", "simulate"]

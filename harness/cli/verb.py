@@ -1,4 +1,7 @@
-"""A task whose options are data: what invoke parses, what help prints and what is checked come from them."""
+"""A task whose options are data: what invoke parses, what help prints and what is checked come from them.
+
+Also how a task calls a function or runs a module of this project.
+"""
 
 import inspect
 import sys
@@ -6,13 +9,15 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from invoke.context import Context
 from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
+from harness.files import ROOT
 from harness.options.declared import FLAG, Option
 from harness.options.help import help_text
 
-__all__ = ["Verb", "run", "verb"]
+__all__ = ["Verb", "run", "run_module", "verb"]
 
 
 class Verb(Task[Any]):
@@ -66,3 +71,9 @@ def run(where: str, *arguments: Any, **named: Any) -> None:
     """Calls `module:function`, loaded now so that tasks are listed fast, and ends with the exit code it returns."""
     module, _, name = where.partition(":")
     sys.exit(getattr(import_module(module), name)(*arguments, **named))
+
+
+def run_module(c: Context, command: str) -> None:
+    """Runs `python -m COMMAND` in the project's folder."""
+    with c.cd(ROOT):
+        c.run(f"{sys.executable} -m {command}", pty=sys.stdout.isatty())

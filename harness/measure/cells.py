@@ -2,7 +2,7 @@
 
 import base64
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +54,7 @@ class Cells:
 
     def take(self, rows: NDArray[Any]) -> "Cells":
         """Returns the rows that a mask or an index selects."""
-        return Cells(
-            self.epoch[rows],
-            self.done_us[rows],
-            self.interval[rows],
-            self.latency_us[rows],
-            self.count[rows],
-            self.moved[rows],
-        )
+        return Cells(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
 def encode_cells(cells: NDArray[np.void]) -> str:

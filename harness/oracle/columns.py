@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "MovedBins", "OracleError", "Ranges", "RawResults", "Records", "Waits"]
+__all__ = ["Columns", "MovedBins", "OracleError", "Ranges", "RawResults", "Records", "Waits", "dtypes_of"]
 
 
 class OracleError(Exception):
@@ -29,6 +29,11 @@ class Columns:
     def take(self, rows: NDArray[Any]) -> Any:
         """Returns the same columns with the rows that an index or mask array names, in its order."""
         return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+
+
+def dtypes_of(kind: type[Columns]) -> dict[str, type[np.generic]]:
+    """Returns the type of the elements of each column, as its annotation has it."""
+    return {field.name: get_args(get_args(field.type)[1])[0] for field in fields(kind)}
 
 
 @dataclass(frozen=True, slots=True)

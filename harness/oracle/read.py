@@ -2,31 +2,26 @@
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 from numpy.typing import NDArray
 
-from harness.oracle.columns import Columns, OracleError, RawResults, Records
+from harness.oracle.columns import Columns, OracleError, RawResults, Records, dtypes_of
 
 __all__ = [
-    "NUMBER_FIELDS",
-    "collect",
     "number_columns",
-    "places",
+    "read_columns",
     "read_records",
     "read_results",
-    "read_topic",
     "result_partitions",
 ]
 
 _RECORD = np.dtype([("key", "S16"), ("scheduled_us", "S16")])  # decimal digits
 _NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
-NUMBER_FIELDS = ("worker", "generation", "epoch", "index")
 _HEADER = "n"
 _CHUNK = 20_000
 _C = TypeVar("_C", bound=Columns)
@@ -64,7 +59,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
+def _read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
     """Yields (partition, messages) from the beginning of a topic to its end as it is now.
 
     Raises OracleError when there is no such topic, or it is not read in `deadline_s` seconds.
@@ -102,49 +97,58 @@ def _number(message: Any, topic: str) -> bytes:
     raise OracleError(f"The message at {topic}-{message.partition}:{message.offset} has no header {_HEADER!r}.")
 
 
-def number_columns(messages: list[Any], topic: str) -> NDArray[Any]:
-    """Returns the numbers in the headers of results, a structured array of `NUMBER_FIELDS`; raises OracleError."""
-    return _joined([_number(message, topic) for message in messages], _NUMBER, f"The number header of {topic!r}")
+def number_columns(messages: list[Any], topic: str) -> dict[str, NDArray[Any]]:
+    """Returns worker, generation, epoch and index from the headers of results; raises OracleError."""
+    numbers = [_number(message, topic) for message in messages]
+    found = _joined(numbers, _NUMBER, f"The number header of {topic!r}")
+    return {name: found[name] for name in _NUMBER.fields or ()}
 
 
-def places(partition: int, messages: list[Any]) -> dict[str, NDArray[Any]]:
-    """Returns partition and offset of messages as columns."""
-    offsets = np.array([message.offset for message in messages], np.int64)
-    return {"partition": np.full(len(messages), partition, np.int32), "offset": offsets}
+def read_columns(
+    kind: type[_C], bootstrap: str, topic: str, deadline_s: float, columns_of: Callable[[list[Any]], Mapping[str, Any]]
+) -> _C:
+    """Returns a topic, up to its present end, as columns in (partition, offset) order; raises as `_read_topic`.
 
-
-def collect(kind: type[_C], dtypes: dict[str, str], chunks: list[dict[str, NDArray[Any]]]) -> _C:
-    """Returns chunks of columns as one, in (partition, offset) order; columns without a dtype are int64."""
-    names = [field.name for field in fields(kind)]
-    parts = {name: [np.empty(0, np.int64), *(chunk[name] for chunk in chunks)] for name in names}
-    columns = {name: np.concatenate(parts[name]).astype(dtypes.get(name, "i8")) for name in names}
+    Args:
+        kind: what to return; it has partition and offset.
+        bootstrap: broker addresses.
+        topic: what to read.
+        deadline_s: longest time for it, in seconds.
+        columns_of: from messages of a partition to their other columns, by name.
+    """
+    parts: dict[str, list[NDArray[Any]]] = {name: [np.empty(0, dtype)] for name, dtype in dtypes_of(kind).items()}
+    for partition, messages in _read_topic(bootstrap, topic, deadline_s):
+        offsets = np.array([message.offset for message in messages], np.int64)
+        place = {"partition": np.full(len(messages), partition, np.int32), "offset": offsets}
+        for name, column in {**place, **columns_of(messages)}.items():
+            parts[name].append(column)
+    columns = {name: np.concatenate(chunks).astype(chunks[0].dtype) for name, chunks in parts.items()}
     order = np.lexsort((columns["offset"], columns["partition"]))
     return kind(**{name: column[order] for name, column in columns.items()})
 
 
 def read_records(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Records:
     """Returns the input topic from its beginning to its present end; raises OracleError when it cannot in the time."""
-    chunks = []
-    for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        where = f"The value column of {topic!r}"
+    where = f"The value column of {topic!r}"
+
+    def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
         values = _joined([message.value or b"" for message in messages], _RECORD, where)
-        chunks.append(
-            {**places(partition, messages), **{name: _numbers(values[name], where) for name in ("key", "scheduled_us")}}
-        )
-    return collect(Records, {"partition": "i4"}, chunks)
+        return {name: _numbers(values[name], where) for name in ("key", "scheduled_us")}
+
+    return read_columns(Records, bootstrap, topic, deadline_s, columns_of)
 
 
 def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> RawResults:
     """Returns the results topic, repeats included; raises OracleError when it cannot or a message has another form."""
-    chunks = []
-    for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        number = number_columns(messages, topic)
-        columns = {
+
+    def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
+        return {
             "key": _joined([message.key or b"" for message in messages], ">i8", f"The key column of {topic!r}"),
             "count": _joined([message.value or b"" for message in messages], "<i8", f"The value column of {topic!r}"),
+            **number_columns(messages, topic),
         }
-        chunks.append({**places(partition, messages), **columns, **{name: number[name] for name in NUMBER_FIELDS}})
-    return collect(RawResults, {"partition": "i4", "worker": "i4"}, chunks)
+
+    return read_columns(RawResults, bootstrap, topic, deadline_s, columns_of)
 
 
 def result_partitions(bootstrap: str, topic: str) -> int:

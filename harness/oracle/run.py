@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.files import read_lines
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Waits
 from harness.oracle.keycount import check
-from harness.oracle.offsets import OffsetLog, read_offsets
+from harness.oracle.offsets import read_offsets
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, answered, judge
 
 __all__ = ["check_run", "read_facts", "read_moves"]
-
-
-def _lines(file: Path) -> list[dict[str, Any]]:
-    """Returns the complete lines of a .jsonl file; a run cut off may leave half a line at the end."""
-    if not file.exists():
-        return []
-    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def _produced(folder: Path) -> int | None:
@@ -37,7 +31,7 @@ def _produced(folder: Path) -> int | None:
 
 def read_facts(folder: Path, *, expected: int = 0) -> Facts:
     """Returns what a run folder says of the run: records sent, migrations commanded and completed."""
-    events = _lines(folder / "events.jsonl")
+    events = read_lines(folder / "events.jsonl")
     ids = {kind: frozenset(str(e["id"]) for e in events if e["kind"] == kind) for kind in ("command", "migration_end")}
     return Facts(_produced(folder), ids["command"], ids["migration_end"], expected)
 
@@ -48,9 +42,10 @@ def _routing(line: dict[str, Any]) -> NDArray[np.int64]:
 
 def read_moves(folder: Path) -> MovedBins:
     """Returns the bins that changed their owner in each epoch: pulled, or routed elsewhere than the epoch before."""
-    begins = {int(e["epoch"]): str(e["id"]) for e in _lines(folder / "events.jsonl") if e["kind"] == "migration_begin"}
+    events = read_lines(folder / "events.jsonl")
+    begins = {int(e["epoch"]): str(e["id"]) for e in events if e["kind"] == "migration_begin"}
     starts = sorted(begins)
-    plans = {line["epoch"]: line for line in _lines(folder / "plan.jsonl")}
+    plans = {line["epoch"]: line for line in read_lines(folder / "plan.jsonl")}
     rows: list[tuple[int, int, str]] = []
     before: NDArray[np.int64] | None = None
     for epoch, line in sorted(plans.items()):
@@ -65,29 +60,8 @@ def read_moves(folder: Path) -> MovedBins:
 
 def _read_waits(folder: Path) -> Waits:
     """Returns the bins with queued records at each epoch's end; of an epoch observed twice the last line counts."""
-    waiting = {line["epoch"]: line.get("waiting", []) for line in _lines(folder / "epochs.jsonl")}
+    waiting = {line["epoch"]: line.get("waiting", []) for line in read_lines(folder / "epochs.jsonl")}
     return Waits.of((epoch, bin_) for epoch, bins in waiting.items() for bin_ in bins)
-
-
-def _check(
-    bootstrap: str,
-    facts: Facts,
-    moves: MovedBins,
-    waits: Waits,
-    *,
-    log: OffsetLog,
-    bin_of: BinOf,
-    topics: tuple[str, str],
-    deadline_s: float,
-) -> dict[str, Any]:
-    begun = time.monotonic()
-    records = read_records(bootstrap, topics[0], deadline_s=deadline_s)
-    results = read_results(bootstrap, topics[1], deadline_s=deadline_s)
-    partitions = result_partitions(bootstrap, topics[1])
-    read = time.monotonic()
-    found = check(records, results, log.ranges(), bin_of=bin_of, partitions=partitions, moves=moves, waits=waits)
-    seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-    return {**judge(found, facts), "seconds": seconds}
 
 
 def check_run(
@@ -115,15 +89,15 @@ def check_run(
     """
 
     def ask() -> dict[str, Any]:
-        return _check(
-            bootstrap,
-            read_facts(folder, expected=expected_migrations),
-            read_moves(folder),
-            _read_waits(folder),
-            log=read_offsets(checkpoint, input_topic),
-            bin_of=bin_of,
-            topics=(input_topic, output_topic),
-            deadline_s=deadline_s,
-        )
+        facts, moves, waits = read_facts(folder, expected=expected_migrations), read_moves(folder), _read_waits(folder)
+        ranges = read_offsets(checkpoint, input_topic).ranges()
+        begun = time.monotonic()
+        records = read_records(bootstrap, input_topic, deadline_s=deadline_s)
+        results = read_results(bootstrap, output_topic, deadline_s=deadline_s)
+        partitions = result_partitions(bootstrap, output_topic)
+        read = time.monotonic()
+        found = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=moves, waits=waits)
+        seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
+        return {**judge(found, facts), "seconds": seconds}
 
     return answered(folder, ask)

@@ -27,25 +27,16 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
     bin_of: BinOf = (
         dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
     )
+    where: dict[str, Any] = {
+        "checkpoint": spark_checkpoint(folder), "bin_of": bin_of, "expected_migrations": expected_migrations(run),
+    }  # fmt: skip
+    native = run.mechanism in catalog.natives()
     if experiment.workload == "nexmark":
-        where: dict[str, Any] = {
-            "query": experiment.query, "checkpoint": spark_checkpoint(folder), "bin_of": bin_of,
-            "topics": topics, "expected_migrations": expected_migrations(run),
-        }  # fmt: skip
-        if run.mechanism in catalog.natives():
+        where |= {"query": experiment.query, "topics": topics}
+        if native:
             return check_native_nexmark(bootstrap, folder, **where, bins=experiment.bins)
         return check_nexmark(bootstrap, folder, **where, disorder=disorder_ms(experiment))
-    if run.mechanism in catalog.natives():
-        return check_native(
-            bootstrap, folder, checkpoint=spark_checkpoint(folder), bin_of=bin_of, bins=experiment.bins,
-            preloaded=experiment.keys, expected_migrations=expected_migrations(run), topics=topics,
-        )  # fmt: skip
-    return check_run(
-        bootstrap,
-        folder,
-        checkpoint=spark_checkpoint(folder),
-        bin_of=bin_of,
-        expected_migrations=expected_migrations(run),
-        input_topic=topics[0],
-        output_topic=topics[1],
-    )
+    if native:
+        where |= {"bins": experiment.bins, "preloaded": experiment.keys, "topics": topics}
+        return check_native(bootstrap, folder, **where)
+    return check_run(bootstrap, folder, **where, input_topic=topics[0], output_topic=topics[1])

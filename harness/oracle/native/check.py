@@ -12,7 +12,7 @@ from harness.oracle.columns import MovedBins, OracleError
 from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
 from harness.oracle.offsets import read_offsets
-from harness.oracle.read import collect, places, read_records, read_topic, result_partitions
+from harness.oracle.read import read_columns, read_records, result_partitions
 from harness.oracle.run import read_facts
 from harness.oracle.verdict import answered, judge
 
@@ -60,16 +60,13 @@ def restarts(folder: Path, bins: int) -> MovedBins:
 
 
 def _read(bootstrap: str, topic: str) -> NativeResults:
-    chunks: list[dict[str, NDArray[Any]]] = []
-    for partition, messages in read_topic(bootstrap, topic, _DEADLINE_S):
+    def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
         if any(message.timestamp_type != 1 for message in messages):
             raise OracleError(f"Topic {topic!r} does not carry the broker's time.")
-        chunks.append(
-            {
-                **places(partition, messages),
-                "key": np.array([int(message.key) for message in messages], np.int64),
-                "count": np.array([int(message.value) for message in messages], np.int64),
-                "appended_us": np.array([message.timestamp for message in messages], np.int64) * 1000,
-            }
-        )
-    return collect(NativeResults, {"partition": "i4"}, chunks)
+        return {
+            "key": np.array([int(message.key) for message in messages], np.int64),
+            "count": np.array([int(message.value) for message in messages], np.int64),
+            "appended_us": np.array([message.timestamp for message in messages], np.int64) * 1000,
+        }
+
+    return read_columns(NativeResults, bootstrap, topic, _DEADLINE_S, columns_of)

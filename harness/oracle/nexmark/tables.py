@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.oracle.columns import Columns
-from harness.oracle.read import NUMBER_FIELDS, collect, number_columns, places, read_topic
+from harness.oracle.read import number_columns, read_columns
 
 __all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results", "read_plain_results"]
 
@@ -20,7 +20,6 @@ _EVENT = """
 CREATE TABLE event AS
 SELECT "partition", "offset", value, unnest(from_json(value, '{structure}')) FROM raw
 """
-_DTYPES = {"partition": "i4", "worker": "i4", "key": "O", "value": "O"}
 _KINDS = {
     "bid": "bidder IS NOT NULL",
     "auction": "seller IS NOT NULL",
@@ -72,28 +71,25 @@ def _texts(messages: list[Any]) -> NDArray[np.object_]:
 
 def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> Events:
     """Returns the input topic up to its present end; raises OracleError when it cannot in the time."""
-    chunks = []
-    for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        chunks.append({**places(partition, messages), "value": _texts(messages)})
-    return collect(Events, _DTYPES, chunks)
+    return read_columns(Events, bootstrap, topic, deadline_s, lambda messages: {"value": _texts(messages)})
 
 
 def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
     """Returns a results topic without numbers, each result numbered by its place; raises as `read_json_results`."""
-    chunks = []
-    for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        place = places(partition, messages)
-        columns = {"key": _objects([b""] * len(messages)), "value": _texts(messages), "index": place["offset"]}
+
+    def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
+        columns = {"key": _objects([b""] * len(messages)), "value": _texts(messages)}
         nothing = dict.fromkeys(("worker", "generation", "epoch"), np.zeros(len(messages), np.int64))
-        chunks.append({**place, **columns, **nothing})
-    return collect(JsonResults, _DTYPES, chunks)
+        return {**columns, **nothing, "index": np.array([message.offset for message in messages], np.int64)}
+
+    return read_columns(JsonResults, bootstrap, topic, deadline_s, columns_of)
 
 
 def read_json_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonResults:
     """Returns the results topic, repeats included; raises OracleError when it cannot or a result has no number."""
-    chunks = []
-    for partition, messages in read_topic(bootstrap, topic, deadline_s):
-        number = number_columns(messages, topic)
+
+    def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
         columns = {"key": _objects([message.key or b"" for message in messages]), "value": _texts(messages)}
-        chunks.append({**places(partition, messages), **columns, **{name: number[name] for name in NUMBER_FIELDS}})
-    return collect(JsonResults, _DTYPES, chunks)
+        return {**columns, **number_columns(messages, topic)}
+
+    return read_columns(JsonResults, bootstrap, topic, deadline_s, columns_of)

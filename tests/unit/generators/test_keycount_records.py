@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from decoding import decode_block
 from hdrh.histogram import HdrHistogram
 
 from generators.errors import GeneratorError
-from generators.keycount import decode_block, digest, encode_block, partition_of, split_block
+from generators.keycount import digest, encode_block, partition_of, split_block
 from generators.keys import make_keys
 from generators.lag import LagHistogram
 from generators.rates import ConstantRate

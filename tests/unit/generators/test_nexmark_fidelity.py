@@ -10,8 +10,8 @@ from statistics import mean, median
 
 import numpy as np
 import pytest
+from decoding import decode
 
-from generators.nexmark.decode import decode
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.shapes import make_schedule

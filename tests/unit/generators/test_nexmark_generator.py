@@ -5,10 +5,10 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from decoding import decode
 
 from generators.errors import GeneratorError
 from generators.nexmark import order
-from generators.nexmark.decode import decode
 from generators.nexmark.profile import MEGAPHONE_HORIZON_S, make_profile
 from generators.nexmark.stream import NexmarkStream, digest
 from generators.shapes import make_schedule

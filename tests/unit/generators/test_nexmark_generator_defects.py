@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from decoding import decode
 
-from generators.nexmark.decode import decode
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream, digest
 from generators.shapes import make_schedule

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from generators.errors import GeneratorError
-from generators.producer import RATE_MAX, check_rate
+from generators.producer import RATE_MAX, check_peak
 from generators.rates import ConstantRate
 
 RATES = st.integers(1, 2_000_000)
@@ -34,9 +34,9 @@ def test_the_first_record_is_due_at_the_start():
 @pytest.mark.parametrize("rate", [0, -1, 0.5, RATE_MAX + 1])
 def test_rates_no_producer_can_follow_are_refused(rate):
     with pytest.raises(GeneratorError, match="rate"):
-        check_rate(rate)
+        check_peak(ConstantRate(rate))
 
 
 def test_the_highest_rate_is_allowed():
-    check_rate(RATE_MAX)
-    check_rate(1)
+    check_peak(ConstantRate(RATE_MAX))
+    check_peak(ConstantRate(1))
