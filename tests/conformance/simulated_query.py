@@ -85,18 +85,9 @@ class SimulatedQuery:
         self._pending += self._sampler.block(self.sent, records).tolist()
         self.sent += records
 
-    def await_begun(self, label: str) -> None:
-        self._run_until(lambda: label in self.watch.migrations, f"{label} to begin")
-
-    def await_done(self, label: str) -> None:
-        self._run_until(lambda: self.watch.done(label), f"{label} to end")
-
-    def await_applied(self) -> None:
-        self._run_until(lambda: self.watch.applied >= self.sent, "records to be applied")
-
-    def _run_until(self, done, what: str) -> None:
+    def await_true(self, wanted, what: str) -> None:
         end = self.epoch + EPOCHS_MOST
-        while not done():
+        while not wanted():
             if self.epoch >= end:
                 raise TimeoutError(f"waited {EPOCHS_MOST} epochs for {what}")
             self._one_epoch()

@@ -1,7 +1,7 @@
 """A tour's query on Spark and Kafka."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from confluent_kafka import Producer
@@ -102,21 +102,10 @@ class _SparkQuery:
             raise TimeoutError(f"waited {_FLUSH_S:.0f} s for the broker to take {records} records")
         self.sent += records
 
-    def await_begun(self, label: str) -> None:
-        """Returns when the first epoch of a migration has ended."""
-        self._await(f"{label} to begin", lambda timeout_s: self.watch.await_begun(label, timeout_s))
-
-    def await_done(self, label: str) -> None:
-        """Returns when a migration has ended."""
-        self._await(f"{label} to end", lambda timeout_s: self.watch.await_done(label, timeout_s))
-
-    def await_applied(self) -> None:
-        """Returns when all records sent are applied."""
-        self._await(f"{self.sent} records", lambda timeout_s: self.watch.await_applied(self.sent, timeout_s))
-
-    def _await(self, what: str, wait: Any) -> None:
+    def await_true(self, wanted: Callable[[], bool], what: str) -> None:
+        """Returns when something that the watch can tell holds, and starts the query again where it asks for it."""
         for _ in range(int(_DEADLINE_S)):
-            if wait(1.0):
+            if self.watch.await_true(wanted, 1.0):
                 return
             if self._handle.wants_restart:
                 self._handle.ended(_DEADLINE_S)

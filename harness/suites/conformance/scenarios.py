@@ -1,5 +1,6 @@
 """Runs the scenarios of a tour on a query, on Spark or simulated."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ class Query(Protocol):
     """A query that counts keys; waiting raises TimeoutError when its deadline passes."""
 
     watch: Watch
+    sent: int
 
     @property
     def goal(self) -> NDArray[np.int32]:
@@ -33,26 +35,20 @@ class Query(Protocol):
     def load(self, records: int) -> None:
         """Sends records; returns before they are applied."""
 
-    def await_begun(self, label: str) -> None:
-        """Returns when the first epoch of a migration has ended."""
-
-    def await_done(self, label: str) -> None:
-        """Returns when a migration has ended."""
-
-    def await_applied(self) -> None:
-        """Returns when all records sent are applied."""
+    def await_true(self, wanted: Callable[[], bool], what: str) -> None:
+        """Returns when something that the watch can tell holds."""
 
 
 def run_scenarios(tour: Tour, query: Query) -> None:
     """Runs the scenarios of a tour; the query's watch records what goes wrong."""
     query.load(_RECORDS_FIRST)
-    query.await_applied()
+    _await_applied(query)
     for scenario in tour.scenarios:
         start, steps = query.goal, SCENARIOS[scenario]
         for number, step in enumerate(steps):
             during = number + 1 < len(steps) and steps[number + 1].during
             _run_step(tour, query, step, start, f"{scenario} {number + 1}", wait=not during)
-    query.await_applied()
+    _await_applied(query)
 
 
 def _run_step(
@@ -66,12 +62,16 @@ def _run_step(
     query.watch.expect(label, wanted)
     query.rebalance(wanted, label)
     query.load(_RECORDS)
-    query.await_begun(label)
+    query.await_true(lambda: label in query.watch.migrations, f"{label} to begin")
     if wait and completes(tour.mechanism):
-        query.await_done(label)
+        query.await_true(lambda: query.watch.done(label), f"{label} to end")
     if wait:
         query.load(_RECORDS)
-        query.await_applied()
+        _await_applied(query)
+
+
+def _await_applied(query: Query) -> None:
+    query.await_true(lambda: query.watch.applied >= query.sent, f"{query.sent} records")
 
 
 def _refusal(query: Query) -> list[str]:

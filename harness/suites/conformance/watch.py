@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,20 +90,10 @@ class Watch:
         """Says what a command that is about to be given asks for."""
         self._goals[label] = goal.astype(np.int32)
 
-    def await_begun(self, label: str, timeout_s: float) -> bool:
-        """Waits until the first epoch of a migration has ended and returns whether that came about in time."""
+    def await_true(self, wanted: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits until something holds, asked whenever an epoch has ended, and returns whether that was so in time."""
         with self._changed:
-            return self._changed.wait_for(lambda: label in self.migrations, timeout_s)
-
-    def await_done(self, label: str, timeout_s: float) -> bool:
-        """Waits until a migration is done, or superseded, and returns whether that came about in time."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self.done(label), timeout_s)
-
-    def await_applied(self, records: int, timeout_s: float) -> bool:
-        """Waits until so many records are applied and returns whether that came about in time."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self.applied >= records, timeout_s)
+            return self._changed.wait_for(wanted, timeout_s)
 
     def done(self, label: str) -> bool:
         """Returns whether a migration has ended."""
