@@ -7,14 +7,9 @@ from invoke.context import Context
 
 from harness.cli.verb import run_module, verb
 from harness.options.declared import COUNT, INTEGER, Option
+from harness.suites.options import DURABILITY, RECOVERY
 
 __all__ = ["durability_cost", "generator_speed", "recovery_curve", "simulate"]
-
-_WORKLOAD = Option("workload", "dense or hash", default="dense", choices=("dense", "hash"), subject="The workload")
-
-
-def _rounds(number: int) -> Option:
-    return Option("rounds", "repetitions", COUNT, default=number, subject="The number of rounds")
 
 
 def _module(c: Context, module: str, options: dict[str, Any]) -> None:
@@ -25,22 +20,13 @@ def _module(c: Context, module: str, options: dict[str, Any]) -> None:
     run_module(c, f"{module} {' '.join(words)}")
 
 
-@verb(
-    _WORKLOAD,
-    Option("keys", "numbers of keys, separated by commas", default="100k,1M,4M,10M"),
-    _rounds(3),
-)
+@verb(*RECOVERY)
 def recovery_curve(c: Context, **given: Any) -> None:
     """Measure how long a worker of a given size takes to be rebuilt from the checkpoint."""
     _module(c, "harness.suites.perf.recovery", given)
 
 
-@verb(
-    _WORKLOAD,
-    Option("keys", "number of keys", default="4M"),
-    _rounds(5),
-    Option("output", "folder for results; the same folder again goes on where it was cut off", shown="results/"),
-)
+@verb(*DURABILITY)
 def durability_cost(c: Context, **given: Any) -> None:
     """Measure what the changelog costs: the same load with durability none, process and host, interleaved."""
     _module(c, "harness.suites.perf.durability", given)
@@ -48,7 +34,7 @@ def durability_cost(c: Context, **given: Any) -> None:
 
 @verb(
     Option("events", "number of events in a round", COUNT, default=400_000, subject="The number of events"),
-    _rounds(5),
+    Option("rounds", "repetitions", COUNT, default=5, subject="The number of rounds"),
     Option("profile", "default or large-state; options behind a colon", default="default"),
     Option("at_least", "events/s of one core below which the exit code is 1", INTEGER, default=0),
 )

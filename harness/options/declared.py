@@ -1,7 +1,8 @@
 """An option as data, said once: a task's parser and help, the checks of values and the schema come from it."""
 
+import argparse
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from impls.errors import UsageError
 
 __all__ = [
     "BYTES", "COUNT", "FLAG", "FOLDER", "INTEGER", "NAMES", "PAIRS", "POWER", "REAL", "TEXT", "WORKERS", "Kind",
-    "Option", "declare", "options_of", "read_given",
+    "Option", "declare", "options_of", "read_given", "read_words",
 ]  # fmt: skip
 
 
@@ -184,3 +185,16 @@ def read_given(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str,
         option = known[name]
         values[option.field or option.name] = option.read(text)
     return values
+
+
+def read_words(options: Iterable[Option], words: Sequence[str], about: str | None) -> dict[str, Any]:
+    """Returns the values of options by name from a command line; `--help` ends the process, as what is none does.
+
+    Raises:
+        UsageError: a bad value.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").split("\n")[0])
+    for option in options:
+        parser.add_argument(option.flag, metavar=option.metavar, default=option.default, help=option.help)
+    given = vars(parser.parse_args(words))
+    return {o.name: None if given[o.name] is None else o.read(given[o.name]) for o in options}

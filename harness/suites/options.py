@@ -8,8 +8,8 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 
 # fmt: off
 __all__ = [
-    "AXES", "CLAIMS", "CONFORMANCE", "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "REGRESS", "SCALE", "SWEEP",
-    "SWEEP_QUICK",
+    "AXES", "CLAIMS", "CONFORMANCE", "DURABILITY", "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS",
+    "SCALE", "SWEEP", "SWEEP_QUICK",
 ]
 
 AXES = ("keys", "bins", "rate", "skew", "policy")
@@ -116,4 +116,19 @@ SCALE = (  # defaults are those of harness.suites.scale.scenario
     _of("bins", default=1 << 16, most=1 << 20),
     Option("bandwidth", "most bytes per second that a worker pulls or copies, such as 1.25G", BYTES, _CLUSTER,
            shown="as measured on one host", subject="The bandwidth"),
+)
+_WORKLOAD = Option("workload", "dense or hash", default="dense", choices=("dense", "hash"), subject="The workload")
+_ROUNDS = Option("rounds", "repetitions", COUNT, default=3, subject="The number of rounds")
+RECOVERY = (
+    _WORKLOAD,
+    Option("keys", "numbers of keys, separated by commas", default="100k,1M,4M,10M"),
+    _ROUNDS,
+)
+DURABILITY = (
+    _WORKLOAD,
+    Option("keys", "number of keys", default="4M"),
+    Option("rate", "records/s", default="10000"),
+    Option("duration", "seconds of measured load", REAL, default=30.0),
+    replace(_ROUNDS, default=5),
+    Option("output", "folder for results; the same folder again goes on where it was cut off", shown="results/"),
 )

@@ -18,7 +18,14 @@ from harness.suites.runs import place_run
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
-__all__ = ["Ratio", "interleave", "migrations", "ratio", "values"]
+__all__ = ["STEADY_MEASURES", "Ratio", "interleave", "migrations", "ratio", "values"]
+
+STEADY_MEASURES = {
+    "epoch p50": ("epoch_ms", "steady", "p50"),
+    "epoch p99": ("epoch_ms", "steady", "p99"),
+    "latency p50": ("latency_ms", "steady", "p50"),
+    "latency p99": ("latency_ms", "steady", "p99"),
+}
 
 
 class Ratio(Spread):

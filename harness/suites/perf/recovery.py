@@ -4,7 +4,6 @@ Each point: a worker with all bins and `keys` dense or hash keys, `epochs` epoch
 snapshots as in a query, then the environment is lost and the next epoch's recovery is timed.
 """
 
-import argparse
 import json
 import shutil
 import sys
@@ -19,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from harness.options import parse_number
+from harness.options.declared import read_words
+from harness.options.ending import ending
+from harness.suites.options import RECOVERY
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
-from impls.errors import UsageError
 from impls.operators import DenseCount, HashCount, Operator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
@@ -112,21 +113,14 @@ def measure(workload: str, keys: int, *, bins: int = 256, epochs: int = _EPOCHS,
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@ending()
 def main(arguments: Sequence[str]) -> int:
     """Prints the curve, one line of JSON per point; returns the exit code, 2 for bad input."""
-    parser = argparse.ArgumentParser(prog="recovery", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--workload", choices=["dense", "hash"], default="dense")
-    parser.add_argument("--keys", default="100k,1M,4M,10M", help="numbers of keys, separated by commas")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args(arguments)
-    try:
-        sizes = [parse_number(text, "The number of keys") for text in options.keys.split(",")]
-    except UsageError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    for _ in range(options.rounds):
+    options = read_words(RECOVERY, arguments, __doc__)
+    sizes = [parse_number(text, "The number of keys") for text in options["keys"].split(",")]
+    for _ in range(options["rounds"]):
         for keys in sizes:
-            point: dict[str, Any] = asdict(measure(options.workload, keys))
+            point: dict[str, Any] = asdict(measure(options["workload"], keys))
             line = {name: round(value, 3) if isinstance(value, float) else value for name, value in point.items()}
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()

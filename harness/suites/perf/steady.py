@@ -3,18 +3,12 @@
 from pathlib import Path
 
 from harness.experiment.make import make_experiment
-from harness.suites.perf.interleave import interleave, ratio, values
+from harness.suites.perf.interleave import STEADY_MEASURES, interleave, ratio, values
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 
 __all__ = ["PART", "measure"]
 
 _SIDES = {"Spark": "native-restart", "live": "none"}
-_MEASURES = {
-    "epoch p50": ("epoch_ms", "steady", "p50"),
-    "epoch p99": ("epoch_ms", "steady", "p99"),
-    "latency p50": ("latency_ms", "steady", "p50"),
-    "latency p99": ("latency_ms", "steady", "p99"),
-}
 _BOUND = 0.85
 
 
@@ -29,10 +23,10 @@ def measure(folder: Path, scale: Scale) -> PartResult:
     }  # fmt: skip
     entries = interleave(variants, scale.pick(3, 1), folder, warm=True)
     rows = []
-    for name, path in _MEASURES.items():
+    for name, path in STEADY_MEASURES.items():
         found = ratio(entries["live"], entries["Spark"], *path)
         rows.append([name, *(Spread(values(entries[side], *path)).text() for side in _SIDES), str(found)])
-    epoch = ratio(entries["live"], entries["Spark"], *_MEASURES["epoch p50"])
+    epoch = ratio(entries["live"], entries["Spark"], *STEADY_MEASURES["epoch p50"])
     table = Table(
         "Steady state",
         ("measure", "Spark's own count, ms", "this runtime, ms", "ratio"),
