@@ -18,7 +18,7 @@ from impls.driver.journal import Journal, read_journal, replace_bytes, sync_fold
 from impls.errors import ADVICE, UsageError
 from impls.operators.base import Operator
 
-__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "replace_text", "write_base"]
+__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "write_base"]
 
 _BASE = "base.json"
 _BASE_FORMAT = 2
@@ -203,7 +203,7 @@ class Checkpoint:
         path = self.own / "query.json"
         if not path.exists():
             data = {"format": FORMAT, "query": uuid.uuid4().hex, "settings": settings}
-            replace_text(path, json.dumps(data, indent=1), fsync=self._fsync)
+            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self._fsync)
             return str(data["query"])
         try:
             data = json.loads(path.read_text())
@@ -221,7 +221,8 @@ class Checkpoint:
                     "use the same setting or another checkpoint."
                 )
         if version == _WITHOUT_IDENTITY:
-            replace_text(path, json.dumps({**data, "format": FORMAT, "settings": stored}, indent=1), fsync=self._fsync)
+            data = {**data, "format": FORMAT, "settings": stored}
+            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self._fsync)
         return query
 
     def _next_generation(self) -> int:
@@ -230,7 +231,7 @@ class Checkpoint:
             generation = int(path.read_text()) + 1 if path.exists() else 1
         except ValueError as error:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
-        replace_text(path, str(generation), fsync=self._fsync)
+        replace_bytes(path, str(generation).encode(), fsync=self._fsync)
         return generation
 
 
@@ -240,8 +241,3 @@ def _identity_of(operator: Operator | None) -> dict[str, Any]:
         return {}
     parameters = {f"{_OF_OPERATOR}{name}": value for name, value in operator.identity().items()}
     return dict(json.loads(json.dumps({"operator": type(operator).__name__, **parameters})))
-
-
-def replace_text(path: Path, text: str, *, fsync: bool = False) -> None:
-    """Replaces a file's content so that a reader sees the old or the new one."""
-    replace_bytes(path, text.encode(), fsync=fsync)

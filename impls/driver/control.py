@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from impls.driver.checkpoint import replace_text
+from impls.driver.journal import replace_bytes
 from impls.errors import UsageError
 
 __all__ = ["ControlServer", "ask", "main"]
@@ -41,7 +41,7 @@ class ControlServer:
         self._server.handle = handle
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="control", daemon=True)
         self._thread.start()
-        replace_text(self._address, json.dumps({"socket": str(self._socket)}))
+        replace_bytes(self._address, json.dumps({"socket": str(self._socket)}).encode())
 
     def close(self) -> None:
         """Stops answering and removes the socket."""

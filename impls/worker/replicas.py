@@ -23,7 +23,7 @@ from impls.store.lock import take_lock
 from impls.store.meta import new_meta, read_meta, write_meta
 from impls.store.records import concat
 from impls.store.state import BinState
-from impls.store.tables import META, OUTBOX
+from impls.store.tables import META, OUTBOX, iter_range
 from impls.worker.query import Task
 from impls.worker.turns import shadow_timed
 
@@ -103,12 +103,7 @@ def _set_epoch(txn: lmdb.Transaction, bin_: int, epoch: int) -> None:
 
 
 def _held(txn: lmdb.Transaction) -> list[int]:
-    cursor, found = txn.cursor(), []
-    alive = cursor.set_range(_EPOCHS)
-    while alive and bytes(cursor.key()).startswith(_EPOCHS):
-        found.append(int.from_bytes(bytes(cursor.key())[-2:], "big"))
-        alive = cursor.next()
-    return found
+    return [int.from_bytes(name[-2:], "big") for name, _ in iter_range(txn, _EPOCHS, _EPOCHS + b"\xff\xff")]
 
 
 def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
