@@ -45,7 +45,7 @@ def status(c: Context, checkpoint: str) -> None:
 @verb(_FOLDER)
 def report(c: Context, folder: str) -> None:
     """Draw the figures and the report of a result again."""
-    run("harness.report.redraw:redraw", folder)
+    run("harness.report.report:redraw", folder)
 
 
 @verb(
@@ -54,7 +54,7 @@ def report(c: Context, folder: str) -> None:
 )
 def compare(c: Context, folders: str, output: str) -> None:
     """Compare finished experiments on one page: every run's verdict, a table, figures."""
-    run("harness.cli.compare:compare", folders, output)
+    run("harness.report.across:compare", folders, output)
 
 
 @verb(Option("file", "a result.json", required=True))

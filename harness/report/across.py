@@ -1,6 +1,7 @@
 """The page that compares many experiments: one HTML file from their result folders, which are only read."""
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.files import write_text
+from harness.files import ROOT, write_text
+from harness.options import parse_list
 from harness.report.conclusions import worst_verdict
 from harness.report.page import (
     MACHINE_MEANING,
@@ -33,7 +35,7 @@ from plots.marks import labels_of
 from plots.metrics import DASH, Metric, by_name
 from plots.sweep import peak
 
-__all__ = ["Found", "find_experiments", "write_comparison"]
+__all__ = ["Found", "compare", "find_experiments", "write_comparison"]
 
 _PEAK = by_name("latency_migrating_max_ms")
 _METRICS = (
@@ -111,6 +113,26 @@ def write_comparison(found: Found, page: Path) -> Path:
     except OSError as error:
         raise UsageError(f"The page {page} cannot be written: {error.strerror}.") from error
     return page
+
+
+def compare(folders: str, output: str) -> int:
+    """Writes the page that compares experiments, prints its path as the last line and returns the exit code.
+
+    Args:
+        folders: result folders or folders of such, separated by commas; results/ where none is named.
+        output: the page; compare.html in results/ where none is named.
+    """
+    named = [Path(name) for name in parse_list(folders)] or [ROOT / "results"]
+    try:
+        found = find_experiments(named)
+        page = write_comparison(found, Path(output or ROOT / "results" / "compare.html"))
+    except (UsageError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for sentence in found.skipped:
+        sys.stderr.write(f"{sentence}\n")
+    sys.stdout.write(f"{page}\n")
+    return 0
 
 
 def _content(found: Found, page: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Writes report.html of a result folder, from its files alone; the page makes no request and opens offline."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,11 +27,12 @@ from harness.report.page import (
     word_cell,
 )
 from harness.report.timelines import timelines
+from harness.results.summary import write_result
 from plots.data import StoredExperiment, StoredRun, load
-from plots.figures import all_figures, svg_of
+from plots.figures import all_figures, svg_of, write_all
 from plots.metrics import DASH, METRICS, at, show
 
-__all__ = ["reasons", "write_report"]
+__all__ = ["reasons", "redraw", "write_report"]
 
 _COLUMNS = tuple(metric for metric in METRICS if metric.in_table)
 _TEMPLATE = "template.html.j2"
@@ -193,3 +195,15 @@ def _links(experiment: StoredExperiment, run: StoredRun) -> list[tuple[str, str]
         return []
     base = quote(run.folder.relative_to(experiment.folder).as_posix())
     return [(name, f"{base}/{name}") for name in _LINKED if (run.folder / name).exists()]
+
+
+def redraw(folder: str) -> int:
+    """Writes result.json, figures and report of a result folder again; returns the exit code."""
+    path = Path(folder)
+    if not (path / "experiment.json").exists():
+        sys.stderr.write(f"{folder} is not a result folder: it has no experiment.json.\n")
+        return 2
+    write_result(path)
+    write_all(path)
+    sys.stdout.write(f"{write_report(path, drawn=True)}\n")
+    return 0

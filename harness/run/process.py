@@ -25,6 +25,7 @@ from generators.errors import GeneratorError
 from generators.stdin import watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
+from harness.files import read_lines
 from harness.lab.bringup import Services, bring_up
 from harness.lab.broker import Broker
 from harness.lab.session import KEEP_LOGS, open_session
@@ -203,7 +204,7 @@ def _command(
     watch: Callable[..., None],
 ) -> None:
     """Gives each command at its time, and returns when the generator has finished."""
-    given = sum(line["kind"] == "command" for line in _events(folder))
+    given = sum(line["kind"] == "command" for line in read_lines(folder / "events.jsonl"))
     left = migrations.plan_for(run.experiment)[given : expected_migrations(run)]
 
     def finished() -> bool:
@@ -217,11 +218,6 @@ def _command(
         return generator.finished()
 
     progress.wait_for(finished, "the generator", run.experiment.longest_s * 2 + _DRAIN_DEADLINE_S)
-
-
-def _events(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "events.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def _preloaded(run: Run, folder: Path, broker: Broker, query: Application, progress: Progress) -> dict[str, Any] | None:

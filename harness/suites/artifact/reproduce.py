@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.files import ROOT
 from harness.options import CUT_OFF
-from harness.report.redraw import redraw
+from harness.report.report import redraw
 from harness.suites.bench import run_bench
 from harness.suites.claims.claims import read_claims
 from harness.suites.claims.verify import run_claims

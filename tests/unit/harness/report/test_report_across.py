@@ -10,8 +10,7 @@ import pytest
 from pages import Page
 from synthetic import MECHANISMS, write_experiment, write_sweep
 
-from harness.cli.compare import compare
-from harness.report.across import find_experiments, write_comparison
+from harness.report.across import compare, find_experiments, write_comparison
 from harness.results.validate import validate
 from harness.suites.sweep.grid import make_grid
 from plots import theme

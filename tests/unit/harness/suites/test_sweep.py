@@ -8,8 +8,7 @@ from synthetic import write_sweep
 from harness.files import read_json
 from harness.report.comparison import comparison
 from harness.report.conclusions import conclusions
-from harness.report.redraw import redraw
-from harness.report.report import write_report
+from harness.report.report import redraw, write_report
 from harness.results.summary import CELL_FILE
 from harness.results.validate import validate
 from harness.run import anew
