@@ -101,7 +101,8 @@ def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steer
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
-    _send(loop, stream, share, done, steering)
+    if not options.preload_only:
+        _send(loop, stream, share, done, steering)
     elapsed_s = max(0.0, time.perf_counter() - begin_s)
     flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)

@@ -11,6 +11,7 @@ import time
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from processes import working_on
 
 from harness.lab import broker as module
 from harness.lab.bringup import bring_up
@@ -135,4 +136,4 @@ def test_a_session_that_fails_leaves_no_broker_behind(tmp_path):
     with pytest.raises(UsageError, match="no session"), bring_up(tmp_path, session=fails):
         pytest.fail("nothing is up")
     assert (tmp_path / "broker" / "data").exists()
-    assert not [p for p in psutil.process_iter() if str(tmp_path) in " ".join(p.cmdline())]
+    assert not working_on(tmp_path)

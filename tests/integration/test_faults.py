@@ -1,37 +1,21 @@
 """Twelve faults on real processes in about three minutes, and what `./inv fault-test` leaves when it is cut off."""
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 from pipeline import await_true
-from processes import spawn
+from processes import spawn, working_on
 from rich.console import Console
 
-from harness.lab.arming import VARIABLE
 from harness.suites.faults.run import fault_test
 from harness.suites.faults.schedule import draw_schedule
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
 SEED = 1
-
-
-def working_on(folder: Path) -> list[psutil.Process]:
-    """Returns the processes that name a folder in their command line or look for an armed fault in it."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            words = [*process.cmdline(), process.environ().get(VARIABLE, "")]
-        except psutil.Error:
-            continue
-        if process.pid != os.getpid() and any(str(folder) in word for word in words):
-            found.append(process)
-    return found
 
 
 def test_twelve_faults_lose_and_double_nothing(tmp_path, capsys):
