@@ -26,7 +26,6 @@ def test_live_and_native_answer_across_a_rescale_and_each_event_has_a_latency(tm
         oracle = json.loads((folder / entry["folder"] / "oracle.json").read_text())
         counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
         sent = 1_000 * (17 + entry["generator"]["extended_s"])  # it goes on until steady state is back
-        assert entry["generator"]["records"] == sent
         assert counted == oracle["measured"] == sent * 4 // 50  # persons and auctions, of every 50 events
         assert oracle["records"] > sent + 2_000  # those from before the start are checked too
         assert oracle["crossed"] > 0
