@@ -32,6 +32,9 @@ class EpochOrder:
         snapshot: bins to snapshot at the end of the epoch.
         moving: bins that the migration under way moves (their latency is kept apart).
         check_frame: the driver has just started: each worker makes sure that its last changelog frame is there.
+        seats: on a cluster the worker of each partition of the job, -1 for none; empty where a partition is a worker.
+        homes: on a cluster (worker, host) of the environments, each where its worker ran last.
+        servers: (host, address) of the processes that hand out bins between hosts.
     """
 
     written: WrittenPlan
@@ -45,6 +48,9 @@ class EpochOrder:
     snapshot: tuple[int, ...] = ()
     moving: tuple[int, ...] = ()
     check_frame: bool = False
+    seats: tuple[int, ...] = ()
+    homes: tuple[tuple[int, str], ...] = ()
+    servers: tuple[tuple[str, str], ...] = ()
 
     def location_of(self, bin_: int) -> int:
         """Returns the worker that holds a bin's state when the epoch begins."""

@@ -120,6 +120,7 @@ class Report:
         worker: the worker's number; `attempt` counts the task's attempts from 0, `pid` is its process; `repeated` says
             the state was already committed by an earlier attempt.
         recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
+        host, server: on a cluster the name of the worker's host and the address at which that hands out bins.
         records: records applied; `results`: results sent.
         rates: (bins, records that arrived) per bin seen.
         sizes: (bins, bytes) of bins whose state size changed.
@@ -133,6 +134,8 @@ class Report:
     attempt: int = 0
     repeated: bool = False
     recovered: str = ""
+    host: str = ""
+    server: str = ""
     records: int = 0
     results: int = 0
     rates: Pairs = field(default_factory=_no_pairs)

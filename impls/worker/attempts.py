@@ -43,11 +43,11 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
             map_bytes = core.map_bytes * 2
         except DAMAGE as error:
             if untrusted is not None or spec.files is None:
-                raise StateError(f"Worker {task.worker} cannot use its state in {spec.state_dir}: {error}") from error
+                raise StateError(f"Worker {task.worker} cannot use its state in {task.state_dir}: {error}") from error
             untrusted = Untrusted(Cause.DAMAGED, str(error))
         except lmdb.Error as error:
             raise StateError(
-                f"Worker {task.worker} cannot write its state in {spec.state_dir}: {error} ({_space(spec.state_dir)})."
+                f"Worker {task.worker} cannot write its state in {task.state_dir}: {error} ({_space(task.state_dir)})."
             ) from error
         except StateError:
             _mark_failure(task)
@@ -66,7 +66,7 @@ def _space(folder: str) -> str:
 
 
 def _failure(task: Task, attempt: int) -> Path:
-    path = store_path(task.spec.state_dir, task.worker)
+    path = store_path(task.state_dir, task.worker)
     return path.with_name(f".{path.name}-{task.order.generation}-{task.epoch}-{attempt}.failed")
 
 

@@ -54,7 +54,7 @@ class WorkerCore:
     def __init__(self, task: Task, *, map_bytes: int = MAP_BYTES, untrusted: Untrusted | None = None):
         self.task, self.spec, self.order = task, task.spec, task.order
         self.worker, self.plan = task.worker, task.order.written
-        self.report = Report(task.worker, task.attempt, pid=os.getpid())
+        self.report = Report(task.worker, task.attempt, pid=os.getpid(), host=task.host)
         self._received: list[pa.Table] = []
         self._map_bytes, self._untrusted = map_bytes, untrusted
         self._opened: Opened | None = None

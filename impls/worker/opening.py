@@ -45,7 +45,7 @@ def open_worker(task: Task, *, map_bytes: int, untrusted: Untrusted | None, repo
     """
     if task.spec.shared is not None:
         return _open_shared(task.spec.shared, task, report)
-    path = store_path(task.spec.state_dir, task.worker)
+    path = store_path(task.state_dir, task.worker)
     for _ in range(_ROUNDS):
         found = _open_or_set_aside(task, path, map_bytes, untrusted)
         if isinstance(found, Opened):

@@ -157,7 +157,7 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
 
 def _copy(task: Task, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
     with (
-        Store.open(store_path(task.spec.state_dir, source), create=False) as store,
+        Store.open(store_path(task.state_dir, source), create=False) as store,
         store.reading(buffers=False) as view,
     ):
         _check_source(task, source, view)

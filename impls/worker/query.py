@@ -46,12 +46,26 @@ class QuerySpec:
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt of one worker's step in one epoch; `attempt` counts from 0."""
+    """One attempt of one worker's step in one epoch.
+
+    Attributes:
+        spec: the query.
+        order: the epoch.
+        worker: the worker's number.
+        attempt: counts from 0.
+        host: name of the host on which it runs, "" where there is only one.
+    """
 
     spec: QuerySpec
     order: EpochOrder
     worker: int
     attempt: int = 0
+    host: str = ""
+
+    @property
+    def state_dir(self) -> str:
+        """Folder of the environments on this host: of its own, as hosts may share a file system."""
+        return f"{self.spec.state_dir}/{self.host}" if self.host else self.spec.state_dir
 
     @property
     def epoch(self) -> int:

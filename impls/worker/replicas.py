@@ -51,7 +51,7 @@ def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
     try:
         _keep(task, refresh, shadows, received, report)
     except DAMAGE:  # replicas are only copies
-        wipe(replica_path(task.spec.state_dir, task.worker))
+        wipe(replica_path(task.state_dir, task.worker))
         _keep(task, refresh, shadows, received, report)
 
 
@@ -59,7 +59,7 @@ def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Ta
     source = task.spec.source()
     assert source is not None, "keep_replicas has checked it"
     with ExitStack() as stack:
-        path = replica_path(task.spec.state_dir, task.worker)
+        path = replica_path(task.state_dir, task.worker)
         store = _opened(task.spec.query, path, stack)
         txn = stack.enter_context(store.begin())  # commits when its block ends, aborts on an exception
         _forget(txn, task, refresh | shadows)
@@ -178,7 +178,7 @@ def copy_replicas(task: Task, holders: Mapping[int, int], txn: lmdb.Transaction)
     for worker, bins in by_worker.items():
         try:
             with (
-                Store.open(replica_path(task.spec.state_dir, worker), create=False) as store,
+                Store.open(replica_path(task.state_dir, worker), create=False) as store,
                 store.reading(buffers=False) as view,
             ):
                 meta = read_meta(view)
