@@ -20,7 +20,8 @@ from impls.protocol.bins import check_bins
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
 from impls.spark.columns import prepared, with_heartbeat
-from impls.spark.executor import MicroBatchExecutor, runner
+from impls.spark.executor import runner
+from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
@@ -89,7 +90,7 @@ def stream(
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
         spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared)
-        executor = MicroBatchExecutor(spec)
+        executor = executor_for(df.sparkSession, spec)
         driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
         writer = writer.option("checkpointLocation", opened.spark)

@@ -117,10 +117,17 @@ class Driver:
         self.last_epoch = self._held = self.controller.observed
         self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
 
-    def command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> Command:
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that can have workers, ascending; empty where there is only one."""
+        return self._executor.hosts
+
+    def command(
+        self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()
+    ) -> Command:
         """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned."""
         with self._planning:
-            command = Command.new(kind, goal, label, from_epoch=self._planned + 1)
+            command = Command.new(kind, goal, label, from_epoch=self._planned + 1, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())
             self.controller.accept(command)
         return command
@@ -240,6 +247,7 @@ def _observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: 
         times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
         partials=tuple(Partial.from_json(partial) for report in reports for partial in report.event_time.partials),
         waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
+        homes=tuple((report.worker, report.host) for report in reports if report.host),
     )
 
 
@@ -269,4 +277,6 @@ def _order_of(
         snapshot=snapshot,
         moving=tuple(controller.moving.tolist()),
         check_frame=written.epoch <= first_epoch,
+        homes=tuple(sorted(controller.homes.items())),
+        hosts=controller.hosts,
     )

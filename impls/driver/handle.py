@@ -4,7 +4,7 @@ import contextlib
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal, Self
 
@@ -18,6 +18,7 @@ from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
 from impls.protocol.bins import check_bins
+from impls.protocol.seats import numbers_on, renumbered
 
 __all__ = ["RunQuery", "RunningQuery", "StreamHandle"]
 
@@ -93,16 +94,26 @@ class StreamHandle(RunningQuery):
         self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
         self._supervisor.start()
 
-    def rescale(self, workers: int, *, policy: str | None = None) -> str:
+    def rescale(self, workers: int, *, policy: str | None = None, hosts: Sequence[str] | None = None) -> str:
         """Asks for `workers` workers and returns the command's id once the command is durable.
 
-        Raises UsageError for fewer than 1 worker, more workers than bins, or an unknown policy.
+        On a cluster `hosts` names those that are to have workers, as in `status()`: workers there go on, and the bins
+        of the others move to them, so that these hosts can be taken away. Workers keep their numbers.
+
+        Raises UsageError for fewer than 1 worker, more workers than bins, an unknown policy, or an unknown host.
         """
         if workers < 1:
             raise UsageError(f"A query needs at least 1 worker, not {workers}.")
         check_bins(self._driver.controller.bins, workers)
         with self._commands:
-            return self._command("rescale", self._place(policy, workers), f"rescale to {workers} workers")
+            label = f"rescale to {workers} workers"
+            if hosts is None:
+                return self._command("rescale", self._place(policy, workers), label)
+            controller = self._driver.controller
+            owners = controller.commanded.tolist()
+            numbers = numbers_on(workers, hosts, controller.homes, owners, self._driver.hosts)
+            goal = np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
+            return self._command("rescale", goal, f"{label} on {', '.join(hosts)}", tuple(hosts))
 
     def rebalance(
         self, goal: NDArray[np.int32] | None = None, *, policy: str | None = None, label: str = "rebalance"
@@ -126,6 +137,7 @@ class StreamHandle(RunningQuery):
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
 
+        On a cluster also the hosts with the workers that ran there last.
         With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
         """
         controller = self._driver.controller
@@ -139,6 +151,7 @@ class StreamHandle(RunningQuery):
             "queued": int(controller.queued.sum()),
             "migrating": controller.migrating,
             "running": not self._ended.is_set(),
+            **_hosts_of(controller.homes, self._driver.hosts),
             **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
         }
 
@@ -173,18 +186,21 @@ class StreamHandle(RunningQuery):
         view = self._driver.controller.view(self._driver.last_epoch + 1)
         return view.rate, view.size
 
-    def _place(self, policy: str | None, workers: int) -> NDArray[np.int32]:
+    def _place(self, policy: str | None, workers: int, numbers: Sequence[int] | None = None) -> NDArray[np.int32]:
+        """Returns a policy's goal for 0..workers-1, or for workers of other numbers, by their places there."""
         rates, sizes = self.measured
-        return placement_goal(
-            policy or self._policy, self._driver.controller.commanded, workers, rates=rates, sizes=sizes
-        )
+        current = self._driver.controller.commanded
+        current = current if numbers is None else renumbered(current, numbers)
+        return placement_goal(policy or self._policy, current, workers, rates=rates, sizes=sizes)
 
-    def _command(self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str) -> str:
+    def _command(
+        self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()
+    ) -> str:
         if self._ended.is_set() or self._driver.ending:
             raise UsageError("The query has ended: start it again before giving it a command.")
         controller = self._driver.controller
         moved = moved_against_minimum(controller.location, goal, controller.size)
-        command = self._driver.command(kind, goal, label)
+        command = self._driver.command(kind, goal, label, hosts)
         self._on_event("command", {"id": command.id, "label": label, "moves": asdict(moved)})
         return command.id
 
@@ -193,7 +209,11 @@ class StreamHandle(RunningQuery):
             case "status":
                 return self.status()
             case "rescale":
-                return {"id": self.rescale(int(request["workers"]), policy=request.get("policy"))}
+                return {
+                    "id": self.rescale(
+                        int(request["workers"]), policy=request.get("policy"), hosts=request.get("hosts")
+                    )
+                }
             case "rebalance":
                 goal = request.get("goal")  # without one the policy places by what was measured
                 return {"id": self.rebalance(None if goal is None else np.array(goal, np.int32))}
@@ -225,3 +245,9 @@ class StreamHandle(RunningQuery):
         if signal is not None and not isinstance(signal, QueryEnded):
             raise signal
         return False
+
+
+def _hosts_of(homes: Mapping[int, str], hosts: Sequence[str]) -> dict[str, Any]:
+    """Returns the workers of each host that has a seat or had a worker; nothing where there is only one host."""
+    known = sorted({*hosts, *homes.values()})
+    return {"hosts": {host: sorted(w for w, at in homes.items() if at == host) for host in known}} if known else {}

@@ -44,6 +44,7 @@ class Controller:
         moving: bins that the migration under way moves, empty between migrations.
         observed: the last epoch observed, -1 before the first.
         replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
+        homes: worker -> host of its environment, on a cluster; hosts: those for workers that own nothing, () for any.
         clock: the watermark, for operators with event time; None for the others.
     """
 
@@ -64,6 +65,8 @@ class Controller:
         self._drops: list[Drop] = []
         self._pulls: dict[int, Pull] = {}
         self.replicas: dict[tuple[int, int], int] = {}
+        self.homes: dict[int, str] = {}
+        self.hosts: tuple[str, ...] = ()
         self._events: list[Event] = []
         self._last_events: list[Event] = []
         self.observed = -1
@@ -158,6 +161,7 @@ class Controller:
         self.size[seen.sizes[0]] = seen.sizes[1]
         self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
         self._keep_replicas(seen)
+        self.homes |= dict(seen.homes)
         if self.clock is not None:
             self.clock.observe(seen.times, seen.partials, seen.waits)
         self._pulls.clear()  # what is left of them is planned anew
@@ -204,6 +208,8 @@ class Controller:
             "drops": [astuple(drop) for drop in self._drops],
             "times": asdict(self._times),
             "observed": self.observed,
+            "homes": [list(pair) for pair in sorted(self.homes.items())],
+            "hosts": list(self.hosts),
             "events": [event.to_json() for event in self._events],
             "told": [event.to_json() for event in self._last_events],
             **({} if self.clock is None else {"clock": self.clock.to_json()}),
@@ -217,6 +223,7 @@ class Controller:
         self._pending = [Command.from_json(command) for command in data["pending"]]
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
+        self.homes, self.hosts = dict(data.get("homes", ())), tuple(data.get("hosts", ()))
         self.replicas = {(bin_, worker): at for bin_, worker, at in data["replicas"]}
         self._drops = [Drop(*drop) for drop in data["drops"]]
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
@@ -249,7 +256,7 @@ class Controller:
             if self._current is not None:
                 self._events.append(MigrationDone(self._current.id, epoch, superseded=True))
             self._current = self._pending.pop(0)
-            self.goal = self._current.goal.copy()
+            self.goal, self.hosts = self._current.goal.copy(), self._current.hosts
             self.moving = np.flatnonzero(self.location != self.goal)
             self._started, self._stopped = epoch, -1
             self._events.append(MigrationBegun(self._current.id, self._current.label, epoch, len(self.moving)))

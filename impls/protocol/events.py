@@ -15,29 +15,36 @@ Kind = Literal["rescale", "rebalance"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A request to reach `goal` (int32, one worker per bin) from epoch `from_epoch` on."""
+    """A request to reach `goal` (int32, one worker per bin) from epoch `from_epoch` on.
+
+    On a cluster workers that are new or own nothing are seated on `hosts` from then on; an empty tuple allows all.
+    """
 
     id: str
     kind: Kind
     goal: NDArray[np.int32]
     label: str
     from_epoch: int
+    hosts: tuple[str, ...] = ()
 
     @classmethod
-    def new(cls, kind: Kind, goal: NDArray[np.int32], label: str, *, from_epoch: int) -> "Command":
+    def new(
+        cls, kind: Kind, goal: NDArray[np.int32], label: str, *, from_epoch: int, hosts: tuple[str, ...] = ()
+    ) -> "Command":
         """Returns a command with an identity of its own."""
-        return cls(uuid.uuid4().hex[:12], kind, goal.astype(np.int32), label, from_epoch)
+        return cls(uuid.uuid4().hex[:12], kind, goal.astype(np.int32), label, from_epoch, hosts)
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the goal is base64 of little-endian uint16."""
         goal = base64.b64encode(self.goal.astype("<u2").tobytes()).decode()
-        return {"id": self.id, "kind": self.kind, "goal": goal, "label": self.label, "from_epoch": self.from_epoch}
+        out = {"id": self.id, "kind": self.kind, "goal": goal, "label": self.label, "from_epoch": self.from_epoch}
+        return {**out, "hosts": list(self.hosts)} if self.hosts else out
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Command":
         """Reads what `to_json` wrote."""
         goal = np.frombuffer(base64.b64decode(data["goal"]), "<u2").astype(np.int32)
-        return cls(data["id"], data["kind"], goal, data["label"], data["from_epoch"])
+        return cls(data["id"], data["kind"], goal, data["label"], data["from_epoch"], tuple(data.get("hosts", ())))
 
 
 @dataclass(frozen=True, slots=True)

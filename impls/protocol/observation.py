@@ -33,6 +33,7 @@ class Observation:
         times: (partition, highest event time that arrived), of operators with event time; as the two that follow.
         partials: what bins contributed to values over all bins.
         waits: bins whose timers did not run, because their state was not where they are routed, or was held.
+        homes: on a cluster (worker, host that it ran on).
         stopped: nothing but that the query was ended before this epoch because the plan asked for it.
     """
 
@@ -50,6 +51,7 @@ class Observation:
     partials: tuple[Partial, ...] = ()
     waits: tuple[int, ...] = ()
     entries: tuple[int, ...] = ()
+    homes: tuple[tuple[int, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary."""
@@ -61,6 +63,7 @@ class Observation:
         given |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
         given |= {"waits": list(self.waits)} if self.waits else {}
         given |= {"entries": list(self.entries)} if self.entries else {}
+        given |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
         return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **given}
 
     @classmethod
@@ -70,7 +73,7 @@ class Observation:
             name: (np.array(data[name][0], np.int32), np.array(data[name][1], np.int64))
             for name in ("records", "queued", "sizes")
         }
-        rows = {name: tuple(map(tuple, data.get(name, ()))) for name in ("replicas", "times")}
+        rows = {name: tuple(map(tuple, data.get(name, ()))) for name in ("replicas", "times", "homes")}
         plain = {name: tuple(data.get(name, ())) for name in ("pulled", "waits", "entries")}
         partials = tuple(map(Partial.from_json, data.get("partials", ())))
         return cls(**{**data, **sparse, **rows, **plain, "partials": partials})

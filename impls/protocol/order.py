@@ -34,6 +34,7 @@ class EpochOrder:
         check_frame: the driver has just started: each worker makes sure that its last changelog frame is there.
         seats: on a cluster the worker of each partition of the job, -1 for none; empty where a partition is a worker.
         homes: on a cluster (worker, host) of the environments, each where its worker ran last.
+        hosts: on a cluster the hosts for workers that own nothing; all when empty.
         servers: (host, address) of the processes that hand out bins between hosts.
     """
 
@@ -50,6 +51,7 @@ class EpochOrder:
     check_frame: bool = False
     seats: tuple[int, ...] = ()
     homes: tuple[tuple[int, str], ...] = ()
+    hosts: tuple[str, ...] = ()
     servers: tuple[tuple[str, str], ...] = ()
 
     def location_of(self, bin_: int) -> int:
@@ -89,6 +91,10 @@ class Answers:
 
 class Executor(Protocol):
     """Runs the step of every worker of an order. What is constant for the query's life it knows already."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that can have workers, ascending; empty where there is only one."""
 
     def run(self, order: EpochOrder, batch: Any) -> Answers:
         """Runs an epoch, or its like, and returns when every worker of the plan has answered.

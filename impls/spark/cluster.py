@@ -72,12 +72,17 @@ def _forget_jvm() -> None:
 
 
 def await_executor(spark: SparkSession, master: str) -> None:
-    """Returns when a standalone cluster has given an executor; raises UsageError when it has not within 15 s."""
+    """Returns when a standalone cluster has given its executors; raises UsageError when there is none within 15 s.
+
+    Those that the master has launched and that have not come by then are not waited for.
+    """
     if not standalone_addresses(master) or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
         return
     end = time.monotonic() + _EXECUTOR_DEADLINE_S
-    while not _executors(spark):
+    while (here := _executors(spark)) < max(1, _launched(spark, master)):
         if time.monotonic() > end:
+            if here:
+                return
             raise UsageError(
                 f"The Spark master at {master} gave no executor within {_EXECUTOR_DEADLINE_S:.0f} s: "
                 f"{_state_of(spark, master)}."
@@ -92,10 +97,19 @@ def _executors(spark: SparkSession) -> int:
         return 0
 
 
+def _launched(spark: SparkSession, master: str) -> int:
+    """Returns how many executors the master has launched for this application, 0 where it does not answer."""
+    try:
+        apps = [app for state in _states(spark, master) for app in state.activeApps()]
+        return sum(int(app.executors().size()) for app in apps if str(app.id()) == spark.sparkContext.applicationId)
+    except Py4JError:
+        return 0
+
+
 def _state_of(spark: SparkSession, master: str) -> str:
     """Returns what the master has to give, in words."""
     try:
-        workers = list(_alive_workers(spark, master))
+        workers = [worker for state in _states(spark, master) for worker in state.workers() if worker.isAlive()]
     except Py4JError:
         return "it no longer answers"
     if not workers:
@@ -109,8 +123,8 @@ def _state_of(spark: SparkSession, master: str) -> str:
     )
 
 
-def _alive_workers(spark: SparkSession, master: str) -> Iterator[Any]:
-    """Asks the masters, through the session's own connection, for the workers that they know to be alive."""
+def _states(spark: SparkSession, master: str) -> Iterator[Any]:
+    """Asks the masters, through the session's own connection, for the workers and applications that they know."""
     jvm: Any = spark._jvm
     named = jvm.java.lang.Class.forName
     question = named(f"{_MESSAGES}$RequestMasterState$").getField("MODULE$").get(None)
@@ -118,8 +132,7 @@ def _alive_workers(spark: SparkSession, master: str) -> Iterator[Any]:
     connections = jvm.org.apache.spark.SparkEnv.get().rpcEnv()
     for host, port in standalone_addresses(master):
         address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
-        state = connections.setupEndpointRef(address, "Master").askSync(question, answer)
-        yield from (worker for worker in state.workers() if worker.isAlive())
+        yield connections.setupEndpointRef(address, "Master").askSync(question, answer)
 
 
 def ship_package(spark: SparkSession) -> None:

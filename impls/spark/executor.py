@@ -24,11 +24,13 @@ from impls.spark.step import REPORT_SCHEMA, run_step
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 
-__all__ = ["MicroBatchExecutor", "runner"]
+__all__ = ["MicroBatchExecutor", "run_job", "runner"]
 
 
 class MicroBatchExecutor:
     """Sends the records of a micro-batch to their workers and runs each worker's step in a Spark task."""
+
+    hosts: tuple[str, ...] = ()
 
     def __init__(self, spec: QuerySpec):
         self._spec = spec
@@ -37,12 +39,7 @@ class MicroBatchExecutor:
     def run(self, order: EpochOrder, batch: DataFrame) -> Answers:
         """Runs an epoch on a DataFrame with the columns of `impls.spark.columns.prepared`."""
         begin = time.perf_counter()
-        job = self._route(batch, order).mapInArrow(partial(run_step, self._spec, order), REPORT_SCHEMA)
-        built = time.perf_counter()
-        rows = job.collect()
-        done = time.perf_counter()
-        answers = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in rows]
-        return Answers.of(answers, build_ms=(built - begin) * 1e3, job_ms=(done - built) * 1e3)
+        return run_job(self._spec, order, self._route(batch, order), begin)
 
     def _route(self, batch: DataFrame, order: EpochOrder) -> DataFrame:
         plan, workers = order.written.plan, order.written.workers
@@ -57,6 +54,16 @@ class MicroBatchExecutor:
         if self._routed is None or self._routed[0] != name:
             self._routed = (name, worker_column("bin", plan.routing))
         return self._routed[1]
+
+
+def run_job(spec: QuerySpec, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
+    """Runs the step on records in the partitions of their workers; `begin` is when building the job began."""
+    job = routed.mapInArrow(partial(run_step, spec, order), REPORT_SCHEMA)
+    built = time.perf_counter()
+    rows = job.collect()
+    done = time.perf_counter()
+    answers = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in rows]
+    return Answers.of(answers, build_ms=(built - begin) * 1e3, job_ms=(done - built) * 1e3)
 
 
 _OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)

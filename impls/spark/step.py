@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.report import Report
+from impls.spark.anchor import host_name
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 
@@ -23,14 +24,26 @@ REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("ce
 def run_step(spec: QuerySpec, order: EpochOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs one epoch of the worker whose number is the partition's, also when the partition is empty.
 
+    On a cluster the order names the worker of each partition, and a partition without records has a row of nulls.
+
     The iterator is drained before anything can fail: Spark cannot use the Python worker again otherwise.
     """
     context = TaskContext.get()
     assert context is not None, "run_step runs inside a Spark task"
     tables = [pa.Table.from_batches([batch]) for batch in batches]
-    report, cells = run_epoch(Task(spec, order, context.partitionId(), context.attemptNumber()), tables)
-    freeze_imports()
-    yield answer_of(report, cells)
+    worker, host = context.partitionId(), ""
+    if order.seats:
+        worker, host = order.seats[worker], host_name()
+        tables = [table for table in map(_without_nulls, tables) if len(table)]
+    if worker >= 0:
+        report, cells = run_epoch(Task(spec, order, worker, context.attemptNumber(), host), tables)
+        freeze_imports()
+        yield answer_of(report, cells)
+
+
+def _without_nulls(table: pa.Table) -> pa.Table:
+    bins = table.column("bin")
+    return table.filter(bins.is_valid()) if bins.null_count else table
 
 
 def answer_of(report: Report, cells: NDArray[np.void]) -> pa.RecordBatch:

@@ -24,6 +24,8 @@ class InProcessExecutor:
     Reports come back through their JSON, as from another process.
     """
 
+    hosts: tuple[str, ...] = ()
+
     def __init__(self, spec: QuerySpec, step: Step = run_epoch):
         self._spec, self._step = spec, step
 

@@ -41,6 +41,8 @@ class ClusterExecutor:
     cluster: Cluster
     spec: QuerySpec
 
+    hosts: tuple[str, ...] = ()
+
     def run(self, order: EpochOrder, batch: Batch) -> Answers:
         clock = self.cluster.clock
         begin = clock.perf_counter()

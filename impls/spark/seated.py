@@ -1,0 +1,115 @@
+"""The micro-batch executor on a cluster: it keeps each worker on its host, see `impls.protocol.seats`."""
+
+import logging
+import time
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from impls.errors import StateError
+from impls.protocol.order import Answers, EpochOrder
+from impls.protocol.seats import seat_workers, workers_of_seats
+from impls.spark.anchor import SEAT, Anchor, executors_of
+from impls.spark.columns import worker_column, workers_column
+from impls.spark.executor import MicroBatchExecutor, run_job
+from impls.spark.master import is_local
+from impls.worker.query import QuerySpec
+
+__all__ = ["SeatedExecutor", "executor_for"]
+
+_LOG = logging.getLogger(__name__)
+_EXECUTOR_DEADLINE_S = 60.0
+_POLL_S = 0.1
+
+
+class SeatedExecutor:
+    """Sends the records of a micro-batch to the seats of their workers and runs each worker's step there.
+
+    The seats are made anew when executors come or go, and when there are fewer of them than workers.
+
+    Attributes:
+        hosts: the hosts that have seats, ascending; empty before the first epoch.
+    """
+
+    def __init__(self, spec: QuerySpec):
+        self._spec = spec
+        self._anchor: Anchor | None = None
+        self._executors: frozenset[str] = frozenset()
+        self._seat_of: tuple[int, ...] = ()
+        self._servers: dict[str, str] = {}
+        self._routed: tuple[bytes, Column] | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts that have seats, ascending."""
+        return tuple(sorted(set(self._anchor.hosts))) if self._anchor else ()
+
+    def run(self, order: EpochOrder, batch: DataFrame) -> Answers:
+        """Runs an epoch on a DataFrame with the columns of `impls.spark.columns.prepared`."""
+        begin = time.perf_counter()
+        anchor = self._anchored(batch, order.written.workers)
+        self._seat_of = _seats_for(order, anchor, self._seat_of)
+        seats = workers_of_seats(self._seat_of, len(anchor.hosts))
+        order = replace(order, seats=seats, servers=tuple(sorted(self._servers.items())))
+        answers = run_job(self._spec, order, anchor.seated(self._route(batch, order, anchor)), begin)
+        self._servers |= {report.host: report.server for report in answers.reports if report.server}
+        return answers
+
+    def _anchored(self, batch: DataFrame, workers: int) -> Anchor:
+        """Returns an anchor on the executors that there are, with a seat for each worker at least."""
+        spark = batch.sparkSession
+        found = _await_executors(spark)
+        if self._anchor is None or found != self._executors or len(self._anchor.hosts) < workers:
+            if self._anchor is not None:
+                self._anchor.drop()
+            slots = _slots(batch)
+            seats = slots * -(-workers // slots)  # as many rounds of slots as workers need
+            self._anchor, self._executors, self._routed = Anchor.make(spark, seats), found, None
+            _LOG.info("%s seats on %s", seats, ", ".join(self.hosts))
+        return self._anchor
+
+    def _route(self, batch: DataFrame, order: EpochOrder, anchor: Anchor) -> DataFrame:
+        """Returns the records with the name of their worker's seat, one row for each worker that processes them."""
+        plan = order.written.plan
+        names = np.array([anchor.names[seat] for seat in self._seat_of], np.int32)
+        if plan.shadows:
+            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
+            return both.withColumn(SEAT, worker_column("worker", names)).drop("worker")
+        return batch.withColumn(SEAT, self._seat_column(names[plan.routing]))
+
+    def _seat_column(self, named: NDArray[np.int32]) -> Column:
+        """Returns the expression of a bin's seat, that of the last epoch where seats and routing are the same."""
+        key = named.tobytes()
+        if self._routed is None or self._routed[0] != key:
+            self._routed = (key, worker_column("bin", named))
+        return self._routed[1]
+
+
+def _seats_for(order: EpochOrder, anchor: Anchor, before: tuple[int, ...]) -> tuple[int, ...]:
+    workers = order.written.workers
+    owners = set(range(workers)) - set(order.fresh)
+    kept = dict(enumerate(before))
+    return seat_workers(anchor.hosts, workers, dict(order.homes), owners=owners, before=kept, allowed=order.hosts)
+
+
+def _await_executors(spark: SparkSession) -> frozenset[str]:
+    """Returns the executors, of which there must be one; raises StateError when none comes within a minute."""
+    end = time.monotonic() + _EXECUTOR_DEADLINE_S
+    while not (found := executors_of(spark)):
+        if time.monotonic() > end:
+            raise StateError(f"The cluster has had no executor for {_EXECUTOR_DEADLINE_S:.0f} s: the query ends.")
+        time.sleep(_POLL_S)
+    return found
+
+
+def _slots(batch: DataFrame) -> int:
+    """Returns how many tasks the cluster runs at once."""
+    return max(1, int(batch.sparkSession.sparkContext.defaultParallelism))
+
+
+def executor_for(spark: SparkSession, spec: QuerySpec) -> MicroBatchExecutor | SeatedExecutor:
+    """Returns the executor for a session: on a cluster it seats the workers."""
+    return MicroBatchExecutor(spec) if is_local(spark.sparkContext.master) else SeatedExecutor(spec)
