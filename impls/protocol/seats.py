@@ -92,11 +92,14 @@ def numbers_on(
         known: hosts of the cluster.
 
     Raises:
-        UsageError: a host is unknown, or there is none.
+        UsageError: a host is unknown, none is named, or the query runs on one host only.
     """
+    if not known:
+        raise UsageError("This query runs on one host: only a query on a cluster can be given hosts.")
     strange = sorted(set(hosts) - set(known))
     if strange or not hosts:
-        raise UsageError(f"The cluster has no host {strange[0] if strange else ''}: it has {', '.join(sorted(known))}.")
+        named = f"has no host {strange[0]}" if strange else "is to run the query on no host at all"
+        raise UsageError(f"The cluster {named}: its hosts are {', '.join(sorted(set(known)))}.")
     owning = sorted(set(owners))
     staying = [worker for worker in owning if homes.get(worker) in hosts][:workers]
     free = (number for number in range(len(owning) + workers) if number not in owning)
