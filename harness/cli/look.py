@@ -9,7 +9,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from harness.cli.verb import run, run_module, verb
-from harness.options.declared import COUNT, FLAG, FOLDER, Option
+from harness.options.declared import COUNT, FLAG, FOLDER, TEXT, Option
 
 __all__ = [
     "compare",
@@ -29,11 +29,14 @@ _FOLDER = Option("folder", "result folder", FOLDER, required=True)
 
 
 @verb(
-    _CHECKPOINT, Option("workers", "number of workers to go to", COUNT, required=True, subject="The number of workers")
+    _CHECKPOINT,
+    Option("workers", "number of workers to go to", COUNT, required=True, subject="The number of workers"),
+    Option("hosts", "on a cluster the hosts that keep workers, separated by commas", TEXT, shown="all"),
 )
-def rescale(c: Context, checkpoint: str, workers: int) -> None:
-    """Rescale a running query."""
-    run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} rescale {workers}")
+def rescale(c: Context, checkpoint: str, workers: int, hosts: str | None) -> None:
+    """Rescale a running query; on a cluster also to some hosts, so that others can be taken away."""
+    named = " ".join(shlex.quote(host) for host in hosts.split(",")) if hosts else ""
+    run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} rescale {workers} {named}".rstrip())
 
 
 @verb(_CHECKPOINT)

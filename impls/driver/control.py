@@ -105,15 +105,17 @@ def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Asks from the command line: CHECKPOINT status | stop | rescale N; returns the exit code, 2 for bad input."""
+    """Asks from the command line: CHECKPOINT status | stop | rescale N [HOST ...]; returns the exit code, 2 for bad input."""
     try:
         match arguments:
             case [checkpoint, ("status" | "stop") as verb]:
                 answer = ask(checkpoint, {"do": verb})
-            case [checkpoint, "rescale", workers] if workers.isdigit():
-                answer = ask(checkpoint, {"do": "rescale", "workers": int(workers)})
+            case [checkpoint, "rescale", workers, *hosts] if workers.isdigit():
+                answer = ask(checkpoint, {"do": "rescale", "workers": int(workers), "hosts": hosts or None})
             case _:
-                sys.stderr.write("Usage: python -m impls.driver.control CHECKPOINT status | stop | rescale N\n")
+                sys.stderr.write(
+                    "Usage: python -m impls.driver.control CHECKPOINT status | stop | rescale N [HOST ...]\n"
+                )
                 return 2
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
