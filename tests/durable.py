@@ -76,7 +76,9 @@ class Workers:
         routing = self.location.copy()
         for pull in pulls:
             routing[pull.bin] = pull.target
-        plan = EpochPlan(routing, tuple(pulls), from_checkpoint=more.pop("from_checkpoint", False))
+        plan = EpochPlan(
+            routing, tuple(pulls), **{name: more.pop(name) for name in ("from_checkpoint", "on_demand") if name in more}
+        )
         workers = 1 + int(max(routing.max(), self.location.max()))
         written = WrittenPlan(self.number, 1, workers, plan, self.drops)
         fresh = tuple(set(range(workers)) - set(self.location.tolist()) - {w for _, w in self.drops})
@@ -116,7 +118,10 @@ class Workers:
             "time": pa.array(np.zeros(len(mine)), pa.int64()),
             "key": pa.array(keys[mine], pa.int64()),
         }
-        return run_epoch(Task(self.spec, order, worker, attempt), [pa.table(columns)])[0]
+        return run_epoch(self.task(order, worker, attempt), [pa.table(columns)])[0]
+
+    def task(self, order: EpochOrder, worker: int, attempt: int = 0) -> Task:
+        return Task(self.spec, order, worker, attempt)
 
     def check(self) -> None:
         """The last result of every key is the number of its records, and no key's count ever repeats or falls."""

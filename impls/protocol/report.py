@@ -39,12 +39,16 @@ class Moves:
         entries: what the store has of each, empty if that is shared.
         bytes: what was shipped for them.
         restored: how many of them came from the checkpoint.
+        network: [host, bytes, milliseconds] of each other host from which some came over the network.
+        lost: [worker, why] of each whose bins came from the checkpoint.
     """
 
     bins: list[int] = field(default_factory=list)
     entries: list[int] = field(default_factory=list)
     bytes: int = 0
     restored: int = 0
+    network: list[list[Any]] = field(default_factory=list)
+    lost: list[list[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

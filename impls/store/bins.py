@@ -2,20 +2,33 @@
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from operator import lt
+from typing import Any
 
 import lmdb
 import numpy as np
 
 from impls.errors import CorruptStateError
 from impls.store.blocks import BLOCK_BYTES, open_blocks
-from impls.store.checked import get_checked, open_record, put_checked
+from impls.store.checked import checked, get_checked, open_record, put_checked
 from impls.store.entries import open_value, verify_entries
 from impls.store.tables import DENSE, DUE, SIZE, STATE, STATE_TABLES, bin_key, bin_range, chunks, drop_range
 
-__all__ = ["check_absent", "copy_bin", "drop_bin", "item_at", "read_size", "verify_items", "write_size"]
+__all__ = [
+    "BinArrival",
+    "check_absent",
+    "copy_bin",
+    "drop_bin",
+    "item_at",
+    "iter_bin",
+    "open_size",
+    "read_size",
+    "size_record",
+    "verify_items",
+    "write_size",
+]
 
 _SIZE = struct.Struct("<QQ")  # entries, bytes
 
@@ -47,27 +60,70 @@ def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
     txn.delete(bin_key(SIZE, bin_))
 
 
+class BinArrival:
+    """A bin that comes into a transaction in chunks of stored items: put() them in key order, then end().
+
+    Both raise CorruptStateError, put() for an item of another bin or out of order (a copy would put a damaged key where
+    it belongs, and a search for the sound one would find nothing amiss beside it), end() for another number of items.
+    """
+
+    def __init__(self, txn: lmdb.Transaction, bin_: int):
+        self._txn, self._bin = txn, bin_
+        self._found, self._last = 0, b""
+        drop_bin(txn, bin_)
+
+    def put(self, chunk: Sequence[tuple[Any, Any]]) -> None:
+        """Takes items of one table of state, if any."""
+        if not chunk:
+            return
+        names = [self._last, *(bytes(name) for name, _ in chunk)]
+        _check_order(names)
+        table = names[1][:1]
+        if table not in STATE_TABLES or not names[1][:3] == names[-1][:3] == bin_key(table, self._bin):
+            raise CorruptStateError(f"Items that came for bin {self._bin} are of another bin or table.")
+        self._found, self._last = self._found + self._txn.cursor().putmulti(chunk)[0], names[-1]
+
+    def end(self, entries: int, size: int) -> int:
+        """Takes the numbers that `read_size` returns at the source, and returns the bytes."""
+        if self._found != entries:
+            raise CorruptStateError(
+                f"Bin {self._bin} holds {self._found} entries where {entries} are recorded: its state is corrupt."
+            )
+        write_size(self._txn, self._bin, entries, size)
+        return size
+
+
+def iter_bin(txn: lmdb.Transaction, bin_: int) -> Iterator[list[tuple[Any, Any]]]:
+    """Yields the stored items of a bin's state in key order, in lists that are of one table each."""
+    for table in STATE_TABLES:
+        yield from chunks(txn, *bin_range(table, bin_))
+
+
 def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
     """Copies a bin's state and size record between environments and returns the bytes of its values.
 
     It is quickest from a source that is read without buffers, see `Store.reading`.
 
-    Raises CorruptStateError when the number of entries found is not the number recorded, or when they are out of order:
-    a copy would put a damaged key where it belongs, and a search for the sound one would find nothing amiss beside it.
+    Raises CorruptStateError as `BinArrival` does.
     """
-    drop_bin(target, bin_)
-    found = 0
-    for table in STATE_TABLES:
-        cursor, last = target.cursor(), b""
-        for chunk in chunks(source, *bin_range(table, bin_)):
-            names = [last, *(bytes(name) for name, _ in chunk)]
-            _check_order(names)
-            found, last = found + cursor.putmulti(chunk)[0], names[-1]
-    entries, size = read_size(source, bin_)
-    if found != entries:
-        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded: its state is corrupt.")
-    write_size(target, bin_, entries, size)
-    return size
+    arrival = BinArrival(target, bin_)
+    for chunk in iter_bin(source, bin_):
+        arrival.put(chunk)
+    return arrival.end(*read_size(source, bin_))
+
+
+def size_record(txn: lmdb.Transaction, bin_: int) -> tuple[bytes, bytes]:
+    """Returns the size record of a bin as it is stored, or would be for one that was never written."""
+    name, value = bin_key(SIZE, bin_), _SIZE.pack(*read_size(txn, bin_))
+    return name, checked(name, value)
+
+
+def open_size(name: bytes, stored: bytes) -> tuple[int, tuple[int, int]]:
+    """Returns (bin, what `read_size` returns) of a size record; raises CorruptStateError when it is damaged."""
+    value = open_record(name, stored)
+    if name[:1] != SIZE or len(name) != len(bin_key(SIZE, 0)) or len(value) != _SIZE.size:
+        raise CorruptStateError("A size record is damaged.")
+    return _bin_of(name), _SIZE.unpack(value)
 
 
 def _check_order(names: list[bytes]) -> None:

@@ -6,12 +6,17 @@ import lmdb
 
 from impls.errors import CorruptStateError
 
-__all__ = ["get_checked", "get_of_epoch", "open_record", "put_checked", "put_of_epoch"]
+__all__ = ["checked", "get_checked", "get_of_epoch", "open_record", "put_checked", "put_of_epoch"]
 
 
 def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
     """Writes a record with the checksum of its key and value."""
-    txn.put(key, zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value)
+    txn.put(key, checked(key, value))
+
+
+def checked(key: bytes, value: bytes) -> bytes:
+    """Returns a record as `put_checked` writes it."""
+    return zlib.crc32(value, zlib.crc32(key)).to_bytes(4, "little") + value
 
 
 def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:

@@ -48,13 +48,16 @@ class Store:
         sync: bool = False,
         create: bool = True,
         extended: bool = False,
+        readonly: bool = False,
     ) -> "Store":
         """Opens or creates the environment; `extended` says that `extend_file` follows every commit.
+
+        With `readonly` nothing is created or written, but a reader's place in the lock file.
 
         Raises CorruptStateError when it is not a usable LMDB environment, or not there and not to be created, and
         StateError when the folder cannot be written.
         """
-        if not create and not (path / "data.mdb").exists():
+        if (readonly or not create) and not (path / "data.mdb").exists():
             raise CorruptStateError(f"There is no state in {path}.")
         try:
             folder = _folder(path)
@@ -66,7 +69,8 @@ class Store:
                 _open[inode]._users += 1
                 return _open[inode]
             size = max(map_bytes, _file_bytes(path) + (map_bytes >> 1))
-            _open[inode] = cls(path, _open_environment(path, size, sync=sync, extended=extended), inode)
+            env = _open_readonly(path, size) if readonly else _open_writable(path, size, sync=sync, extended=extended)
+            _open[inode] = cls(path, env, inode)
             return _open[inode]
 
     def __enter__(self) -> "Store":
@@ -130,7 +134,7 @@ def _allocate_lock(path: Path) -> None:
             os.posix_fallocate(file.fileno(), 0, found.st_size or _LOCK_BYTES)
 
 
-def _open_environment(path: Path, size: int, *, sync: bool, extended: bool) -> lmdb.Environment:
+def _open_writable(path: Path, size: int, *, sync: bool, extended: bool) -> lmdb.Environment:
     try:
         _allocate_lock(path)
         env = lmdb.open(str(path), map_size=size, sync=sync, metasync=sync, readahead=False, max_readers=_READERS)
@@ -143,6 +147,13 @@ def _open_environment(path: Path, size: int, *, sync: bool, extended: bool) -> l
         env.close()
         raise CorruptStateError(f"The state in {path} is truncated.")
     return env
+
+
+def _open_readonly(path: Path, size: int) -> lmdb.Environment:
+    try:
+        return lmdb.open(str(path), map_size=size, readonly=True, create=False, readahead=False, max_readers=_READERS)
+    except (lmdb.Error, OSError) as error:
+        raise CorruptStateError(f"The state in {path} cannot be read: {error}.") from error
 
 
 def _needed_bytes(env: lmdb.Environment) -> int:

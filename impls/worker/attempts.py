@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.protocol.report import Report
 from impls.store.environment import DAMAGE, MAP_BYTES, store_path
+from impls.transfer.offer import offer
 from impls.worker.core import WorkerCore
 from impls.worker.opened import Cause, Untrusted
 from impls.worker.query import Task
@@ -31,6 +32,7 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
     Raises StateError when the stored state does not fit the epoch.
     """
     received, map_bytes, spec = list(tables), MAP_BYTES, task.spec
+    server = _hand_out(task)
     untrusted = Untrusted(Cause.DEADLY) if task.attempt >= _ATTEMPTS_TRUSTED and _died(task) else None
     while True:
         core = WorkerCore(task, map_bytes=map_bytes, untrusted=untrusted)
@@ -54,9 +56,20 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
             raise
         else:
             _forget_failures(task)
+            answer[0].server = server
             return answer
         finally:
             core.close()
+
+
+def _hand_out(task: Task) -> str:
+    """Returns where this host hands out bins, "" if it does not or not yet."""
+    spec = task.spec
+    if spec.transfer is None or spec.shared is not None or not task.host:
+        return ""
+    return offer(
+        spec.transfer, query=spec.query, generation=task.order.generation, host=task.host, state_dir=task.state_dir
+    )
 
 
 def _space(folder: str) -> str:

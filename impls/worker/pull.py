@@ -1,23 +1,26 @@
-"""Pulling bins from their old owners' environments on this host, or from the checkpoint where that is not possible."""
+"""Pulling bins: which, in what order, and from the checkpoint where their old owners cannot hand them over."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import lmdb
 
 from impls.durability.restore import RestoreRequest, restore
-from impls.errors import CorruptStateError, StateError
+from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.report import Moves, Report
-from impls.store.bins import copy_bin, drop_bin, read_size
-from impls.store.environment import Store, store_path
-from impls.store.meta import read_meta
+from impls.store.bins import drop_bin, read_size
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
+from impls.worker.sources import Network, copied
 
 __all__ = ["Puller", "on_demand", "within_budget"]
+
+
+Row = list[Any]
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class _Pulled:
     shipped: int
     restored: int
     entries: tuple[int, ...] = ()
+    network: tuple[Row, ...] = ()
+    lost: tuple[Row, ...] = ()
 
 
 class Puller:
@@ -69,7 +74,9 @@ class Puller:
         sizes = done.sizes
         self.done = chosen
         self._missing -= set(sizes)
-        self._report.moves = Moves(list(sizes), list(done.entries), done.shipped, done.restored)
+        self._report.moves = Moves(
+            list(sizes), list(done.entries), done.shipped, done.restored, list(done.network), list(done.lost)
+        )
         self._report.sizes = (list(sizes), list(sizes.values()))
 
 
@@ -110,9 +117,8 @@ def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int |
 def _pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False) -> _Pulled:
     """Copies bins into a worker's transaction.
 
-    A source environment is read at its last commit, which must be of the epoch before or of this epoch: the old owner
-    does not touch the bin in this epoch, so both hold the same state of it. A source that is lost, stale, damaged or on
-    another host is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is
+    A source environment, here or on another host, is read at its last commit. A source that is lost, stale, damaged or
+    out of reach is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is
     neither.
     """
     spec, written = task.spec, task.order.written
@@ -125,20 +131,27 @@ def _pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from
     left: dict[int, int] = {}
     if written.plan.from_replica and spec.files is not None and not from_checkpoint:
         return _from_replicas(task, wanted, {pull.bin: pull.target for pull in pulls}, txn)
+    network = Network()
+    lost: list[Row] = []
     for source, bins in by_source.items():
         if from_checkpoint and spec.files is not None:
             left |= dict.fromkeys(bins, source)
             continue
+        missing = dict.fromkeys(bins, source)
         try:
-            _copy(task, source, bins, txn)
+            for bin_ in copied(task, source, bins, txn, network):
+                del missing[bin_]
+                _half_way(task)
         except (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError) as error:
             if spec.files is None:
                 raise CorruptStateError(f"Worker {source} cannot hand over its bins: {error}") from error
-            left |= dict.fromkeys(bins, source)
+            left |= missing
+            lost.append([source, str(error)])
     _restore(task, left, txn)
     found = [read_size(txn, bin_) for bin_ in wanted]
     sizes = {bin_: size for bin_, (_, size) in zip(wanted, found, strict=True)}
-    return _Pulled(sizes, sum(sizes.values()), len(left), tuple(entries for entries, _ in found))
+    entries = tuple(entries for entries, _ in found)
+    return _Pulled(sizes, sum(sizes.values()), len(left), entries, network.rows(), tuple(lost))
 
 
 def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction) -> _Pulled:
@@ -155,17 +168,6 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
     return _Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
 
 
-def _copy(task: Task, source: int, bins: list[int], txn: lmdb.Transaction) -> None:
-    with (
-        Store.open(store_path(task.state_dir, source), create=False) as store,
-        store.reading(buffers=False) as view,
-    ):
-        _check_source(task, source, view)
-        for bin_ in bins:
-            copy_bin(view, txn, bin_)
-            _half_way(task)
-
-
 def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
     durable = task.spec.source()
     if not states or durable is None:
@@ -178,16 +180,3 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
 
 def _half_way(task: Task) -> None:
     fault("during-pull", epoch=task.epoch, migrating=task.order.written.migrating)
-
-
-def _check_source(task: Task, source: int, view: lmdb.Transaction) -> None:
-    meta, epoch = read_meta(view), task.epoch
-    if meta is None or meta.query != task.spec.query:
-        raise CorruptStateError(f"Worker {source} is to hand over bins, but its folder has no state of this query.")
-    if meta.epoch > epoch:
-        raise StateError(
-            f"Worker {source} is to hand over bins in epoch {epoch}, but its state is of epoch {meta.epoch}: this "
-            "attempt is outdated."
-        )
-    if meta.epoch < epoch - 1:
-        raise CorruptStateError(f"Worker {source} is to hand over bins in epoch {epoch}, but has epoch {meta.epoch}.")

@@ -7,6 +7,7 @@ from impls.durability.restore import Source
 from impls.operators.base import Operator
 from impls.protocol.order import EpochOrder
 from impls.protocol.shared import Shared
+from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 
 __all__ = ["QuerySpec", "Task"]
@@ -24,6 +25,7 @@ class QuerySpec:
         state_dir: folder of the workers' environments on each host.
         files: the durable files of the query; None for durability "none".
         shared: the store that all workers share; None when each has an environment of its own.
+        transfer: how bins go from host to host; None where there is one host, or they come from the checkpoint.
     """
 
     query: str
@@ -33,6 +35,7 @@ class QuerySpec:
     state_dir: str
     files: Files | None = None
     shared: Shared | None = None
+    transfer: Transfer | None = None
 
     @property
     def fsync(self) -> bool:

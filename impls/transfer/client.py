@@ -1,0 +1,158 @@
+"""Pulling bins from another host's server into a transaction."""
+
+import hmac
+import queue
+import socket
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import lmdb
+import pyarrow as pa
+from pyarrow import flight
+
+from impls.errors import CorruptStateError
+from impls.store.bins import BinArrival, open_size
+from impls.transfer.batches import is_size, items_of, runs_of
+from impls.transfer.settings import TLS_NAME, Transfer
+from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, proof_of, seal
+
+__all__ = ["fetch"]
+
+_AHEAD = 4  # messages that wait to be installed
+_CLIENTS_MAX = 16
+_POLL_S = 0.1
+
+_clients: OrderedDict[tuple[str, Transfer], flight.FlightClient] = OrderedDict()
+
+
+def fetch(
+    transfer: Transfer, address: str, ticket: Ticket, txn: lmdb.Transaction, *, expected_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """Pulls a ticket's bins into a transaction and yields (bin, bytes) of each when it is there, in the ticket's order.
+
+    Raises RefusedError when the server refuses, and CorruptStateError when it is not there, is none with the query's
+    token, is too slow or sends what is damaged or not all: what has not been yielded has to come from elsewhere.
+    """
+    left = list(ticket.bins)
+    arrival: BinArrival | None = None
+    for items in _Reader(transfer, address, ticket, transfer.deadline_s(expected_bytes)):
+        for run in runs_of(items):
+            if not left:
+                raise CorruptStateError(f"Host {ticket.host} sends more than was asked for.")
+            arrival = arrival or BinArrival(txn, left[0])
+            if not is_size(run):
+                arrival.put(run)
+                continue
+            bin_, (entries, size) = open_size(*run[0])
+            if bin_ != left.pop(0) or len(run) > 1:
+                raise CorruptStateError(f"Host {ticket.host} sends bins out of order.")
+            arrival.end(entries, size)
+            arrival = None
+            yield bin_, size
+    if left:
+        raise CorruptStateError(f"Host {ticket.host} sends {len(left)} bins less than was asked for.")
+
+
+class _Reader:
+    """The messages of one pull, read by a thread of its own a few ahead; iterating ends or raises in time."""
+
+    def __init__(self, transfer: Transfer, address: str, ticket: Ticket, deadline_s: float):
+        self._transfer, self._address, self._ticket, self._deadline_s = transfer, address, ticket, deadline_s
+        self._messages: queue.Queue[Any] = queue.Queue(_AHEAD)
+        self._stop = threading.Event()
+        self._reader: flight.FlightStreamReader | None = None
+
+    def __iter__(self) -> Iterator[list[tuple[bytes, bytes]]]:
+        host, stall_s = self._ticket.host, self._transfer.stall_s
+        client = _client(self._transfer, self._address, host)
+        thread = threading.Thread(target=self._read, args=(client,), name="pull", daemon=True)
+        thread.start()
+        whole = False
+        try:
+            wait_s = self._transfer.busy_s + stall_s
+            while True:
+                try:
+                    message = self._messages.get(timeout=wait_s)
+                except queue.Empty:
+                    raise CorruptStateError(f"Host {host} has sent nothing for {wait_s:g} s.") from None
+                if message is None:
+                    whole = True
+                    return
+                if isinstance(message, Exception):
+                    raise _meaning(message, host)
+                yield items_of(message)
+                wait_s = stall_s
+        finally:
+            self._stop.set()
+            if not whole:
+                if self._reader is not None:
+                    self._reader.cancel()
+                _forget(self._transfer, self._address)
+
+    def _read(self, client: flight.FlightClient) -> None:
+        try:
+            sealed = seal(self._ticket, self._transfer.token)
+            self._reader = client.do_get(flight.Ticket(sealed), flight.FlightCallOptions(timeout=self._deadline_s))
+            self._check_proof((self._reader.schema.metadata or {}).get(PROOF, b""), sealed)
+            while not self._stop.is_set():
+                self._put(self._reader.read_chunk().data)
+        except StopIteration:
+            self._put(None)
+        except Exception as error:
+            self._put(error)
+
+    def _check_proof(self, proof: bytes, sealed: bytes) -> None:
+        if not hmac.compare_digest(proof, proof_of(sealed, self._transfer.token)):
+            raise CorruptStateError(f"What answers at {self._address} is not a server of this query.")
+
+    def _put(self, message: pa.RecordBatch | Exception | None) -> None:
+        while not self._stop.is_set():
+            try:
+                self._messages.put(message, timeout=_POLL_S)
+            except queue.Full:
+                continue
+            return
+
+
+def _meaning(error: Exception, host: str) -> Exception:
+    """Returns what an error of the connection means to the worker."""
+    if isinstance(error, flight.FlightUnauthorizedError):
+        reason = (error.extra_info or b"").decode(errors="replace")
+        if reason in REASONS:
+            return RefusedError(reason, str(error).partition(". Detail:")[0])
+    if isinstance(error, pa.ArrowException | OSError):
+        return CorruptStateError(f"Host {host} does not hand over bins: {str(error).partition('. gRPC')[0]}.")
+    return error
+
+
+def _client(transfer: Transfer, address: str, host: str) -> flight.FlightClient:
+    """Returns a connection, kept from pull to pull."""
+    key, parts = (address, transfer), urlsplit(address)
+    try:  # gRPC itself would wait for 20 s for a host that is cut off
+        socket.create_connection((str(parts.hostname), int(parts.port or 0)), transfer.connect_s).close()
+        if key in _clients:
+            _clients.move_to_end(key)
+            return _clients[key]
+        tls: dict[str, Any] = {}
+        if transfer.certificate:
+            tls = {
+                "tls_root_certs": transfer.certificate,
+                "cert_chain": transfer.certificate,
+                "private_key": transfer.key,
+                "override_hostname": TLS_NAME,
+            }
+        _clients[key] = flight.FlightClient(address, **tls)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise CorruptStateError(f"Host {host} does not answer at {address}: {error}.") from error
+    while len(_clients) > _CLIENTS_MAX:
+        _clients.popitem(last=False)[1].close()
+    return _clients[key]
+
+
+def _forget(transfer: Transfer, address: str) -> None:
+    client = _clients.pop((address, transfer), None)
+    if client is not None:
+        client.close()

@@ -1,0 +1,82 @@
+"""The files by which the tasks of a host find its server, and by which there is one only.
+
+In the host's state folder, readable to its user only, without secrets: a lock that the server holds as long as it
+lives, and what it tells of itself.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from impls.protocol.jsontext import from_text, to_text
+
+__all__ = ["Places"]
+
+_AGAIN_S = 3.0  # between two starts of a server
+
+
+class Places:
+    """The files of one query and generation in a host's state folder."""
+
+    def __init__(self, state_dir: Path, query: str, generation: int):
+        self._folder, self._generation = state_dir, generation
+        self._stem = f".transfer-{hashlib.sha256(query.encode()).hexdigest()[:12]}-"
+        self.lock = self._path(generation, "lock")
+        self.told = self._path(generation, "json")
+        self.log = self._path(generation, "log")
+
+    def _path(self, generation: int, kind: str) -> Path:
+        return self._folder / f"{self._stem}{generation}.{kind}"
+
+    def take(self) -> int | None:
+        """Returns the descriptor of the lock, taken; None while a server has it, or had it a moment ago."""
+        fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        now, last = time.monotonic(), os.pread(fd, 32, 0)
+        if last and 0 <= now - float(last) < _AGAIN_S:
+            os.close(fd)
+            return None
+        os.pwrite(fd, f"{now:032.3f}".encode(), 0)
+        return fd
+
+    def tell(self, what: dict[str, Any]) -> None:
+        """Replaces what the server tells of itself."""
+        part = self.told.with_suffix(".part")
+        fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, to_text(what))
+        finally:
+            os.close(fd)
+        part.rename(self.told)
+
+    def read(self) -> dict[str, Any]:
+        """Returns what the server tells of itself, nothing before it does."""
+        try:
+            found: dict[str, Any] = from_text(self.told.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return found
+
+    def is_replaced(self) -> bool:
+        """Returns whether a server of a later generation was started here, or the folder is gone."""
+        return not self.lock.exists() or max(self._generations(), default=self._generation) > self._generation
+
+    def forget_earlier(self) -> None:
+        """Deletes the files of earlier generations."""
+        for generation in self._generations():
+            if generation < self._generation:
+                for kind in ("lock", "json", "log"):
+                    with contextlib.suppress(OSError):
+                        self._path(generation, kind).unlink(missing_ok=True)
+
+    def _generations(self) -> list[int]:
+        names = [path.stem.removeprefix(self._stem) for path in self._folder.glob(f"{self._stem}*.lock")]
+        return [int(name) for name in names if name.isdigit()]

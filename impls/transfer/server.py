@@ -1,0 +1,203 @@
+"""The Flight service that hands out the bins of a host's environments: read only, to who has the query's token."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pyarrow as pa
+from pyarrow import flight
+
+from impls.errors import CorruptStateError, StateError
+from impls.store.environment import Store, store_path
+from impls.transfer.batches import SCHEMA, batch_of
+from impls.transfer.settings import Transfer
+from impls.transfer.source import batches_of, check_source
+from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, open_ticket, proof_of
+
+__all__ = ["BinServer", "Counts"]
+
+_IDLE_S = 60.0  # a stream of which nobody has taken a message for so long is given up
+
+
+class Counts:
+    """What a server has done; all methods may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._refused: Counter[str] = Counter()
+        self._numbers: Counter[str] = Counter(served=0, failed=0, bytes=0, most=0)
+
+    def refuse(self, reason: str) -> None:
+        """Counts a refused call."""
+        with self._lock:
+            self._refused[reason] += 1
+
+    def add(self, **numbers: int) -> None:
+        """Adds to numbers of `now`."""
+        with self._lock:
+            self._numbers.update(numbers)
+
+    def streams(self, number: int) -> None:
+        """Takes in how many streams there are."""
+        with self._lock:
+            self._numbers["most"] = max(self._numbers["most"], number)
+
+    def now(self) -> dict[str, Any]:
+        """Returns streams served and failed, bytes, the most streams at once, and refused calls by reason."""
+        with self._lock:
+            return {**self._numbers, "refused": dict(sorted(self._refused.items()))}
+
+
+class _OnlyGet(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Refuses every call that is not a do_get, before anything of it is read."""
+
+    def __init__(self, counts: Counts):
+        self._counts = counts
+
+    def start_call(self, info: flight.CallInfo, _headers: dict[str, list[str]]) -> None:
+        if info.method != flight.FlightMethod.DO_GET:
+            self._counts.refuse("method")
+            raise flight.FlightUnauthorizedError(REASONS["method"], b"method")
+
+
+class _Stream:
+    """An environment that is being read for a puller, until `close`, which any thread may call, at most once."""
+
+    def __init__(self, path: Path):
+        self._lock, self._stack = threading.Lock(), ExitStack()
+        self.open = True
+        self.used = time.monotonic()
+        try:
+            store = self._stack.enter_context(Store.open(path, readonly=True))
+            self.view: lmdb.Transaction = self._stack.enter_context(store.reading())
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """Returns the next batch, None behind the last; raises RefusedError when the stream was closed."""
+        with self._lock:
+            if not self.open:
+                raise RefusedError("damaged", "the puller took too long")
+            self.used = time.monotonic()
+            return next(batches, None)
+
+    def close(self) -> bool:
+        """Ends the reading, which frees the pages that it keeps; returns whether it was open."""
+        with self._lock:
+            was, self.open = self.open, False
+            self._stack.close()
+        return was
+
+
+class BinServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves the environments in a host's state folder from its start until `shutdown`.
+
+    Attributes:
+        counts: what it has done.
+    """
+
+    def __init__(self, transfer: Transfer, *, query: str, generation: int, host: str, state_dir: str | Path):
+        self.counts = Counts()
+        self._transfer, self._query, self._generation = transfer, query, generation
+        self._host, self._state_dir = host, Path(state_dir)
+        self._turns = threading.BoundedSemaphore(transfer.streams)
+        self._streams: set[_Stream] = set()
+        how: dict[str, Any] = {"middleware": {"only-get": _OnlyGet(self.counts)}}
+        if transfer.certificate:
+            how |= {
+                "tls_certificates": [(transfer.certificate, transfer.key)],
+                "verify_client": True,
+                "root_certificates": transfer.certificate,
+            }
+        super().__init__(f"{transfer.scheme}://{_bracketed(host)}:0", **how)
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"{self._transfer.scheme}://{_bracketed(self._host)}:{self.port}"
+
+    def do_get(self, _context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
+        """Streams the bins of a sealed ticket."""
+        try:
+            asked = self._admitted(ticket.ticket)
+            try:
+                served = self._served(self._opened(asked), asked)
+            except BaseException:
+                self._turns.release()
+                raise
+        except RefusedError as error:
+            self.counts.refuse(error.reason)
+            raise _told(error) from error
+        next(served)  # a generator that was never entered would not end what it has to end
+        proof = proof_of(ticket.ticket, self._transfer.token)
+        return flight.GeneratorStream(SCHEMA.with_metadata({PROOF: proof}), served)
+
+    def _admitted(self, sealed: bytes) -> Ticket:
+        """Returns what is asked for once it is this request's turn."""
+        asked = open_ticket(sealed, self._transfer.token)
+        if (asked.query, asked.generation, asked.host) != (self._query, self._generation, self._host):
+            raise RefusedError("other")
+        if not self._turns.acquire(timeout=self._transfer.busy_s):
+            raise RefusedError("busy")
+        return asked
+
+    def _opened(self, asked: Ticket) -> _Stream:
+        try:
+            stream = _Stream(store_path(self._state_dir, asked.worker))
+        except CorruptStateError as error:
+            raise RefusedError("absent") from error
+        try:
+            check_source(stream.view, query=asked.query, epoch=asked.epoch)
+        except (StateError, lmdb.Error) as error:
+            stream.close()
+            raise RefusedError("damaged") from error
+        except BaseException:
+            stream.close()
+            raise
+        self._streams.add(stream)
+        self.counts.streams(len(self._streams))
+        return stream
+
+    def _served(self, stream: _Stream, asked: Ticket) -> Iterator[pa.RecordBatch]:
+        """Yields nothing of use once, then the batches."""
+        whole = False
+        try:
+            yield batch_of([], [])
+            batches = batches_of(stream.view, asked, self._transfer.batch_bytes)
+            while (batch := stream.step(batches)) is not None:
+                self.counts.add(bytes=batch.nbytes)
+                yield batch
+            whole = True
+        except RefusedError as error:
+            raise _told(error) from error
+        except (CorruptStateError, lmdb.Error) as error:
+            raise _told(RefusedError("damaged", f"its state is damaged: {error}")) from error
+        finally:
+            self.counts.add(**{"served" if whole else "failed": 1})
+            self._end(stream)
+
+    def _end(self, stream: _Stream) -> None:
+        self._streams.discard(stream)
+        if stream.close():
+            self._turns.release()
+
+    def give_up_idle(self, idle_s: float = _IDLE_S) -> int:
+        """Ends the reading of environments whose pullers have taken nothing for so long, and returns how many."""
+        idle = [stream for stream in list(self._streams) if time.monotonic() - stream.used > idle_s]
+        for stream in idle:
+            self._end(stream)
+        return len(idle)
+
+
+def _told(error: RefusedError) -> flight.FlightUnauthorizedError:
+    return flight.FlightUnauthorizedError(str(error), error.reason.encode())
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,68 @@
+"""What the hosts of a query share to hand bins to each other: the secret, the certificate and the limits."""
+
+import base64
+import secrets
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from impls.protocol.jsontext import from_text, to_text
+
+__all__ = ["TLS_NAME", "Transfer"]
+
+TLS_NAME = "rescale-transfer"  # the name in every certificate: hosts have none that all agree on
+_SECRET_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """How bins go from host to host in one life of a query's driver; whoever has the token may read its state.
+
+    Attributes:
+        token: secret of the query and its generation.
+        certificate, key: PEM of the certificate that both sides show and trust, and of its key; empty for no TLS.
+        batch_bytes: about what one message carries; a larger value comes alone.
+        streams: that a host serves at once; others wait up to `busy_s`.
+        busy_s: how long a pull waits for its turn.
+        connect_s: how long a puller waits for a connection.
+        stall_s: how long it waits for the next message.
+        bytes_per_s: slowest transfer that is waited for.
+    """
+
+    token: bytes = field(default=b"", repr=False)
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+    batch_bytes: int = 1 << 20
+    streams: int = 8
+    busy_s: float = 4.0
+    connect_s: float = 2.0
+    stall_s: float = 6.0
+    bytes_per_s: float = 1e6
+
+    @classmethod
+    def new(cls, *, certificate: bytes = b"", key: bytes = b"") -> "Transfer":
+        """Returns settings with a new token."""
+        return cls(secrets.token_bytes(_SECRET_BYTES), certificate, key)
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the addresses."""
+        return "grpc+tls" if self.certificate else "grpc+tcp"
+
+    def deadline_s(self, expected_bytes: int) -> float:
+        """Returns how long a transfer of so many bytes may take from its request to its end."""
+        return self.busy_s + self.stall_s + expected_bytes / self.bytes_per_s
+
+    def to_json(self) -> bytes:
+        """Returns the settings, secrets included, for the standard input of a process."""
+        return to_text({name: _text(value) for name, value in asdict(self).items()})
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "Transfer":
+        """Reads what `to_json` wrote."""
+        raw: dict[str, Any] = from_text(text)
+        data: dict[str, Any] = {name: base64.b64decode(v) if isinstance(v, str) else v for name, v in raw.items()}
+        return cls(**data)
+
+
+def _text(value: Any) -> Any:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
