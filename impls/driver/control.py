@@ -105,7 +105,10 @@ def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Asks from the command line: CHECKPOINT status | stop | rescale N [HOST ...]; returns the exit code, 2 for bad input."""
+    """Asks from the command line and returns the exit code, 2 for bad input.
+
+    The arguments are CHECKPOINT status | stop | rescale N [HOST ...].
+    """
     try:
         match arguments:
             case [checkpoint, ("status" | "stop") as verb]:

@@ -23,6 +23,7 @@ from impls.worker.output import Output
 
 __all__ = ["check_session", "spark_session", "warm_workers"]
 
+_LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _FAST = {
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -38,6 +39,11 @@ _FAST = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.ui.showConsoleProgress": "false",
+}
+_SEATED = {  # on a cluster
+    _LOCALITY: "false",  # else the tasks of a seat go where its records were read, every second epoch
+    "spark.executor.heartbeatInterval": "1s",  # a host that is cut off is noticed within 10 s, not 120
+    "spark.network.timeout": "10s",
 }
 _RETRIES = 4  # plain local[N] never retries a task: one killed Python worker would end the query
 _ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +76,7 @@ def spark_session(
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
     # Where the package is not there to import, neither is its daemon.
-    local = {"spark.python.daemon.module": "impls.spark.daemon"} if is_local(master) else {}
+    local = {"spark.python.daemon.module": "impls.spark.daemon"} if is_local(master) else _SEATED
     for key, value in {**_FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master)
@@ -104,7 +110,12 @@ def check_session(spark: SparkSession) -> None:
     conf = spark.sparkContext.getConf()
     if conf.get("spark.speculation", "false") == "true":
         raise UsageError("spark.speculation must be off: two attempts of one task would write one state.")
-    check_retries(conf.get("spark.master", "") or "")
+    master = conf.get("spark.master", "") or ""
+    check_retries(master)
+    if not is_local(master) and conf.get(_LOCALITY, "true") != "false":
+        raise UsageError(
+            f"{_LOCALITY} must be false on a cluster: workers would leave the hosts that have their state."
+        )
 
 
 def warm_workers(spark: SparkSession, output: Output) -> int:
