@@ -21,8 +21,10 @@ from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
 from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
+from impls.spark.master import is_local
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
+from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
@@ -57,7 +59,8 @@ def stream(
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
         results: the topic that takes the results; read it with `impls.worker.results.Deduplicator`.
-        state_dir: folder for the workers' state on every host that runs tasks.
+        state_dir: folder for the workers' state on every host that runs tasks; on a cluster each host's is in a folder
+            of the host's name in it.
         checkpoint: folder for offsets, plans and commands; the same folder again continues the query.
         workers: number of workers at the query's first start; later starts continue with what the last one had.
         bins: units of routing and movement, a power of two up to 16,384; fixed for the life of a checkpoint.
@@ -89,8 +92,10 @@ def stream(
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
-        spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared)
-        executor = executor_for(df.sparkSession, spec)
+        master = df.sparkSession.sparkContext.master
+        between = None if is_local(master) or how.shared is not None else Transfer.new()
+        spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared, between)
+        executor = executor_for(master, spec)
         driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
         writer = writer.option("checkpointLocation", opened.spark)

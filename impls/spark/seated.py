@@ -110,6 +110,6 @@ def _slots(batch: DataFrame) -> int:
     return max(1, int(batch.sparkSession.sparkContext.defaultParallelism))
 
 
-def executor_for(spark: SparkSession, spec: QuerySpec) -> MicroBatchExecutor | SeatedExecutor:
-    """Returns the executor for a session: on a cluster it seats the workers."""
-    return MicroBatchExecutor(spec) if is_local(spark.sparkContext.master) else SeatedExecutor(spec)
+def executor_for(master: str | None, spec: QuerySpec) -> MicroBatchExecutor | SeatedExecutor:
+    """Returns the executor for a Spark master: on a cluster it seats the workers."""
+    return MicroBatchExecutor(spec) if is_local(master) else SeatedExecutor(spec)
