@@ -59,8 +59,7 @@ def stream(
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
         results: the topic that takes the results; read it with `impls.worker.results.Deduplicator`.
-        state_dir: folder for the workers' state on every host that runs tasks; on a cluster each host's is in a folder
-            of the host's name in it.
+        state_dir: folder for the workers' state on each host that runs tasks; on a cluster in STATE_DIR/HOST.
         checkpoint: folder for offsets, plans and commands; the same folder again continues the query.
         workers: number of workers at the query's first start; later starts continue with what the last one had.
         bins: units of routing and movement, a power of two up to 16,384; fixed for the life of a checkpoint.
@@ -92,8 +91,7 @@ def stream(
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
-        master = df.sparkSession.sparkContext.master
-        between = None if is_local(master) or how.shared is not None else Transfer.new()
+        between = _transfer(master := df.sparkSession.sparkContext.master, how)
         spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared, between)
         executor = executor_for(master, spec)
         driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
@@ -103,6 +101,11 @@ def stream(
     except BaseException:
         opened.close()
         raise
+
+
+def _transfer(master: str | None, how: Mechanism) -> Transfer | None:
+    """Returns how bins go from host to host; None where there is one host or one store."""
+    return None if is_local(master) or how.shared is not None else Transfer.new()
 
 
 def _made(folder: str | Path) -> str:
