@@ -5,9 +5,10 @@ import socket
 
 from impls.errors import UsageError
 
-__all__ = ["check_master", "check_retries", "is_local", "standalone_addresses"]
+__all__ = ["address_towards", "check_master", "check_retries", "is_local", "standalone_addresses"]
 
 _REACH_DEADLINE_S = 5.0
+_ANY_PORT = 9
 _LOCAL = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?")
 _STANDALONE = re.compile(r"spark://[^/,:]+:\d{1,5}(,[^/,:]+:\d{1,5})*")
 _OTHER = re.compile(r"yarn|k8s://.+|local-cluster\[\d+,\s*\d+,\s*\d+\]")
@@ -24,6 +25,20 @@ def standalone_addresses(master: str) -> list[tuple[str, int]]:
         return []
     pairs = (address.rsplit(":", 1) for address in master.removeprefix("spark://").split(","))
     return [(host, int(port)) for host, port in pairs]
+
+
+def address_towards(host: str) -> str:
+    """Returns the address of this machine that a packet to a host comes from: by it the host can answer.
+
+    Raises:
+        UsageError: no way leads there.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        try:
+            own.connect((host, _ANY_PORT))  # which sends nothing
+        except OSError as error:
+            raise UsageError(f"No way leads from this machine to {host} ({error.strerror or error}).") from error
+        return str(own.getsockname()[0])
 
 
 def check_master(master: str | None) -> None:

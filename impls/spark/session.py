@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from impls.errors import UsageError
 from impls.spark.cluster import await_executor, end_session, ship_package, start_in_time
 from impls.spark.master import check_master, check_retries, is_local
+from impls.spark.remote import remote_settings
 from impls.worker.output import Output
 
 __all__ = ["check_session", "spark_session", "warm_workers"]
@@ -70,14 +71,16 @@ def spark_session(
         UsageError: no master listens at the address, or it gives no executor; nothing is left running.
     """
     check_master(master)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
     # Where the package is not there to import, neither is its daemon.
     local = {"spark.python.daemon.module": "impls.spark.daemon"} if is_local(master) else _SEATED
-    for key, value in {**_FAST, **local, "spark.jars": ",".join(map(str, jars)), **(settings or {})}.items():
+    own = {**_FAST, **local, **remote_settings(master), "spark.jars": ",".join(map(str, jars))}
+    for key, value in {**own, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master)
     spark.sparkContext.setLogLevel("ERROR")

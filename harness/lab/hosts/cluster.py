@@ -1,0 +1,171 @@
+"""A cluster of hosts for a test, a run or a user: started, looked at, disturbed and stopped from Python."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from harness import guard
+from harness.files import read_json
+from harness.lab.hosts.control import tell
+from harness.lab.hosts.kernel import can_isolate
+from harness.lab.hosts.marked import executors_of, processes_of, worker_of
+from harness.lab.hosts.settings import Settings
+from harness.lab.hosts.starting import await_start, prepare, supervisor_command, supervisor_environment
+from harness.lab.processes import kill_all
+from harness.lab.waiting import wait_for
+from impls.errors import UsageError
+
+__all__ = ["Cluster", "Host", "cluster"]
+
+_END_DEADLINE_S = 30.0
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host as it was when it was asked for.
+
+    Attributes:
+        number: from 1.
+        address: by which Spark and the other hosts know it.
+        state: up, cut off or gone.
+        folder: of the cluster.
+        isolated: whether it is in namespaces of its own.
+    """
+
+    number: int
+    address: str
+    state: str
+    folder: Path
+    isolated: bool
+
+    @property
+    def worker(self) -> int | None:
+        """Process id of its Spark worker, None where that is gone."""
+        return worker_of(self.folder, self.number)
+
+    @property
+    def executors(self) -> list[int]:
+        """Process ids of its executors."""
+        return executors_of(self.folder, self.number)
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        """All of its processes."""
+        return processes_of(self.folder, self.number)
+
+    @property
+    def state_dir(self) -> Path:
+        """The folder of its state as this process sees it, while the host is up.
+
+        Hosts on loopback addresses share one; a run keeps them apart by the hosts' names.
+        """
+        if not self.isolated:
+            return self.folder / "state"
+        return Path(f"/proc/{self.worker}/root{self.folder}/state")
+
+
+class Cluster:
+    """A cluster that runs.
+
+    Attributes:
+        folder: its logs and the hosts' folders.
+        master: address of the Spark master.
+        driver: address of this machine as hosts reach it: for broker and driver.
+        state_dir: a path that is each host's own folder on that host.
+        settings: what it was to be.
+    """
+
+    def __init__(self, folder: Path):
+        """Finds the cluster that runs in a folder; raises UsageError when none has come up there."""
+        self.folder = folder
+        told = read_json(folder / "cluster.json")
+        if "error" in told:
+            raise UsageError(str(told["error"]))
+        if not told:
+            raise UsageError(f"There is no cluster in {folder}.")
+        self.settings = Settings.read(folder / "settings.json")
+        self.master, self.driver = str(told["master"]), str(told["driver"])
+        self.state_dir = folder / "state"
+
+    @property
+    def hosts(self) -> list[Host]:
+        """All hosts that are not gone, by number."""
+        return [host for host in self.all_hosts() if host.state != "gone"]
+
+    def all_hosts(self) -> list[Host]:
+        """Returns every host there ever was, by number."""
+        told = tell(self.folder, do="status")
+        return [Host(**each, folder=self.folder, isolated=self.settings.isolated) for each in told]
+
+    def add_host(self) -> Host:
+        """Starts a host and returns it when it belongs to the cluster."""
+        number = tell(self.folder, do="add")
+        return next(host for host in self.hosts if host.number == number)
+
+    def remove_host(self, host: Host) -> None:
+        """Ends a host and all of its processes, and returns when they are gone."""
+        tell(self.folder, do="remove", host=host.number)
+        wait_for(lambda: not host.processes, f"host {host.number} to end", _END_DEADLINE_S)
+
+    def kill_host(self, host: Host) -> None:
+        """Ends a host as a cut of its power would: nothing is said to anybody (isolated hosts), or as -9 does."""
+        if self.settings.isolated:
+            self.cut_off(host)
+        self.remove_host(host) if self.settings.isolated else kill_all([one.pid for one in host.processes])
+
+    def kill_executor(self, host: Host) -> list[int]:
+        """Kills the executors of a host with -9 and returns their process ids; Spark starts others there."""
+        killed = host.executors
+        if not killed:
+            raise UsageError(f"Host {host.number} has no executor.")
+        kill_all(killed)
+        return killed
+
+    def cut_off(self, host: Host) -> None:
+        """Cuts an isolated host off from the network; nothing on it ends, and nobody is told."""
+        tell(self.folder, do="cut", host=host.number, off=True)
+
+    def reconnect(self, host: Host) -> None:
+        """Connects a host that was cut off."""
+        tell(self.folder, do="cut", host=host.number, off=False)
+
+    def disturb(self, netem: str) -> None:
+        """Changes what the network does to packets from now on, see `parse_netem`; "" nothing any more."""
+        tell(self.folder, do="disturb", netem=netem)
+
+
+@contextmanager
+def cluster(
+    hosts: int = 2, *, folder: Path | None = None, isolated: bool | None = None, **settings: Any
+) -> Iterator[Cluster]:
+    """Starts a cluster and ends it, with everything of it; it ends with this process too, however that ends.
+
+    Args:
+        hosts: their number.
+        folder: for its logs and the hosts' state, which stay there; a temporary one by default.
+        isolated: each host in namespaces of its own (needs root); by default where that can be done.
+        settings: further fields of `Settings`.
+
+    Raises:
+        UsageError: it does not come up, or cannot be had on this machine.
+    """
+    with ExitStack() as stack:
+        if folder is None:
+            folder = Path(tempfile.mkdtemp(prefix="rescale-cluster-"))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        own = can_isolate() if isolated is None else isolated
+        folder = prepare(folder, Settings(hosts, isolated=own, **settings))
+        with (folder / "supervisor.log").open("ab") as log:
+            process = guard.spawn(
+                supervisor_command(folder), stdout=log, stderr=log, grace_s=_GRACE_S, env=supervisor_environment()
+            )
+        stack.callback(process.stop)
+        await_start(folder, process.poll)
+        yield Cluster(folder)

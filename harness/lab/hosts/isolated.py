@@ -1,0 +1,133 @@
+"""Hosts in namespaces of their own: each has its network, its processes and its state folder; a bridge joins them."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from harness.lab.hosts import host
+from harness.lab.hosts.kernel import UNSHARE, free_subnets, ip, ip_there, own_network
+from harness.lab.hosts.netem import Netem
+from harness.lab.hosts.network import Launch, Network, Process
+from impls.errors import UsageError
+
+__all__ = ["Isolated"]
+
+_GRACE_S = 5.0
+_READY_DEADLINE_S = 20.0
+_FIRST = 10  # last byte of host 0's address; 1 is the driver's and 2 the master's
+
+
+class _Machine:
+    """A process whose end is the end of all processes of its host."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]"):
+        self._process = process
+
+    def poll(self) -> int | None:
+        """Returns the exit code, None while it runs."""
+        return self._process.poll()
+
+    def stop(self) -> int:
+        """Ends the host at once."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGKILL)
+        return self._process.wait(_GRACE_S)
+
+
+class Isolated(Network):
+    """The calling process gets a network with a bridge; the network that it came from has the driver's address.
+
+    Interfaces end with the namespaces, and these with their last process.
+    """
+
+    def __init__(self, folder: Path, disk: str = ""):
+        self._folder, self._disk = folder, disk
+        free = free_subnets()
+        outside = own_network()
+        host.ORPHAN_TRIES.write_text("1")
+        ip("link set lo up", "link add hosts type bridge", "link set hosts up")
+        subnet = self._join_outside(outside, free)
+        self._stem = f"198.18.{subnet}."
+        self.master, self.driver = f"{self._stem}2", f"{self._stem}1"
+        ip(f"addr add {self.master}/24 dev hosts")
+
+    @staticmethod
+    def _join_outside(outside: str, free: list[int]) -> int:
+        """Lays a cable to the network outside; its name there is taken by one cluster at a time, and so its subnet."""
+        refused = "no subnet of 198.18.0.0/16 is free"
+        for subnet in free:
+            name = f"rescale{subnet}"
+            try:
+                ip(f"link add {name} type veth peer name outside", f"link set {name} netns {outside}")
+            except UsageError as error:
+                refused = str(error)
+                with suppress(UsageError):
+                    ip(f"link del {name}")
+                continue
+            ip_there(outside, f"addr add 198.18.{subnet}.1/24 dev {name}", f"link set {name} up")
+            ip("link set outside master hosts", "link set outside up")
+            return subnet
+        raise UsageError(f"The hosts cannot be joined to this machine's network: {refused}.")
+
+    def address(self, number: int) -> str:
+        """Returns 198.18.N.11 for host 1."""
+        return f"{self._stem}{_FIRST + number}"
+
+    def work_dir(self, number: int) -> Path:
+        """Returns the folder that is each host's own."""
+        return self._folder / "here"
+
+    def start_master(self, launch: Launch) -> Process:
+        """Starts the master's program beside the bridge."""
+        with launch.log.open("wb") as log:
+            return _Machine(
+                subprocess.Popen(launch.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=launch.env)
+            )
+
+    def start_host(self, number: int, launch: Launch) -> Process:
+        """Makes a host and starts its program there."""
+        command: list[str | Path] = [
+            *UNSHARE, "--net", "--", sys.executable, "-I", "-S", host.__file__, self._folder, str(number), self._disk,
+            *launch.command,
+        ]  # fmt: skip
+        with launch.log.open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=launch.env
+            )
+        machine = _Machine(process)
+        try:
+            self._set_going(number, process, launch.log)
+        except BaseException:
+            machine.stop()
+            raise
+        return machine
+
+    def _set_going(self, number: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        """Lays the host's cable once it has its network, and tells it to go on."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        spoken = select.select([process.stdout], [], [], _READY_DEADLINE_S)[0]
+        if not spoken or process.stdout.readline() != b"ready\n":
+            raise UsageError(f"Host {number} could not be made in {_READY_DEADLINE_S:.0f} s: see {log}.")
+        self._lay_cable(number, process.pid)
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+
+    def _lay_cable(self, number: int, pid: int) -> None:
+        ip(f"link add host{number} type veth peer name eth0 netns {pid}")
+        ip(f"link set host{number} master hosts", f"link set host{number} up")
+        ip_there(
+            f"/proc/{pid}/ns/net", "link set lo up", f"addr add {self.address(number)}/24 dev eth0", "link set eth0 up"
+        )
+
+    def cut(self, number: int, *, off: bool) -> None:
+        """Pulls a host's cable, or puts it in again."""
+        ip(f"link set host{number} {'down' if off else 'up'}")
+
+    def disturb(self, netem: Netem) -> None:
+        """Not yet."""
+        raise UsageError("not yet")

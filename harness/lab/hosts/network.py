@@ -1,0 +1,64 @@
+"""How hosts are made different from one another: an address each, and a way to start a program there."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.lab.hosts.netem import Netem
+
+__all__ = ["Launch", "Network", "Process"]
+
+
+class Process(Protocol):
+    """A program that runs on a host."""
+
+    def poll(self) -> int | None:
+        """Returns its exit code, None while it runs."""
+
+    def stop(self) -> int:
+        """Ends it and everything that it has started, and returns its exit code."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A program to start: its command, its environment and the file for what it says."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    log: Path
+
+
+class Network(ABC):
+    """Hosts by number, from 1, and their master; `driver` is the address by which hosts reach what is not one of them.
+
+    Every method raises UsageError with one sentence for what this machine does not allow.
+    """
+
+    master: str
+    driver: str
+
+    @abstractmethod
+    def address(self, number: int) -> str:
+        """Returns a host's address."""
+
+    @abstractmethod
+    def start_master(self, launch: Launch) -> Process:
+        """Starts the master's program."""
+
+    @abstractmethod
+    def start_host(self, number: int, launch: Launch) -> Process:
+        """Makes a host and starts its program there; the host ends with it."""
+
+    @abstractmethod
+    def cut(self, number: int, *, off: bool) -> None:
+        """Cuts a host off from the network, or connects it again."""
+
+    @abstractmethod
+    def disturb(self, netem: Netem) -> None:
+        """Changes what the network does to packets from now on."""
+
+    @abstractmethod
+    def work_dir(self, number: int) -> Path:
+        """Returns the folder of a host's own things as the host sees it."""
