@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
@@ -28,8 +28,10 @@ _MESSAGES = "org.apache.spark.deploy.DeployMessages"
 def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
     """Starts a session; raises UsageError, with its JVM ended, when the master does not register it within 20 s.
 
-    Spark itself would try for a minute, and then fail wherever the session is used first.
+    Spark itself would try for a minute, and then fail wherever the session is used first. The start of the JVM, which
+    takes long on a busy machine, does not count.
     """
+    SparkContext._ensure_initialized(conf=SparkConf().setAll([*builder._options.items()]))
     late = threading.Event()
 
     def cut_off() -> None:

@@ -45,6 +45,7 @@ _SEATED = {  # on a cluster
     _LOCALITY: "false",  # else the tasks of a seat go where its records were read, every second epoch
     "spark.executor.heartbeatInterval": "1s",  # a host that is cut off is noticed within 10 s, not 120
     "spark.network.timeout": "10s",
+    "spark.network.timeoutInterval": "2s",
 }
 _RETRIES = 4  # plain local[N] never retries a task: one killed Python worker would end the query
 _ROOT = Path(__file__).resolve().parents[2]
