@@ -24,6 +24,7 @@ from impls.spark.executor import runner
 from impls.spark.master import is_local
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
+from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
@@ -49,6 +50,7 @@ def stream(
     durability: str = "process",
     log_dir: str | None = None,
     replay_epochs: int = REPLAY_EPOCHS,
+    tls: str = "none",
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> StreamHandle:
@@ -68,11 +70,11 @@ def stream(
         policy: how a rescale places bins, see `impls.placement`; options as in load_aware:imbalance=0.1.
         time: column of each record's scheduled time in µs since the Unix epoch, for latencies; None measures none.
         trigger: Structured Streaming's processing-time interval.
-        durability: what the state survives: "none" the death of processes, as long as the environments in `state_dir`
-            stay; "process" also the loss of environments, from the changelog and snapshots; "host" also the failure of
-            a host, because what is committed is flushed to disk.
+        durability: what the state survives: "none" the death of processes, as long as `state_dir` stays; "process" also
+            its loss, from changelog and snapshots; "host" also the failure of a host, as commits are flushed to disk.
         log_dir: folder or URI (pyarrow's `from_uri`, s3://...) of changelog and snapshots; by default the checkpoint's.
         replay_epochs: most epochs of changelog that a recovery replays.
+        tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
 
@@ -84,14 +86,13 @@ def stream(
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
     kept = _checked(how, operator, durability, replay_epochs)
-    settings: dict[str, Any] = {"bins": bins, "key": key, "changelog": kept}
-    settings["state"] = "own" if how.shared is None else "shared"
+    settings = {"bins": bins, "key": key, "changelog": kept, "state": "own" if how.shared is None else "shared"}
     warm_workers(df.sparkSession, results)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
         files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
-        between = _transfer(master := df.sparkSession.sparkContext.master, how)
+        between = _transfer(master := df.sparkSession.sparkContext.master, how, tls)
         spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared, between)
         executor = executor_for(master, spec)
         driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
@@ -103,9 +104,9 @@ def stream(
         raise
 
 
-def _transfer(master: str | None, how: Mechanism) -> Transfer | None:
+def _transfer(master: str | None, how: Mechanism, tls: str) -> Transfer | None:
     """Returns how bins go from host to host; None where there is one host or one store."""
-    return None if is_local(master) or how.shared is not None else Transfer.new()
+    return None if is_local(master) or how.shared is not None else Transfer.new(*certificate_of(tls))
 
 
 def _made(folder: str | Path) -> str:

@@ -2,7 +2,7 @@
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 from operator import lt
 from typing import Any
@@ -22,7 +22,6 @@ __all__ = [
     "copy_bin",
     "drop_bin",
     "item_at",
-    "iter_bin",
     "open_size",
     "read_size",
     "size_record",
@@ -93,12 +92,6 @@ class BinArrival:
         return size
 
 
-def iter_bin(txn: lmdb.Transaction, bin_: int) -> Iterator[list[tuple[Any, Any]]]:
-    """Yields the stored items of a bin's state in key order, in lists that are of one table each."""
-    for table in STATE_TABLES:
-        yield from chunks(txn, *bin_range(table, bin_))
-
-
 def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
     """Copies a bin's state and size record between environments and returns the bytes of its values.
 
@@ -107,8 +100,9 @@ def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> i
     Raises CorruptStateError as `BinArrival` does.
     """
     arrival = BinArrival(target, bin_)
-    for chunk in iter_bin(source, bin_):
-        arrival.put(chunk)
+    for table in STATE_TABLES:
+        for chunk in chunks(source, *bin_range(table, bin_)):
+            arrival.put(chunk)
     return arrival.end(*read_size(source, bin_))
 
 

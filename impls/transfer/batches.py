@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,35 +9,36 @@ import pyarrow as pa
 from impls.errors import CorruptStateError
 from impls.store.tables import SIZE
 
-__all__ = ["SCHEMA", "Items", "batch_of", "is_size", "items_of", "packed", "runs_of"]
+__all__ = ["SCHEMA", "batch_of", "is_size", "items_of", "packed", "runs_of"]
 
 SCHEMA = pa.schema([pa.field("name", pa.large_binary(), False), pa.field("value", pa.large_binary(), False)])
-Items = Sequence[tuple[Any, Any]]
 
 
-def packed(chunks: Iterable[Items], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yields batches of about `limit` bytes with all items of lists of items; one larger than that comes alone."""
+def packed(items: Iterable[tuple[bytes, bytes]], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yields batches of about `limit` bytes with all items; one larger than that comes alone.
+
+    One item after the other, so that no more than a batch and an item are in memory.
+    """
     names: list[bytes] = []
     values: list[bytes] = []
     size = 0
-    for chunk in chunks:
-        for name, value in chunk:
-            if size and size + len(name) + len(value) > limit:
-                yield batch_of(names, values)
-                names, values, size = [], [], 0
-            names.append(bytes(name))
-            values.append(value)
-            size += len(name) + len(value)
+    for name, value in items:
+        size += len(name) + len(value)
+        if size > limit and names:
+            yield batch_of(names, values)
+            names, values, size = [], [], len(name) + len(value)
+        names.append(name)
+        values.append(value)
     if names:
         yield batch_of(names, values)
 
 
-def batch_of(names: Sequence[bytes], values: Sequence[Any]) -> pa.RecordBatch:
+def batch_of(names: Sequence[bytes], values: Sequence[bytes]) -> pa.RecordBatch:
     """Returns a batch with items."""
     return pa.RecordBatch.from_arrays([_column(names), _column(values)], schema=SCHEMA)
 
 
-def _column(values: Sequence[Any]) -> pa.Array:
+def _column(values: Sequence[bytes]) -> pa.Array:
     offsets = np.fromiter(accumulate(map(len, values), initial=0), np.int64, len(values) + 1)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.large_binary(), len(values), buffers, null_count=0)

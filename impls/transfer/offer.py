@@ -28,7 +28,6 @@ def offer(transfer: Transfer, *, query: str, generation: int, host: str, state_d
     if lock is None:
         return str(places.read().get("address", ""))
     try:
-        places.told.unlink(missing_ok=True)
         charge = Charge(transfer, query, generation, host, state_dir, Owner.of_this_process())
         _start(charge, places, lock)
     except OSError:

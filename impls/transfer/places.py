@@ -33,13 +33,17 @@ class Places:
         return self._folder / f"{self._stem}{generation}.{kind}"
 
     def take(self) -> int | None:
-        """Returns the descriptor of the lock, taken; None while a server has it, or had it a moment ago."""
+        """Returns the descriptor of the lock, taken; None while a server has it, or another was started a moment ago.
+
+        What a server that has ended told of itself is forgotten.
+        """
         fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             return None
+        self.told.unlink(missing_ok=True)
         now, last = time.monotonic(), os.pread(fd, 32, 0)
         if last and 0 <= now - float(last) < _AGAIN_S:
             os.close(fd)

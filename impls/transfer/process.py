@@ -53,7 +53,7 @@ def main() -> None:
     end = charge.owner.watch()
     if end is None:
         return
-    _allow_connections()
+    _set_limits(charge.transfer.memory_bytes)
     server = BinServer(
         charge.transfer,
         query=charge.query,
@@ -75,9 +75,12 @@ def main() -> None:
     os._exit(0)  # a shutdown would wait for pullers
 
 
-def _allow_connections() -> None:
+def _set_limits(memory_bytes: int) -> None:
+    """Allows many connections, and no more memory: gRPC reads any message whole, whoever sends it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ class _Stream:
         self.used = time.monotonic()
         try:
             store = self._stack.enter_context(Store.open(path, readonly=True))
-            self.view: lmdb.Transaction = self._stack.enter_context(store.reading())
+            self.view: lmdb.Transaction = self._stack.enter_context(store.reading(buffers=False))
         except BaseException:
             self.close()
             raise

@@ -26,6 +26,7 @@ class Transfer:
         connect_s: how long a puller waits for a connection.
         stall_s: how long it waits for the next message.
         bytes_per_s: slowest transfer that is waited for.
+        memory_bytes: most that a server may allocate; one that needs more ends, and the next task starts another.
     """
 
     token: bytes = field(default=b"", repr=False)
@@ -37,9 +38,10 @@ class Transfer:
     connect_s: float = 2.0
     stall_s: float = 6.0
     bytes_per_s: float = 1e6
+    memory_bytes: int = 1 << 30
 
     @classmethod
-    def new(cls, *, certificate: bytes = b"", key: bytes = b"") -> "Transfer":
+    def new(cls, certificate: bytes = b"", key: bytes = b"") -> "Transfer":
         """Returns settings with a new token."""
         return cls(secrets.token_bytes(_SECRET_BYTES), certificate, key)
 
