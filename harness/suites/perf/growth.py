@@ -11,7 +11,7 @@ from harness.suites.perf.interleave import interleave
 from harness.suites.perf.part import Part, PartResult, Scale, Table
 from plots.metrics import at
 
-__all__ = ["PART", "measure"]
+__all__ = ["PART"]
 
 _MIB = 1 << 20
 _KEYS = ("1M", "4M", "10M", "40M")
@@ -19,7 +19,7 @@ _WORKERS = ("2", "4", "8")
 _VALUE_BYTES = (0, 100, 1000)
 
 
-def measure(folder: Path, scale: Scale) -> PartResult:
+def _measure(folder: Path, scale: Scale) -> PartResult:
     """Migrates a quarter of the state in batches, one thing grown at a time; 10,000 records/s."""
     axes = {"keys": _by_keys(scale), "workers": _by_workers(scale), "value bytes": _by_value(scale)}
     tables, curves = [], {}
@@ -99,4 +99,4 @@ def _memory(entries: Mapping[str, Mapping[str, Any]]) -> Table:
     )
 
 
-PART = Part("growth", "Growth and memory", 8, measure)
+PART = Part("growth", "Growth and memory", 8, _measure)

@@ -18,7 +18,7 @@ from harness.suites.runs import place_run
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
-__all__ = ["STEADY_MEASURES", "Ratio", "interleave", "migrations", "ratio", "values"]
+__all__ = ["STEADY_MEASURES", "interleave", "migrations", "ratio", "values"]
 
 STEADY_MEASURES = {
     "epoch p50": ("epoch_ms", "steady", "p50"),
@@ -28,23 +28,16 @@ STEADY_MEASURES = {
 }
 
 
-class Ratio(Spread):
-    """A measure of one variant over that of another: one value per round."""
-
-    def __str__(self) -> str:
-        return f"{self.median:.3f} ({min(self.values):.3f} to {max(self.values):.3f}, {len(self.values)} rounds)"
-
-
 def interleave(
-    variants: Mapping[str, Experiment], rounds: int, folder: Path, *, seed: int = 1, warm: bool = False
+    variants: Mapping[str, Experiment], rounds: int, folder: Path, *, warm: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
-    """Runs every variant once a round, in an order drawn from the seed, and returns their result entries.
+    """Runs every variant once a round, in an order drawn from seed 1, and returns their result entries.
 
     What was finished before in the same folder is not run again. A round during which the machine was busy is, twice at
     most: all of its runs are, as ratios are taken within a round. Raises StateError when a run is not valid, or with
     `warm` when it never warmed up: that one is run again the next time.
     """
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(1)
     names = list(variants)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     view = Lines(rounds * len(names))
@@ -115,6 +108,6 @@ def migrations(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Ratio:
+def ratio(over: list[dict[str, Any]], under: list[dict[str, Any]], *path: str) -> Spread:
     """Returns, round by round, a value of one variant's entry over that of the other's; raises as `values` does."""
-    return Ratio(tuple(a / b for a, b in zip(values(over, *path), values(under, *path), strict=True)))
+    return Spread(tuple(a / b for a, b in zip(values(over, *path), values(under, *path), strict=True)))

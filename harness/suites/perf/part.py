@@ -41,6 +41,10 @@ class Spread:
             return shown
         return f"{shown} ({min(self.values):,.{digits}f} to {max(self.values):,.{digits}f})"
 
+    def __str__(self) -> str:
+        """Returns the text of a measure of one variant over that of another, with the number of rounds."""
+        return f"{self.median:.3f} ({min(self.values):.3f} to {max(self.values):.3f}, {len(self.values)} rounds)"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -77,11 +81,7 @@ class PartResult:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the findings, each check with whether it holds."""
-        return {
-            "tables": [asdict(table) for table in self.tables],
-            "checks": [{**asdict(check), "holds": check.holds} for check in self.checks],
-            "curves": dict(self.curves),
-        }
+        return {**asdict(self), "checks": [{**asdict(check), "holds": check.holds} for check in self.checks]}
 
 
 @dataclass(frozen=True)

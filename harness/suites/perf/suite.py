@@ -14,9 +14,8 @@ from harness.results.entry import ENTRY_FILE
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
-from harness.suites.perf import growth, migratable, moved, rate, restart, steady
+from harness.suites.perf import growth, migratable, moving, phases, steady
 from harness.suites.perf.part import Part, Scale
-from harness.suites.perf.phases import account as phases
 from harness.suites.perf.report import write_reference, write_tables
 from impls.errors import UsageError
 
@@ -24,7 +23,9 @@ __all__ = ["PARTS", "RESULT_FILE", "PerfSuite", "measured", "run_perf", "suite_f
 
 RESULT_FILE = "perf.json"
 
-PARTS: tuple[Part, ...] = (steady.PART, rate.PART, phases.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
+PARTS: tuple[Part, ...] = (
+    steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, growth.PART,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Part restart: what a rescale costs the records, by Spark's restart with repartitioned state and live."""
+"""Parts restart and moved: what a rescale costs the records, by Spark's restart and live, and how fast state moves."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from harness.options import parse_number
 from harness.suites.perf.interleave import interleave, migrations
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 
-__all__ = ["PART", "excess_ms", "measure"]
+__all__ = ["MOVED", "RESTART", "excess_ms"]
 
 _NATIVE = "native-repartition"
 _LIVE = "megaphone-batched"  # a bound for the best live mechanism holds if it holds for one
@@ -19,6 +19,7 @@ _BINS_PER_PAIR = 1  # at 4 M keys a bin has 15,625 entries, and an epoch's recor
 # Rounds, most where the bound is, and seconds of load that Spark's restart needs to end under it.
 _LOADS = {"1M": (1, 36.0), "4M": (3, 56.0), "10M": (1, 100.0)}
 _BOUND_KEYS, _BOUND = "4M", 100.0
+_BOUND_MB_S = 100.0
 
 
 def excess_ms(entry: Mapping[str, Any]) -> float:
@@ -31,7 +32,7 @@ def excess_ms(entry: Mapping[str, Any]) -> float:
     return float(max(entry["migrations"][0]["peak_ms"] - entry["latency_ms"]["steady"]["p99"], spread))
 
 
-def measure(folder: Path, scale: Scale) -> PartResult:
+def _restart(folder: Path, scale: Scale) -> PartResult:
     """Rescales 2 -> 4 under 5,000 records/s for each number of keys, both sides interleaved; hash-count."""
     rows: list[list[str]] = []
     checks: list[Check] = []
@@ -43,7 +44,7 @@ def measure(folder: Path, scale: Scale) -> PartResult:
         excess = {name: Spread(tuple(excess_ms(entry) for entry in found)) for name, found in entries.items()}
         for name, found in entries.items():
             curves[name].append([parse_number(keys, "keys"), excess[name].median])
-            rows.append([keys, name, *_row(found), excess[name].text(), f"{_over(excess, name):,.0f}"])
+            rows.append([keys, name, *_latencies(found), excess[name].text(), f"{_over(excess, name):,.0f}"])
         if keys == _BOUND_KEYS:
             sentence = f"excess latency at {keys} keys, Spark's restart over {_LIVE}"
             checks.append(Check(sentence, _over(excess, _LIVE), _BOUND, at_most=False))
@@ -69,10 +70,45 @@ def _over(excess: Mapping[str, Spread], name: str) -> float:
     return excess[_NATIVE].median / excess[name].median
 
 
-def _row(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _latencies(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     steady = Spread(tuple(entry["latency_ms"]["steady"]["p99"] for entry in entries))
     peak, duration = (Spread(tuple(m[name] for m in migrations(entries))) for name in ("peak_ms", "duration_s"))
     return [steady.text(), peak.text(), duration.text(1)]
 
 
-PART = Part("restart", "Restart against live", 20, measure)
+RESTART = Part("restart", "Restart against live", 20, _restart)
+
+
+def _moved(folder: Path, scale: Scale) -> PartResult:
+    """Moves a quarter of the state all at once and back: 40 M dense keys, and 4 M entries of hash-count."""
+    keys = {"dense": scale.pick("40M", "400k"), "hash": scale.pick("4M", "20k")}
+    variants = {
+        workload: make_experiment(
+            mechanism="megaphone-all-at-once", name="perf", workload=workload, keys=count,
+            rate=scale.pick("10000", "1000"), duration_s=scale.pick(24.0, 9.0), lead_in_s=3.0,
+        )
+        for workload, count in keys.items()
+    }  # fmt: skip
+    entries = interleave(variants, scale.pick(2, 1), folder)
+    moves = {name: migrations(found) for name, found in entries.items()}
+    speed = {name: Spread(tuple(_mb(m) / m["duration_s"] for m in found)) for name, found in moves.items()}
+    rows = [[name, keys[name], *_times(found), speed[name].text()] for name, found in moves.items()]
+    columns = ("workload", "keys", "MB moved", "epochs' time, ms", "longest pull, ms", "MB/s end to end")
+    sentence = "dense state moved by all-at-once, MB/s end to end"
+    return PartResult(
+        [Table("State moved per second", columns, rows, "Megaphone all-at-once; durability process.")],
+        [Check(sentence, speed["dense"].median, _BOUND_MB_S, at_most=False)],
+    )
+
+
+def _mb(migration: Mapping[str, Any]) -> float:
+    return float(migration["bytes"]) / 1e6
+
+
+def _times(moves: Sequence[Mapping[str, Any]]) -> list[str]:
+    size, pull = Spread(tuple(map(_mb, moves))), Spread(tuple(m["longest_pull_ms"] for m in moves))
+    took = Spread(tuple(m["duration_s"] * 1e3 for m in moves))
+    return [f"{size.median:,.1f}", took.text(), pull.text()]
+
+
+MOVED = Part("moved", "State moved per second", 4, _moved)
