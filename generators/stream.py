@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.errors import GeneratorError
-from generators.keycount import encode_block, partition_of, split_block
+from generators.keycount import encode_block, split_block
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
@@ -100,7 +100,7 @@ class RecordStream(ABC):
         for low in range(first - first % share.of, end, size * share.of):
             count = min(size * share.of, end - low)
             index = np.arange(low + share.number, low + count, share.of, dtype=np.int64)
-            partitions = partition_of(index, share.partitions)
+            partitions = index % share.partitions
             wanted = index >= due[partitions]
             if wanted.any():
                 values, times = self._make(low, count, (index - low)[wanted])
