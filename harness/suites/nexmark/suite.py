@@ -26,8 +26,7 @@ from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.options import NEXMARK_QUICK
 from impls.operators.nexmark import QUERIES
-from plots.metrics import Unit, show
-from plots.withheld import marks
+from plots.metrics import Unit, marks, show
 
 __all__ = [
     "COLUMNS", "NexmarkSuite", "markdown", "measured", "read_rows", "rows_of", "run_nexmark", "suite_from", "table",
