@@ -6,20 +6,17 @@ its epochs; every input record belongs to exactly one epoch and is counted exact
 whose offsets hold it or, if its bin was moving and queued it there, to the epoch that released the queue.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from harness.oracle.ask import crossed, examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
+from harness.oracle.differences import NUMBERED, Differences
 
-__all__ = ["CLASSES", "NUMBERED", "Differences", "check"]
-
-CLASSES = ("lost", "doubled", "wrong", "out_of_order")
+__all__ = ["check"]
 
 # An input record arrives in the epoch whose offset range holds it.
 _ARRIVED = """
@@ -41,15 +38,6 @@ _EXPECTED = """
 CREATE TABLE expected AS
 SELECT epoch, key, CAST(sum(count(*)) OVER (PARTITION BY key ORDER BY epoch) AS BIGINT) AS truth
 FROM placed WHERE epoch IS NOT NULL GROUP BY epoch, key
-"""
-
-# A number at or below the highest one before it, of the same worker in the same partition, is a repeat.
-NUMBERED = """
-CREATE TABLE numbered AS
-SELECT *, number > coalesce(max(number) OVER earlier, -1) AS accepted
-FROM (SELECT *, CAST(epoch AS HUGEINT) * 4294967296 + "index" AS number FROM results)
-WINDOW earlier AS (
-    PARTITION BY worker, "partition" ORDER BY "offset" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 """
 
 # Of several results of one key and epoch the one nearest to the truth is the result (rank 1), the others are extra.
@@ -109,6 +97,8 @@ LEFT JOIN (SELECT key, arg_max(count, number) AS last FROM matched GROUP BY key)
 WHERE last IS DISTINCT FROM total AND key NOT IN (SELECT key FROM finding)
 """
 
+_WAITED = "SELECT count(*) FILTER (waited > 0), coalesce(max(waited), 0) FROM placed"
+
 _EXAMPLE = """
 SELECT why, epoch, key, "partition", "offset", worker, expected, found FROM finding WHERE class = $class
 ORDER BY {order} LIMIT 1
@@ -119,36 +109,6 @@ _ORDERS = {
     "worst": 'abs(coalesce(expected, 0) - coalesce(found, 0)) DESC, epoch NULLS LAST, "partition", "offset", key',
     "last": 'epoch DESC NULLS FIRST, "partition" DESC, "offset" DESC, key DESC',
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Differences:
-    """What the checker found.
-
-    Attributes:
-        totals: number of findings by class of `CLASSES`.
-        examples: of each class with findings the first, the worst (by difference of counts) and the last one.
-        records: input records.
-        results: results after repeats were dropped.
-        repeats: repeats dropped.
-        crossed: by migration, records of moved bins in an epoch from their move on.
-        waited: records that were queued.
-        longest_wait: epochs that a record was queued at most.
-    """
-
-    totals: dict[str, int]
-    examples: dict[str, dict[str, dict[str, Any]]]
-    records: int
-    results: int
-    repeats: int
-    crossed: dict[str, int] = field(default_factory=dict)
-    waited: int = 0
-    longest_wait: int = 0
-
-    @property
-    def clean(self) -> bool:
-        """Nothing was found."""
-        return not any(self.totals.values())
 
 
 def _bins(records: Records, results: RawResults, bin_of: BinOf) -> pa.Table:
@@ -181,22 +141,15 @@ def check(
     with duckdb.connect() as db:
         for name, columns in {"records": records, "results": results, "ranges": ranges}.items():
             db.register(name, columns.table())
-        db.register("moves", (moves or MovedBins.none()).table())
+        db.register("moves", (moves or MovedBins.of([])).table())
         db.register("bins", _bins(records, results, bin_of))
         db.register("waits", (waits or Waits.of([])).table())
         for statement in (_ARRIVED, _PLACED, _EXPECTED, NUMBERED, _MATCHED):
             db.execute(statement)
         db.execute(_FINDINGS, {"partitions": partitions, "bins": bin_of.bins})
         db.execute(_FINAL)
-        found = dict(db.execute("SELECT class, count(*) FROM finding GROUP BY class").fetchall())
-        accepted = one(db, "SELECT count(*) FROM matched")
-        return Differences(
-            totals={kind: found.get(kind, 0) for kind in CLASSES},
-            examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
-            records=len(records),
-            results=accepted,
-            repeats=len(results) - accepted,
-            crossed=crossed(db, "placed"),
-            waited=one(db, "SELECT count(*) FROM placed WHERE waited > 0"),
-            longest_wait=one(db, "SELECT coalesce(max(waited), 0) FROM placed"),
+        (waited, longest), *_ = db.execute(_WAITED).fetchall()
+        found = Differences.of(
+            db, "count(*)", _EXAMPLE, _ORDERS, records=len(records), raw=len(results), applied="placed"
         )
+        return replace(found, waited=waited, longest_wait=longest)

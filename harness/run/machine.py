@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from harness.experiment.checks import check_space
 from harness.experiment.description import Experiment
-from harness.experiment.space import check_space
 from harness.lab.broker import ExternalBroker
 from harness.setup.java import use_java
 from impls.spark.master import check_master

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from generators.keycount import NUMBER_BYTES
 from generators.nexmark.profile import make_profile
 from harness.experiment.description import Experiment, Run
-from harness.lab.bringup import Services, bring_up
-from harness.lab.session import open_session
+from harness.lab.bringup import Services, bring_up, open_session
 from impls.api import stream
 from impls.driver.driver import EpochRecord
 from impls.driver.handle import StreamHandle

@@ -26,9 +26,8 @@ from generators.stdin import watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
 from harness.files import read_lines
-from harness.lab.bringup import Services, bring_up
+from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.broker import Broker
-from harness.lab.session import KEEP_LOGS, open_session
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
 from harness.measure.outstanding import outstanding

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from harness.oracle.ask import crossed, examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Columns, MovedBins, Ranges
-from harness.oracle.keycount import CLASSES, NUMBERED, Differences
+from harness.oracle.differences import NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
@@ -140,7 +139,9 @@ def check(
         db.execute(NUMBERED)
         _compare(db, query, definition, rules)
         db.execute(_FINDINGS, {"keyed": definition.keyed and not rules.repeats})
-        return _findings(db, len(results)), _arrived(db)
+        sent, raw = len(events), len(results)
+        found = Differences.of(db, "sum(n)", _EXAMPLE, _ORDERS, records=sent, raw=raw, applied="read")
+        return found, _arrived(db)
 
 
 def _chosen(definition: Definition) -> str:
@@ -168,16 +169,3 @@ def _compare(db: Any, query: str, definition: Definition, rules: Rules) -> None:
 def _bins(db: Any, bin_of: BinOf) -> pa.Table:
     keys = np.sort(db.execute("SELECT DISTINCT key FROM read").fetchnumpy()["key"]).astype(np.int64)
     return pa.table({"key": keys, "bin": bin_of(keys)})
-
-
-def _findings(db: Any, raw: int) -> Differences:
-    found = dict(db.execute("SELECT class, CAST(sum(n) AS BIGINT) FROM finding GROUP BY class").fetchall())
-    accepted = one(db, "SELECT count(*) FROM numbered WHERE accepted")
-    return Differences(
-        totals={kind: found.get(kind, 0) for kind in CLASSES},
-        examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
-        records=one(db, "SELECT count(*) FROM event"),
-        results=accepted,
-        repeats=raw - accepted,
-        crossed=crossed(db, "read"),
-    )

@@ -12,7 +12,7 @@ from generators.clock import now_us
 from generators.keycount import encode_block, split_block
 from generators.keys import make_keys
 from harness.lab.topics import create_topics
-from harness.oracle.offsets import read_offsets
+from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_records as read_input
 from harness.oracle.read import read_results
 from harness.run.pipeline import read_records, spark_checkpoint
@@ -116,7 +116,7 @@ class _SparkQuery:
 
     def rows(self) -> list[Row]:
         """Returns the outcomes of the tour's cases; the query must have ended."""
-        ranges = read_offsets(spark_checkpoint(self._folder), self._input).ranges()
+        ranges = read_ranges(spark_checkpoint(self._folder), self._input)
         return rows_of(
             self._tour,
             self.watch,

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.files import ROOT, JsonLines, read_lines, write_json
-from harness.lab.bringup import Services, bring_up
-from harness.lab.session import KEEP_LOGS, open_session
+from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.options import CUT_OFF, parse_names
 from harness.options.ending import ending
 from harness.results.machine import describe_machine

@@ -14,7 +14,7 @@ from typing import Any
 
 from generators.stdin import watch_stdin
 from harness.files import read_json
-from harness.lab.session import KEEP_LOGS, open_session
+from harness.lab.bringup import KEEP_LOGS, open_session
 from harness.run.pipeline import read_records
 from harness.run.recorder import Recorder
 from impls.api import stream
