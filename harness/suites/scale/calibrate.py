@@ -1,7 +1,7 @@
 """The simulator's costs from the files of real runs: medians, and least squares where two things add up."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
 from harness.results.validate import validate
-from harness.suites.scale.costs import Costs
+from harness.suites.scale.costs import COSTS, Costs
 from impls.errors import UsageError
 
 __all__ = ["Observed", "calibrate", "read_runs"]
@@ -91,16 +91,14 @@ def calibrate(runs: Sequence[Observed], otherwise: Costs) -> Costs:
         raise UsageError("None of the runs has five steady epochs and no cost per record: take another result.")
     every = f"measured in {_where(runs)}"
     single = {name: text for name, text in source.items() if text != _where(runs)}
-    single |= {f.name: _kept(otherwise, f.name) for f in fields(Costs) if f.name not in {*found, "source", "slots"}}
-    return replace(otherwise, slots=runs[0].cores, source={"": every, **single}).with_values(found)
+    unknown = otherwise.source.get("", "of unknown origin")
+    single |= {name: otherwise.source.get(name) or unknown for name in COSTS if name not in {*found, "slots"}}
+    given: dict[str, Any] = {"slots": runs[0].cores, "source": {"": every, **single}, **found}
+    return replace(otherwise, **given)
 
 
 def _where(runs: Sequence[Observed]) -> str:
     return ", ".join(sorted({f"{run.folder.parents[1].name} (commit {run.commit[:12]})" for run in runs}))
-
-
-def _kept(costs: Costs, name: str) -> str:
-    return costs.source.get(name) or costs.source.get("", "of unknown origin")
 
 
 def _shown(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:

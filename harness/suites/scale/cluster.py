@@ -141,7 +141,7 @@ class Cluster:
         epochs = np.array([self.replicas.get(pair, -1) for pair in pairs], np.int64)
         shown = np.array(self._cuts)[np.minimum(epochs, len(self._cuts) - 2) + 1]
         upto = self._load.until(self._cuts[-1], bins)
-        since = np.maximum(upto - self._load.until_each(shown, bins), 0) * self.costs.log_record_bytes
+        since = np.maximum(upto - self._load.until(shown, bins), 0) * self.costs.log_record_bytes
         return np.where(epochs < 0, self.sizes[bins], np.minimum(since, self.sizes[bins])).astype(np.float64)
 
     def _copy(self, plan: EpochPlan, arrived: NDArray[np.int64], workers: int) -> tuple[NDArray[np.float64], float]:
