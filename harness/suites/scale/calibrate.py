@@ -58,20 +58,19 @@ class Observed:
         return [e["at_us"] for e in events if e["kind"] == "query_stop" and e["at_us"] < last]
 
 
-def read_runs(folders: Iterable[Path]) -> list[Observed]:
-    """Returns the valid runs of result folders; raises UsageError for a folder without one."""
-    out = []
+def read_runs(folders: Iterable[Path], why: str) -> list[Observed]:
+    """Returns the undisturbed valid runs of result folders; raises UsageError, saying `why`, for a folder without."""
+    out: list[Observed] = []
     for folder in folders:
         result = validate(folder)
-        valid = [
-            entry for entry in result["runs"] if entry["verdict"] == "valid" and " with " not in entry["mechanism"]
-        ]
-        if not valid:
-            raise UsageError(f"{folder} has no valid run to take costs from.")
-        cores, commit = int(result["environment"]["cores"]), str(result["environment"].get("commit", "unknown"))
+        runs = [run for run in result["runs"] if run["verdict"] == "valid" and " with " not in run["mechanism"]]
+        if not runs:
+            raise UsageError(f"{folder} has no valid run to {why}.")
+        here = result["environment"]
+        cores, commit = int(here["cores"]), str(here.get("commit", "unknown"))
         # the folder by its whole path: its name says where the costs come from
         at = folder.resolve()
-        out += [Observed(entry, at / entry["folder"], result["experiment"], cores, commit) for entry in valid]
+        out += [Observed(run, at / run["folder"], result["experiment"], cores, commit) for run in runs]
     return out
 
 
