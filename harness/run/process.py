@@ -34,7 +34,6 @@ from harness.measure.outstanding import outstanding
 from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
 from harness.results.summary import summarise_run
-from harness.run.anew import begin_anew
 from harness.run.application import Application, Query
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
@@ -43,6 +42,7 @@ from harness.run.native import start_native
 from harness.run.pipeline import spark_checkpoint, start_query, state_dir
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
+from harness.run.runs import begin_anew
 from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.query import NATIVE_SETTINGS

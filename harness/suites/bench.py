@@ -16,8 +16,7 @@ from harness.options import CUT_OFF
 from harness.options.ending import ending
 from harness.report.comparison import print_comparison
 from harness.results.place import find_earlier, new_folder, unchanged
-from harness.run.anew import begin_anew, busy_runs
-from harness.run.machine import check_machine
+from harness.run.runs import begin_anew, busy_runs, check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.runs import prepare_runs, run_and_report
 from impls.errors import UsageError

@@ -12,8 +12,7 @@ from harness.report.report import write_report
 from harness.results.machine import describe_machine
 from harness.results.place import DescribedSuite, making
 from harness.results.summary import CELL_FILE, write_result
-from harness.run.anew import until_quiet
-from harness.run.runs import Watcher
+from harness.run.runs import Watcher, until_quiet
 from impls.errors import UsageError
 from plots.figures import write_all
 

@@ -15,8 +15,7 @@ from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from harness.results.machine import describe_machine
 from harness.results.place import find_earlier, new_folder
-from harness.run.anew import AGAIN
-from harness.run.machine import check_machine
+from harness.run.runs import AGAIN, check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.claims.claims import ClaimSource

@@ -21,7 +21,7 @@ from harness.options.declared import read_given
 from harness.options.ending import ending
 from harness.report.markdown import table_lines
 from harness.results.place import find_earlier, result_folder
-from harness.run.machine import check_machine
+from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.options import NEXMARK_QUICK

@@ -10,9 +10,8 @@ from harness.experiment.description import Experiment
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 from harness.results.failure import failure_of, told_failure
-from harness.run.anew import AGAIN, begin_anew, busy_runs
 from harness.run.lines import Lines
-from harness.run.runs import NamedRun, Watcher, run_all
+from harness.run.runs import AGAIN, NamedRun, Watcher, begin_anew, busy_runs, run_all
 from harness.suites.perf.part import Spread
 from harness.suites.runs import place_run
 from impls.errors import StateError, UsageError

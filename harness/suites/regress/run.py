@@ -12,7 +12,7 @@ from harness.files import ROOT, read_json, write_json, write_text
 from harness.options.declared import read_given
 from harness.options.ending import ending
 from harness.results.place import find_folder, new_folder
-from harness.run.anew import AGAIN
+from harness.run.runs import AGAIN
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS

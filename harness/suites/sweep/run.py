@@ -10,7 +10,7 @@ from harness.options.ending import ending
 from harness.report.comparison import print_comparison
 from harness.results.place import find_earlier, new_folder, unchanged
 from harness.run.lines import Lines
-from harness.run.machine import check_machine
+from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.runs import prepare_runs, run_and_report
 from harness.suites.sweep.grid import Grid, make_grid

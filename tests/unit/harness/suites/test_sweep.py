@@ -11,7 +11,6 @@ from harness.report.conclusions import conclusions
 from harness.report.report import redraw, write_report
 from harness.results.summary import CELL_FILE
 from harness.results.validate import validate
-from harness.run import anew
 from harness.run.lines import Lines
 from harness.run.runs import run_all
 from harness.suites.sweep.grid import PRESETS, make_grid
@@ -137,7 +136,7 @@ def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
         if not all((folder / run.folder / "done").exists() for run in runs):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(anew, "run_all", carry_out_one)
+    monkeypatch.setattr("harness.run.runs.run_all", carry_out_one)
     folder, code = sweep(grid, tmp_path)
     assert (code, (folder / "done").exists(), len(read_json(folder / "result.json")["runs"])) == (130, False, 1)
     assert (folder / "report.html").exists()
