@@ -4,10 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.spark
-
 _ROOT = Path(__file__).resolve().parents[2]
 _SCRIPT = """
 from harness.lab.bringup import stop_session
