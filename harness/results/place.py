@@ -13,7 +13,6 @@ from impls.errors import UsageError
 
 __all__ = [
     "Described",
-    "DescribedSuite",
     "find_earlier",
     "find_folder",
     "making",
@@ -24,14 +23,10 @@ __all__ = [
 
 
 class Described(Protocol):
-    """An experiment or a sweep: what its parameters are, in a short digest."""
+    """An experiment, a sweep or a suite: its parameters with their `name`, and a short digest of them."""
 
     def digest(self) -> str:
         """Returns a short digest of all parameters."""
-
-
-class DescribedSuite(Described, Protocol):
-    """Several experiments with one result: its parameters with their `name`, and a digest of them."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
@@ -76,7 +71,7 @@ def new_folder(output: Path, name: str) -> Path:
     return folder
 
 
-def result_folder(suite: DescribedSuite, output: Path, *, force: bool) -> Path:
+def result_folder(suite: Described, output: Path, *, force: bool) -> Path:
     """Returns the newest result of the same code, finished or begun, or makes a new one with experiment.json.
 
     Args:

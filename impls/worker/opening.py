@@ -7,7 +7,7 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
-from impls.durability.frame import decode, frame_name
+from impls.durability.frame import Frame, frame_name
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Report
@@ -15,7 +15,7 @@ from impls.protocol.shared import Shared, WorkerStore
 from impls.store.checked import get_of_epoch
 from impls.store.environment import DAMAGE, Store, set_aside, store_path
 from impls.store.lock import WriterLock, holds, take_lock
-from impls.store.meta import Meta, new_meta, read_meta, write_meta
+from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.opened import Cause, Opened, Untrusted, check_owner
@@ -136,7 +136,7 @@ def _rewrite_lost_frame(task: Task, meta: Meta, txn: lmdb.Transaction) -> None:
     try:
         raw = files.read(name)
         if raw is not None:
-            decode(raw, name)
+            Frame.decode(raw, name)
             return
     except CorruptStateError:
         pass
@@ -184,7 +184,7 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
     """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
     store = Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync)
     try:
-        meta = new_meta(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
+        meta = Meta.new(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
         with store.begin() as txn:  # commits when its block ends, aborts on an exception
             if task.worker not in task.order.fresh:
                 report.sizes = _fill(task, txn, why=why, report=report)
@@ -253,7 +253,7 @@ def _begin_anew(shared: Shared, store: WorkerStore, task: Task, found: Meta | No
     if not is_fresh:
         sizes = state.write_sizes()
         report.sizes = ([bin_ for bin_, _ in sizes], [size for _, size in sizes])
-    meta = new_meta(spec.query, worker, task.epoch - 1, order.generation)
+    meta = Meta.new(spec.query, worker, task.epoch - 1, order.generation)
     write_meta(txn, meta)
     txn.commit()
     return meta
