@@ -7,8 +7,7 @@ from typing import Any
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
-from harness.suites.perf.interleave import interleave
-from harness.suites.perf.part import Part, PartResult, Scale, Table
+from harness.suites.perf.part import Part, PartResult, Scale, Table, interleave
 from plots.metrics import at
 
 __all__ = ["PART"]

@@ -7,8 +7,7 @@ from typing import Any
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
-from harness.suites.perf.interleave import interleave, migrations
-from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table, interleave, migrations
 
 __all__ = ["MOVED", "RESTART", "excess_ms"]
 

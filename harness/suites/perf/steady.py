@@ -14,8 +14,7 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.measure.hdr import percentiles
 from harness.results.entry import RunFiles
-from harness.suites.perf.interleave import STEADY_MEASURES, interleave, ratio, values
-from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
+from harness.suites.perf.part import STEADY_MEASURES, Check, Part, PartResult, Scale, Table, interleave, ratio, spread
 
 __all__ = ["RATE", "STEADY", "Probe", "Search", "rate_ratio"]
 
@@ -45,7 +44,7 @@ def _steady(folder: Path, scale: Scale) -> PartResult:
     rows = []
     for name, path in STEADY_MEASURES.items():
         found = ratio(entries["live"], entries["Spark"], *path)
-        rows.append([name, *(Spread(values(entries[side], *path)).text() for side in _SIDES), str(found)])
+        rows.append([name, *(spread(entries[side], *path).text() for side in _SIDES), str(found)])
     epoch = ratio(entries["live"], entries["Spark"], *STEADY_MEASURES["epoch p50"])
     table = Table(
         "Steady state",

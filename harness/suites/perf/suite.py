@@ -1,27 +1,32 @@
-"""`./inv perf`: every part of the performance suite in one result, gone on with where it was cut off."""
+"""`./inv perf`: every part of the performance suite in one result and a page, gone on with where it was cut off."""
 
 import hashlib
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.files import ROOT, read_json, write_json
+from harness.files import ROOT, read_json, write_json, write_text
 from harness.options import parse_names
 from harness.options.ending import ending
+from harness.report.markdown import table_lines
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.perf import growth, migratable, moving, phases, steady
 from harness.suites.perf.part import Part, Scale
-from harness.suites.perf.report import write_reference, write_tables
 from impls.errors import UsageError
+from plots.perf import write_figures
 
-__all__ = ["PARTS", "RESULT_FILE", "PerfSuite", "measured", "run_perf", "suite_from"]
+__all__ = [
+    "PARTS", "RESULT_FILE", "PerfSuite", "markdown", "measured", "run_perf", "suite_from", "write_tables",
+]  # fmt: skip
 
 RESULT_FILE = "perf.json"
+_FIGURES = "figures"
 
 PARTS: tuple[Part, ...] = (
     steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, growth.PART,
@@ -107,7 +112,7 @@ def run_perf(options: Mapping[str, Any]) -> int:
     output = Path(options.get("output") or ROOT / "results")
     folder = measured(suite, output, force=bool(options.get("force")))
     if reference is not None:
-        write_reference(folder, reference)
+        _write_reference(folder, reference)
     return _print_checks(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)
 
 
@@ -116,3 +121,71 @@ def _print_checks(folder: Path, parts: Sequence[Mapping[str, Any]], *, quick: bo
     sys.stdout.write((folder / "perf.md").read_text() + "\n")
     sys.stdout.write(f"{folder}\n")
     return 0 if quick else int(not all(check["holds"] for check in checks))
+
+
+def markdown(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Returns the result as a page: what was measured where, the bounds, and every part's tables and figures.
+
+    Args:
+        result: as perf.json holds it.
+        figures: paths of the figures of each part, relative to the page.
+    """
+    return "\n".join(_lines(result, figures or {})) + "\n"
+
+
+def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    here = result["environment"]
+    yield "# Performance\n"
+    state = " with uncommitted changes" if here["dirty"] else ""
+    size = "The quick form: it shows that the suite works, its figures mean little. " if result["quick"] else ""
+    yield f"{size}Measured at commit {here['commit'][:12]}{state}, {_machine(here)}.\n"
+    checks = [check for part in result["parts"].values() for check in part["checks"]]
+    if checks:
+        yield from table_lines(("bound", "measured", "kept"), (_check(check) for check in checks), "lrl")
+        yield ""
+    for name, part in result["parts"].items():
+        yield f"## {part['title']}\n"
+        if busy := part.get("busy"):
+            yield (
+                f"**The machine was busy during {', '.join(busy)}**: other work took more than 10 % of the CPU time, "
+                "also when the round was run anew. Measure again on a quiet machine.\n"
+            )
+        for table in part["tables"]:
+            yield from _table(table)
+        for figure in figures.get(name, ()):
+            yield f"![{part['title']}]({figure})\n"
+
+
+def _machine(here: Mapping[str, Any]) -> str:
+    versions = here.get("versions", {})
+    known = ", ".join(f"{name} {versions[name]}" for name in ("python", "java", "pyspark") if name in versions)
+    return f"{here.get('cores', '?')} cores, {known}"
+
+
+def _check(check: Mapping[str, Any]) -> Sequence[str]:
+    sign, kept = "at most" if check["at_most"] else "at least", "yes" if check["holds"] else "**no**"
+    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{check['value']:,.3g}", kept
+
+
+def _table(table: Mapping[str, Any]) -> Iterator[str]:
+    yield f"**{table['title']}**" + (f" ({table['note']})" if table["note"] else "") + "\n"
+    yield from table_lines(table["columns"], table["rows"], "lr")
+    yield ""
+
+
+def write_tables(folder: Path, result: Mapping[str, Any]) -> None:
+    """Writes perf.md and the figures of a result folder."""
+    figures = write_figures(result, folder / _FIGURES)
+    names = {part: [f"{_FIGURES}/{path.name}" for path in paths] for part, paths in figures.items()}
+    write_text(folder / "perf.md", markdown(result, names))
+
+
+def _write_reference(folder: Path, reference: Path) -> None:
+    """Copies a result's tables and figures to the small results that go with the project."""
+    reference.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / "perf.md", reference / "README.md")
+    result = read_json(folder / RESULT_FILE)
+    result["environment"].pop("host", None)  # it says nothing to others
+    write_json(reference / RESULT_FILE, result)
+    shutil.rmtree(reference / _FIGURES, ignore_errors=True)
+    shutil.copytree(folder / _FIGURES, reference / _FIGURES, ignore=shutil.ignore_patterns("*.png"))

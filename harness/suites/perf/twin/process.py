@@ -33,7 +33,7 @@ from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
 from impls.worker.output import Output
 
-__all__ = ["EpochMark", "TwinSettings", "blocks_of", "main"]
+__all__ = ["EpochMark", "TwinSettings", "blocks_of"]
 
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
 _READY_DEADLINE_S = 180.0
@@ -215,7 +215,7 @@ def _records(marks: list[EpochMark]) -> int:
     return sum(mark.done.records for mark in list(marks))
 
 
-def main(arguments: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
     code = measure_here(folder, TwinSettings, _measure_blocks)
@@ -225,4 +225,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

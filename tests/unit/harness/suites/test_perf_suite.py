@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
-from harness.suites.perf.report import markdown, write_tables
 from harness.suites.perf.steady import Probe, Search, rate_ratio
-from harness.suites.perf.suite import PARTS, suite_from
+from harness.suites.perf.suite import PARTS, markdown, suite_from, write_tables
 from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import EpochMark, blocks_of
 from harness.suites.perf.twin.query import TurnEpoch, block_at
