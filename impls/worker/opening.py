@@ -18,7 +18,7 @@ from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
-from impls.worker.opened import Cause, Opened, Untrusted, check_owner
+from impls.worker.opened import Cause, Opened, Untrusted
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 
@@ -115,16 +115,27 @@ def _refuse_ahead(task: Task, path: Path) -> None:
     with Store.open(path, create=False) as store, store.reading() as txn:
         meta = read_meta(txn)
         if meta is not None:
-            check_owner(meta, task, path)
+            _check_owner(meta, task, path)
 
 
 def _checked(meta: Meta | None, task: Task, path: Path) -> Meta:
     if meta is None:
         raise _UnusableError(Untrusted(Cause.MISSING))
-    check_owner(meta, task, path)
+    _check_owner(meta, task, path)
     if meta.epoch < task.epoch - 1:
         raise _UnusableError(Untrusted(Cause.STALE, f"epoch {meta.epoch}"))
     return meta
+
+
+def _check_owner(meta: Meta, task: Task, path: Path | str) -> None:
+    """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
+    if meta.query != task.spec.query:
+        raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")
+    if meta.epoch > task.epoch or meta.generation > task.order.generation:
+        raise StateError(
+            f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
+            f"{task.epoch} of generation {task.order.generation}: this attempt is outdated."
+        )
 
 
 def _rewrite_lost_frame(task: Task, meta: Meta, txn: lmdb.Transaction) -> None:
@@ -228,7 +239,7 @@ def _open_shared(shared: Shared, task: Task, report: Report) -> Opened:
     store = shared.open(task.spec.query, task.worker, report)
     meta = read_meta(store.begin())
     if meta is not None:
-        check_owner(meta, task, f"{shared.address}, worker {task.worker},")
+        _check_owner(meta, task, f"{shared.address}, worker {task.worker},")
     if meta is None or meta.epoch < task.epoch - 1:
         meta = _begin_anew(shared, store, task, meta, report)
     return Opened(store, None, meta)
