@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from harness.files import read_json, read_lines, write_json
 from harness.measure.cells import Cells, read_cells, read_epochs
+from harness.measure.cpu import Taken, machine, taken
 from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
-from harness.measure.taken import Taken, machine, taken
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
 from harness.results.failure import failure_of

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from generators.keycount import NUMBER_BYTES
+from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Run
 from harness.lab.topics import create_topics
 from harness.run.pipeline import read_raw, read_records, spark_checkpoint

@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from generators.keycount import NUMBER_BYTES
 from generators.nexmark.profile import make_profile
+from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
 from harness.lab.bringup import Services, bring_up, open_session
 from impls.api import stream

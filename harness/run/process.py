@@ -30,7 +30,7 @@ from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.broker import Broker
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
-from harness.measure.outstanding import outstanding
+from harness.measure.migrations import outstanding
 from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
 from harness.results.summary import summarise_run

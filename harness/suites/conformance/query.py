@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from generators.clock import now_us
-from generators.keycount import encode_block, split_block
 from generators.keys import make_keys
+from generators.stream import keycount_values
 from harness.lab.topics import create_topics
 from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_records as read_input
@@ -96,7 +96,7 @@ class _SparkQuery:
     def load(self, records: int) -> None:
         """Sends records, scheduled now."""
         keys = self._sampler.block(self.sent, records)
-        for i, value in enumerate(split_block(encode_block(keys, np.full(records, now_us(), np.int64))), self.sent):
+        for i, value in enumerate(keycount_values(keys, np.full(records, now_us(), np.int64)), self.sent):
             self._producer.produce(self._input, value, partition=i % _INPUT_PARTITIONS)
         if self._producer.flush(_FLUSH_S):
             raise TimeoutError(f"waited {_FLUSH_S:.0f} s for the broker to take {records} records")

@@ -7,12 +7,11 @@ from digests import keycount_digest
 from hdrh.histogram import HdrHistogram
 
 from generators.errors import GeneratorError
-from generators.keycount import encode_block, split_block
 from generators.keys import make_keys
 from generators.lag import LagHistogram
 from generators.rates import ConstantRate
 from generators.shapes import make_schedule
-from generators.stream import Share, Stream
+from generators.stream import Share, Stream, keycount_values
 
 # a digest that moves means that streams made before and after are different workloads under one name
 GOLDEN = {
@@ -46,7 +45,7 @@ def test_a_shaped_stream_is_the_same_forever(shape):
 
 def test_records_are_two_numbers_of_16_digits():
     pairs = [(0, 10), (123_456_789, 20), (10**16 - 1, 1_795_271_384_722_149)]
-    values = split_block(encode_block(*np.array(pairs).T))
+    values = keycount_values(*np.array(pairs).T)
     assert values == [b"%016d%016d" % pair for pair in pairs]
     keys, times = decode_block(values)
     assert list(zip(keys.tolist(), times.tolist(), strict=True)) == pairs
@@ -55,11 +54,11 @@ def test_records_are_two_numbers_of_16_digits():
 @pytest.mark.parametrize("number", [-1, 10**16])
 def test_a_number_that_does_not_fit_is_refused(number):
     with pytest.raises(GeneratorError, match="numbers from 0 to"):
-        encode_block(np.array([1, number]), np.array([1, 2]))
+        keycount_values(np.array([1, number]), np.array([1, 2]))
 
 
 def test_no_records_are_fine():
-    assert split_block(encode_block(np.empty(0, np.int64), np.empty(0, np.int64))) == []
+    assert keycount_values(np.empty(0, np.int64), np.empty(0, np.int64)) == []
     assert [len(part) for part in decode_block([])] == [0, 0]
 
 
