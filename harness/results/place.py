@@ -1,5 +1,6 @@
 """The folder of a result: an earlier one of the same parameters, finished or begun, or a new one."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ class Described(Protocol):
 
     def digest(self) -> str:
         """Returns a short digest of all parameters."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""

@@ -1,6 +1,5 @@
 """`./inv perf`: every part of the performance suite in one result and a page, gone on with where it was cut off."""
 
-import hashlib
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from harness.options import parse_names
 from harness.options.ending import ending
 from harness.report.markdown import table_lines
 from harness.results.entry import ENTRY_FILE
-from harness.results.place import result_folder
+from harness.results.place import Described, result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.perf import growth, migratable, moving, phases, steady
@@ -34,15 +33,11 @@ PARTS: tuple[Part, ...] = (
 
 
 @dataclass(frozen=True)
-class PerfSuite:
+class PerfSuite(Described):
     """The parts to measure, and how large."""
 
     parts: tuple[str, ...]
     quick: bool = False
-
-    def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-        return hashlib.sha256(f"perf {','.join(self.parts)} {self.quick}".encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""

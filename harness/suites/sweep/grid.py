@@ -1,7 +1,5 @@
 """What a sweep varies: presets of the literature's sweeps, or a free grid; pure functions of the options."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -13,6 +11,7 @@ from harness.experiment.checks import check
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.options import parse_number
+from harness.results.place import Described
 from harness.run.runs import NamedRun
 from harness.suites.options import AXES, SWEEP_QUICK
 from impls.errors import UsageError
@@ -73,7 +72,7 @@ PRESETS: dict[str, Preset] = {
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Described):
     """Every mechanism in every cell, `rounds` times.
 
     Attributes:
@@ -125,10 +124,6 @@ class Grid:
         """Returns all parameters."""
         grid = {"x": self.x, "varied": self.varied, "cells": list(self.cells), "mirrors": self.mirrors}
         return {**self.base.to_json(), "name": self.name, "grid": grid}
-
-    def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
 
 def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False) -> Grid:
