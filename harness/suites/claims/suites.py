@@ -11,9 +11,8 @@ from harness.suites.perf import suite as perf
 __all__ = ["bounds_kept", "queries_valid"]
 
 
-def queries_valid(evidence: Evidence, *, queries: int, tolerance: float = 0.0) -> Answer:
+def queries_valid(evidence: Evidence, *, queries: int) -> Answer:
     """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""
-    del tolerance
     rows = nexmark.read_rows(_folder(evidence))
     found = {row["query"] for row in rows}
     named = [f"{row['query']} {row['mechanism']} is {row['verdict']}" for row in rows if not _valid(row)]

@@ -48,12 +48,15 @@ def check(claim: Claim, evidence: Evidence | None) -> Checked:
     """
     if evidence is None:
         return Checked(claim, "UNKNOWN", f"not measured; it takes about {claim.source.minutes:g} min")
+    arguments = dict(claim.arguments) | ({"tolerance": claim.tolerance} if claim.tolerance else {})
     try:
-        finding = PREDICATES[claim.predicate](evidence, **claim.arguments, tolerance=claim.tolerance)
+        finding = PREDICATES[claim.predicate](evidence, **arguments)
     except NotKnown as why:
         return Checked(claim, "UNKNOWN", str(why), evidence.origin)
     except TypeError as error:
-        raise UsageError(f"The claim {claim.name!r} does not fit {claim.predicate}: {error}.") from error
+        raise UsageError(
+            f"The claim {claim.name!r} does not fit {claim.predicate}: {str(error).removeprefix('_')}."
+        ) from error
     return Checked(claim, "PASS" if finding.holds else "FAIL", finding.figures, evidence.origin)
 
 
@@ -85,7 +88,8 @@ def run_claims(
     stored = Path(results or output or ROOT / "results")
     if not stored.is_dir():
         raise UsageError(f"{stored} is no folder: name one with results.")
-    obtain = _stored_only(stored) if results else _stored_or_made(console, stored, force=force)
+    made = _stored_or_made(console, stored, force=force)
+    obtain = made if not results else lambda source: gather.find(source, stored)
     checked = _check_all(console, claims, obtain)
     _sum_up(console, checked)
     return int(not all(one.as_expected for one in checked))
@@ -102,10 +106,6 @@ def _chosen(claims: Sequence[Claim], only: str, *, quick: bool) -> list[Claim]:
 
 
 Obtain = Callable[[ClaimSource], Evidence | None]
-
-
-def _stored_only(folder: Path) -> Obtain:
-    return lambda source: gather.find(source, folder)
 
 
 def _stored_or_made(console: Console, folder: Path, *, force: bool) -> Obtain:
