@@ -25,7 +25,6 @@ __all__ = [
     "bring_up_alone",
     "disorder_ms",
     "operator_for",
-    "read_input",
     "read_raw",
     "read_records",
     "spark_checkpoint",
@@ -96,7 +95,7 @@ def operator_for(experiment: Experiment) -> Operator:
     )
 
 
-def read_input(
+def _read_input(
     spark: SparkSession, bootstrap: str, topic: str, experiment: Experiment, operator: Operator
 ) -> DataFrame:
     """Returns the stream of what the operator reads."""
@@ -118,7 +117,7 @@ def start_query(
 ) -> StreamHandle:
     """Starts the run's query on its checkpoint, or continues it; `redis` is the server of mechanisms that need one."""
     experiment, operator = run.experiment, operator_for(run.experiment)
-    frame = read_input(spark, bootstrap, topics[0], experiment, operator)
+    frame = _read_input(spark, bootstrap, topics[0], experiment, operator)
     return stream(
         frame,
         key="key",

@@ -10,9 +10,8 @@ from simulated_query import SimulatedQuery, Topic
 
 from harness.suites.conformance import bounds
 from harness.suites.conformance.bounds import bound
-from harness.suites.conformance.cases import SCENARIOS, Tour, all_cases, pairs, tours
+from harness.suites.conformance.cases import SCENARIOS, Tour, all_cases, pairs, run_scenarios, tours
 from harness.suites.conformance.run import selected
-from harness.suites.conformance.scenarios import run_scenarios
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism

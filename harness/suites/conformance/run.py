@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,8 @@ _WIDTH = 160  # of a log file, so that names stay whole
 def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, quick: bool = False) -> list[Case]:
     """Returns the cases that options name; raises UsageError for a name that is unknown.
 
-    Args:
-        mechanism: names separated by commas, all for none; the same for `operator` and `scenario`.
-        operator: see mechanism.
-        scenario: see mechanism.
-        quick: only a selection in which every pair of values occurs.
+    Names of each kind are separated by commas, all for none; `quick` leaves only a selection in which every pair of
+    values occurs.
     """
     mechanisms = parse_names(mechanism, catalog.names(), "mechanism") or catalog.names()
     operators = parse_names(operator, OPERATORS, "operator") or OPERATORS
@@ -55,7 +53,7 @@ def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, qui
 
 def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tuple[list[Row], bool]:
     """Runs the tours that are not in the folder yet and returns (all rows, whether it was cut off)."""
-    rows = [Row.from_json(line) for line in read_lines(folder / _ROWS)]
+    rows = [Row(**line) for line in read_lines(folder / _ROWS)]
     left = [tour for tour in planned if len(_rows_of(rows, tour)) < len(tour.scenarios)]
     rows = [row for tour in planned if tour not in left for row in _rows_of(rows, tour)]
     if len(left) < len(planned):
@@ -91,7 +89,7 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
 def _keep(rows: Sequence[Row], file: JsonLines, where: Path) -> None:
     """Writes rows down and deletes what is heavy of a tour without findings."""
     for row in rows:
-        file.write(row.to_json())
+        file.write(asdict(row))
     if all(row.good for row in rows):
         shutil.rmtree(where, ignore_errors=True)
 
@@ -114,9 +112,8 @@ def _table_of(rows: Sequence[Row]) -> Table:
     for name in (*left, "epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"):
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for row in rows:
-        numbers = (row.epochs, row.bound, row.moved_bytes, row.must_bytes, row.replicated_bytes)
-        shown = ("-" if number is None else f"{number:,}" for number in numbers)
-        table.add_row(row.mechanism, row.operator, row.scenario, row.keys, row.verdict, *shown)
+        *words, _reasons = astuple(row)
+        table.add_row(*(word if isinstance(word, str) else "-" if word is None else f"{word:,}" for word in words))
     return table
 
 
