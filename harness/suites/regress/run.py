@@ -17,10 +17,8 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
 from harness.suites.regress.decide import Runs, compare, resampled, sides
-from harness.suites.regress.history import append
-from harness.suites.regress.measures import measures_of, was_busy
-from harness.suites.regress.summary import markdown
-from harness.suites.regress.trees import Tree, revision, work_tree
+from harness.suites.regress.summary import append, markdown
+from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, work_tree
 from impls.errors import UsageError
 
 __all__ = ["Comparison", "run_regress"]
@@ -76,7 +74,9 @@ def run_regress(options: Mapping[str, Any]) -> int:
     asked = read_given(REGRESS, options)
     pairs = asked.get("pairs", 9)
     commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
-    resample = _resample(asked.get("resample", 0), commits)
+    resample = asked.get("resample", 0)
+    if resample and commits["base"] != commits["head"]:
+        raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
     bench = _bench_options(options)
     use_java()
     ensure_jars()
@@ -88,31 +88,20 @@ def run_regress(options: Mapping[str, Any]) -> int:
         comparison = Comparison(trees, folder, bench, pairs)
         first = comparison.round(1)
         if resample:
-            return _noise(first, resample, folder)
+            worse = sum(verdict == "worse" for verdict, _ in resampled(first, resample))
+            text = f"{worse} of {resample} comparisons of this revision with itself, from {pairs} pairs of runs, "
+            return _finish(folder, f"{text}say worse\n", worse=worse > 0)
         verdict, found = compare(first, lambda: comparison.round(2))
-    text = markdown(commits, verdict, found, comparison.busy())
-    write_text(folder / "summary.md", text)
     append(folder.parent / "history.jsonl", commits["head"], first["head"])
-    (folder / "done").touch()
-    sys.stdout.write(f"{text}{folder}\n")
-    return int(verdict == "worse")
+    return _finish(folder, markdown(commits, verdict, found, comparison.busy()), worse=verdict == "worse")
 
 
-def _resample(number: int, commits: Mapping[str, str]) -> int:
-    if number and commits["base"] != commits["head"]:
-        raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
-    return number
-
-
-def _noise(pool: Runs, number: int, folder: Path) -> int:
-    """Writes and prints how many comparisons of the pool with itself say "worse"; returns 0 if none does, else 1."""
-    worse = sum(verdict == "worse" for verdict, _ in resampled(pool, number))
-    pairs = len(pool["base"])
-    text = f"{worse} of {number} comparisons of this revision with itself, from {pairs} pairs of runs, say worse\n"
+def _finish(folder: Path, text: str, *, worse: bool) -> int:
+    """Writes and prints what has come out; returns the exit code."""
     write_text(folder / "summary.md", text)
     (folder / "done").touch()
     sys.stdout.write(f"{text}{folder}\n")
-    return int(worse > 0)
+    return int(worse)
 
 
 def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: int) -> Path:

@@ -17,7 +17,7 @@ from harness.results.entry import ENTRY_FILE, summarise_run
 from harness.results.summary import write_result
 from harness.results.validate import validate
 from harness.suites.perf.part import migrations
-from harness.suites.regress.measures import measures_of
+from harness.suites.regress.trees import measures_of
 from impls.errors import StateError
 from plots.data import load
 from plots.metrics import by_name
