@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +82,9 @@ def run_bench(options: Mapping[str, Any]) -> int:
     """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
     experiments = experiments_from(options)
     state = LiveState()
-    with _serving(options.get("metrics_port"), state):
+    port = options.get("metrics_port")
+    with nullcontext() if port is None else serving(str(port), state):
         return _run_all(experiments, options, state)
-
-
-def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:
-    if port is None:
-        return nullcontext()
-    return serving(str(port), state)
 
 
 def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:

@@ -15,8 +15,7 @@ from harness.suites.claims.claims import read_claims
 from harness.suites.claims.verify import run_claims
 from harness.suites.nexmark.suite import run_nexmark
 from harness.suites.perf.suite import run_perf
-from harness.suites.sweep.grid import PRESETS
-from harness.suites.sweep.run import run_sweep
+from harness.suites.sweep import PRESETS, run_sweep
 
 __all__ = ["ReproduceStep", "figures", "reproduce", "steps"]
 

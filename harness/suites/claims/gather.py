@@ -22,8 +22,7 @@ from harness.suites.claims.claims import ClaimSource
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence
 from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
-from harness.suites.sweep.grid import Grid
-from harness.suites.sweep.run import grid_from, sweep
+from harness.suites.sweep import Grid, grid_from, sweep
 
 __all__ = ["described", "find", "make"]
 
