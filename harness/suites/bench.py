@@ -12,8 +12,7 @@ from harness.files import ROOT
 from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.live.view import LiveView
-from harness.options import CUT_OFF
-from harness.options.ending import ending
+from harness.options import CUT_OFF, ending
 from harness.report.comparison import print_comparison
 from harness.results.place import find_earlier, new_folder, unchanged
 from harness.run.runs import begin_anew, busy_runs, check_machine

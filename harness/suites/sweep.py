@@ -16,8 +16,7 @@ from harness.experiment.checks import check
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.files import ROOT
-from harness.options import parse_number
-from harness.options.ending import ending
+from harness.options import ending, parse_number
 from harness.report.comparison import print_comparison
 from harness.results.place import Described, find_earlier, new_folder, unchanged
 from harness.run.lines import Lines

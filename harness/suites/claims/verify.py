@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from harness.files import ROOT
-from harness.options import parse_list
-from harness.options.ending import ending
+from harness.options import ending, parse_list
 from harness.setup.java import use_java
 from harness.suites.claims import gather
 from harness.suites.claims.claims import Claim, ClaimSource, read_claims

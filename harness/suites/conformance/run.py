@@ -15,8 +15,7 @@ from rich.table import Table
 
 from harness.files import ROOT, JsonLines, read_lines, write_json
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
-from harness.options import CUT_OFF, parse_names
-from harness.options.ending import ending
+from harness.options import CUT_OFF, ending, parse_names
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
 from harness.setup.jars import ensure_jars

@@ -11,8 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.files import ROOT
-from harness.options import CUT_OFF, parse_names
-from harness.options.ending import ending
+from harness.options import CUT_OFF, ending, parse_names
 from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java

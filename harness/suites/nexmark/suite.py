@@ -15,9 +15,8 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import ROOT, read_json, write_json, write_text
-from harness.options import CUT_OFF, parse_list
+from harness.options import CUT_OFF, ending, parse_list
 from harness.options.declared import read_given
-from harness.options.ending import ending
 from harness.report.markdown import table_lines
 from harness.results.place import Described, find_earlier, result_folder
 from harness.run.runs import check_machine

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from harness.experiment.make import make_experiment
 from harness.files import ROOT, write_json
+from harness.options import ending
 from harness.options.declared import read_words
-from harness.options.ending import ending
 from harness.results.machine import describe_machine
 from harness.results.place import new_folder
 from harness.suites.options import DURABILITY

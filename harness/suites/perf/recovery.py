@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness.options import parse_number
+from harness.options import ending, parse_number
 from harness.options.declared import read_words
-from harness.options.ending import ending
 from harness.suites.options import RECOVERY
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import ROOT, read_json, write_json, write_text
-from harness.options import parse_names
-from harness.options.ending import ending
+from harness.options import ending, parse_names
 from harness.report.markdown import table_lines
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import Described, result_folder

@@ -9,8 +9,8 @@ from typing import Any
 
 from harness.experiment.parameters import PARAMETERS
 from harness.files import ROOT, read_json, write_json, write_text
+from harness.options import ending
 from harness.options.declared import read_given
-from harness.options.ending import ending
 from harness.results.place import find_folder, new_folder
 from harness.run.runs import AGAIN
 from harness.setup.jars import ensure_jars

@@ -9,9 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from harness.options import parse_list
+from harness.options import ending, parse_list
 from harness.options.declared import read_given
-from harness.options.ending import ending
 from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import calibrate, read_runs
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
