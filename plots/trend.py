@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plots import theme
-from plots.render import element, rendered
+from plots.figure import element, rendered
 
 __all__ = ["draw_trend"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Migration", "Moved", "migrations_of", "moved", "outcome", "outstanding"]
+__all__ = ["Migration", "migrations_of", "moved", "outcome", "outstanding"]
 
 Line = dict[str, Any]
 _SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
@@ -39,7 +39,7 @@ class Migration:
 
 
 @dataclass(frozen=True)
-class Moved:
+class _Moved:
     """What a migration moved.
 
     Attributes:
@@ -92,14 +92,14 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
     return tuple(n for n in sorted(by_number) if begin["epoch"] <= n <= last)
 
 
-def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> Moved:
+def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> _Moved:
     """Returns what a migration moved; one that stopped the query lasts until its bins serve again."""
     own = set(migration.epochs)
     moving = [line for line in epochs if line["epoch"] in own and line["moved_bins"]]
     until = math.inf if migration.end_us is None else migration.end_us
     stops = [e["at_us"] for e in events if e["kind"] == "query_stop" and migration.begin_us <= e["at_us"] <= until]
     begins = [*stops, *(line["begin_us"] for line in moving)]
-    return Moved(
+    return _Moved(
         bins=sum(line["moved_bins"] for line in moving) if own else None,
         size=sum(line["moved_bytes"] for line in moving) if own else None,
         duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
@@ -107,7 +107,7 @@ def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) 
     )
 
 
-def outcome(migration: Migration, what: Moved, events: Sequence[Line]) -> str | None:
+def outcome(migration: Migration, what: _Moved, events: Sequence[Line]) -> str | None:
     """Returns in a sentence what became of a migration that did not just move its bins; None for one that did.
 
     Args:
@@ -126,7 +126,7 @@ def outcome(migration: Migration, what: Moved, events: Sequence[Line]) -> str | 
     return None if what.bins else _still(begin, what)
 
 
-def _still(begin: Line, what: Moved) -> str:
+def _still(begin: Line, what: _Moved) -> str:
     """Returns why a migration ended without a move of its own."""
     if what.bins is None:
         return "It ended, and no epoch of it is in the epoch log."
