@@ -1,6 +1,6 @@
 """Part growth: epoch, peak and memory against keys, workers and bytes per value."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ _VALUE_BYTES = (0, 100, 1000)
 
 def _measure(folder: Path, scale: Scale) -> PartResult:
     """Migrates a quarter of the state in batches, one thing grown at a time; 10,000 records/s."""
-    axes = {"keys": _by_keys(scale), "workers": _by_workers(scale), "value bytes": _by_value(scale)}
     tables, curves = [], {}
     measured: dict[str, dict[str, Any]] = {}  # by digest: an experiment that lies on two axes runs once
-    for axis, variants in axes.items():
+    for axis, variants in _axes(scale).items():
         missing = {x: experiment for x, experiment in variants.items() if experiment.digest() not in measured}
         found = interleave(missing, 1, folder / axis.replace(" ", "-"))
         measured |= {missing[x].digest(): entries[0] for x, entries in found.items()}
@@ -33,11 +32,10 @@ def _measure(folder: Path, scale: Scale) -> PartResult:
             name: [[_number(x), at(e, *path)] for x, e in entries.items()] for name, path in _MEASURES.items()
         }
         if axis == "keys":
-            tables.append(_memory(entries))
-            curves["memory"] = {
-                role: [[_number(x), entry["memory_bytes"].get(role, 0)] for x, entry in entries.items()]
-                for role in _roles(entries)
-            }
+            used = {x: entry["memory_bytes"] for x, entry in entries.items()}
+            roles = list(dict.fromkeys(role for by_role in used.values() for role in by_role))
+            tables.append(_memory(used, roles))
+            curves["memory"] = {role: [[_number(x), used[x].get(role, 0)] for x in used] for role in roles}
     return PartResult(tables, (), curves)
 
 
@@ -55,19 +53,15 @@ def _experiment(scale: Scale, **given: Any) -> Experiment:
     )  # fmt: skip
 
 
-def _by_keys(scale: Scale) -> dict[str, Experiment]:
-    return {keys: _experiment(scale, keys=keys) for keys in scale.pick(_KEYS, ("20k", "400k"))}
-
-
-def _by_workers(scale: Scale) -> dict[str, Experiment]:
-    keys = scale.pick("4M", "20k")
-    return {n: _experiment(scale, keys=keys, workers=n) for n in scale.pick(_WORKERS, ("2", "4"))}
-
-
-def _by_value(scale: Scale) -> dict[str, Experiment]:
-    keys = scale.pick("200k", "20k")
-    chosen = scale.pick(_VALUE_BYTES, (0, 100))
-    return {str(n): _experiment(scale, keys=keys, workload="hash", value_bytes=n) for n in chosen}
+def _axes(scale: Scale) -> dict[str, dict[str, Experiment]]:
+    """Returns the experiments of each axis, by the text of what is grown."""
+    one, small = scale.pick("4M", "20k"), scale.pick("200k", "20k")
+    sizes = scale.pick(_VALUE_BYTES, (0, 100))
+    return {
+        "keys": {x: _experiment(scale, keys=x) for x in scale.pick(_KEYS, ("20k", "400k"))},
+        "workers": {x: _experiment(scale, keys=one, workers=x) for x in scale.pick(_WORKERS, ("2", "4"))},
+        "value bytes": {str(n): _experiment(scale, keys=small, workload="hash", value_bytes=n) for n in sizes},
+    }
 
 
 def _number(text: str) -> int:
@@ -86,16 +80,10 @@ def _times(axis: str, variants: Mapping[str, Experiment], entries: Mapping[str, 
     return Table(f"Growth with {axis}", columns, rows, note)
 
 
-def _roles(entries: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(role for entry in entries.values() for role in entry["memory_bytes"]))
-
-
-def _memory(entries: Mapping[str, Mapping[str, Any]]) -> Table:
-    roles = _roles(entries)
-    rows = [[x, *(f"{entry['memory_bytes'].get(r, 0) / _MIB:,.0f}" for r in roles)] for x, entry in entries.items()]
-    return Table(
-        "Memory by role", ("keys", *(f"{role}, MiB" for role in roles)), rows, "Highest resident set of each role."
-    )
+def _memory(used: Mapping[str, Mapping[str, int]], roles: Sequence[str]) -> Table:
+    rows = [[x, *(f"{by_role.get(role, 0) / _MIB:,.0f}" for role in roles)] for x, by_role in used.items()]
+    columns = ("keys", *(f"{role}, MiB" for role in roles))
+    return Table("Memory by role", columns, rows, "Highest resident set of each role.")
 
 
 PART = Part("growth", "Growth and memory", 8, _measure)

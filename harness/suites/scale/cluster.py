@@ -1,8 +1,8 @@
 """Simulated workers: what a written plan does to bins and queues, and how long it takes."""
 
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,16 +236,11 @@ def _chosen_pulls(plan: EpochPlan, need: NDArray[np.int64], sizes: NDArray[np.in
     """Returns the pulls that workers do, chosen worker by worker by the runtime's own rules."""
     if not plan.on_demand and plan.budget_bytes is None:
         return list(plan.pulls)
-    by_worker: dict[int, list[Pull]] = defaultdict(list)
-    for pull in plan.pulls:
-        by_worker[pull.target].append(pull)
-    bins = [pull.bin for pull in plan.pulls]
-    size: Mapping[int, int] = dict(zip(bins, sizes[bins].tolist(), strict=True))
-    wanted: Mapping[int, int] = dict(zip(bins, need[bins].tolist(), strict=True)) if plan.on_demand else {}
+    bins, target = [pull.bin for pull in plan.pulls], attrgetter("target")
+    size = dict(zip(bins, sizes[bins].tolist(), strict=True))
+    wanted = dict(zip(bins, need[bins].tolist(), strict=True))
     chosen: list[Pull] = []
-    for _, mine in sorted(by_worker.items()):
-        if plan.on_demand:
-            chosen += on_demand(mine, wanted, size, plan)
-        else:
-            chosen += within_budget(mine, size, plan.budget_bytes)
+    for _, pulls in groupby(sorted(plan.pulls, key=target), target):
+        mine, most = list(pulls), plan.budget_bytes
+        chosen += on_demand(mine, wanted, size, plan) if plan.on_demand else within_budget(mine, size, most)
     return chosen

@@ -168,13 +168,13 @@ def _measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
             _await(query, lambda: sides.ready, "both sides' state", _READY_DEADLINE_S)
             meter = _Meter()
             load = schedule(folder, experiment, "in")
-            sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
+            sides.block_s, sides.start_us = settings.block_s, load["start_us"] + round(settings.lead_in_s * 1e6)
             with Load(folder, broker.bootstrap, load, resume=False) as generator:
                 within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
                 _await(query, generator.finished, "the load", within)
             _await(query, lambda: _records(marks) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         blocks = blocks_of(marks, backlog=False)[: settings.pairs * 2]
-        sides.begin_counted(_BLOCK_EPOCHS)
+        sides.block_epochs = _BLOCK_EPOCHS
         before = 0
         for number, pairs in enumerate(settings.pairs_per_pass):
             marks.clear()
