@@ -10,7 +10,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +42,6 @@ class _Nowhere(Output):
 
     def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
         """Does nothing."""
-
-
-@dataclass(frozen=True)
-class _Point:
-    """One measured recovery; times in seconds, sizes in bytes."""
-
-    workload: str
-    keys: int
-    state_bytes: int
-    log_bytes: int
-    frames: int
-    recovery_s: float
-    epoch_ms: float
 
 
 class _Query:
@@ -92,8 +78,8 @@ class _Query:
         return pa.table({**columns, "key": keys})
 
 
-def _measure(workload: str, keys: int) -> _Point:
-    """Returns one point of the curve, measured in a temporary folder that is deleted."""
+def _measure(workload: str, keys: int) -> dict[str, Any]:
+    """Returns one point of the curve: one recovery, measured in a temporary folder that is deleted."""
     with tempfile.TemporaryDirectory(prefix="rescale-recovery-", ignore_cleanup_errors=True) as name:
         query = _Query(Path(name), workload, keys)
         query.epoch()
@@ -103,8 +89,12 @@ def _measure(workload: str, keys: int) -> _Point:
         epoch_ms = (time.perf_counter() - start) / _EPOCHS * 1e3
         log = query.files.names("log")
         shutil.rmtree(store_path(Path(name) / "state", 0))
-        recovery_s, state = query.epoch(), int(query.sizes.sum())
-        return _Point(workload, keys, state, sum(size for _, size in log), len(log), recovery_s, epoch_ms)
+        recovery_s = query.epoch()
+    return {
+        "workload": workload, "keys": keys, "state_bytes": int(query.sizes.sum()),
+        "log_bytes": sum(size for _, size in log), "frames": len(log),
+        "recovery_s": round(recovery_s, 3), "epoch_ms": round(epoch_ms, 3),
+    }  # fmt: skip
 
 
 @ending()
@@ -114,9 +104,7 @@ def _main(arguments: Sequence[str]) -> int:
     sizes = [parse_number(text, "The number of keys") for text in options["keys"].split(",")]
     for _ in range(options["rounds"]):
         for keys in sizes:
-            point: dict[str, Any] = asdict(_measure(options["workload"], keys))
-            line = {name: round(value, 3) if isinstance(value, float) else value for name, value in point.items()}
-            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.write(json.dumps(_measure(options["workload"], keys)) + "\n")
             sys.stdout.flush()
     return 0
 
