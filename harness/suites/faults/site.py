@@ -11,9 +11,8 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import read_lines, write_json
-from harness.lab.arming import Arming
 from harness.lab.bringup import embedded_broker
-from harness.lab.processes import ProcessEnd, QueryProcess
+from harness.lab.processes import Arming, ProcessEnd, QueryProcess
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.bins import dense_bins
