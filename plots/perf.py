@@ -1,15 +1,16 @@
-"""The figures of the performance suite, drawn from perf.json alone."""
+"""The figures of the performance suite, drawn from perf.json alone, and the trend of measures over commits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plots import theme
-from plots.figure import rendered, replace
+from plots.figure import element, rendered, replace
 
-__all__ = ["write_figures"]
+__all__ = ["draw_trend", "write_figures"]
 
 _HUES = ("blue", "orange", "green", "vermilion", "pink", "sky", "wine", "olive")
+_TREND = {"epoch_p50_ms": "blue", "steady_p99_ms": "green", "migrating_p99_ms": "vermilion"}
 _MIB = 1 << 20
 Line = list[list[float]]
 
@@ -97,3 +98,24 @@ _DRAWN: Mapping[str, Callable[[Any, Mapping[str, Line]], None]] = {
     "migratable": _migratable,
     "memory": _memory,
 }
+
+
+def draw_trend(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns an SVG element per mechanism: medians in ms by commit, in the order of the lines of history.jsonl."""
+    mechanisms = dict.fromkeys(name for line in lines for name, value in line.items() if isinstance(value, dict))
+    return [_trend(name, [line for line in lines if name in line]) for name in mechanisms]
+
+
+def _trend(mechanism: str, lines: Sequence[Mapping[str, Any]]) -> str:
+    with theme.style():
+        figure, (axes,) = theme.grid_of(1, height=2.4, width=9.0)
+        axes.set_title(mechanism)
+        for measure, hue in _TREND.items():
+            points = [(i, line[mechanism][measure]) for i, line in enumerate(lines) if measure in line[mechanism]]
+            if points:
+                axes.plot(*zip(*points, strict=True), color=theme.LIGHT[hue], marker="o", label=measure)
+        axes.set_xticks(range(len(lines)), [line["commit"][:8] for line in lines], rotation=60, fontsize=7)
+        axes.set_ylabel("ms")
+        axes.set_ylim(bottom=0)
+        theme.legend(figure, *axes.get_legend_handles_labels())
+        return element(rendered(figure, ("svg",))["svg"])

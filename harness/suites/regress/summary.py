@@ -10,7 +10,7 @@ from typing import Any
 from harness.files import read_lines, write_text
 from harness.report.markdown import table_lines
 from harness.suites.regress.decide import Change, Verdict
-from plots.trend import draw_trend
+from plots.perf import draw_trend
 
 __all__ = ["append", "line_of", "markdown"]
 

@@ -11,7 +11,7 @@ from synthetic import new_experiment
 from plots import metrics, theme, timelines
 from plots.data import load
 from plots.figures import all_figures, svg_of, write_all
-from plots.restart_against_live import restart_and_live
+from plots.latency import restart_and_live
 
 
 @pytest.fixture(scope="module")
