@@ -55,12 +55,6 @@ def suite_from(options: Mapping[str, Any]) -> PerfSuite:
     return PerfSuite(tuple(name for name in known if not named or name in named), bool(options.get("quick")))
 
 
-def _reference(suite: PerfSuite) -> Path:
-    if suite.quick or len(suite.parts) < len(PARTS):
-        raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
-    return ROOT / "results" / "reference"
-
-
 def measured(suite: PerfSuite, output: Path, *, force: bool = False) -> Path:
     """Measures what is missing of a suite and returns its folder; perf.json and perf.md are written after every part.
 
@@ -101,20 +95,15 @@ def run_perf(options: Mapping[str, Any]) -> int:
 
     The quick form shows that the suite works: bounds that it does not keep are printed, and no failure.
     """
-    suite = suite_from(options)
-    reference = _reference(suite) if options.get("reference") else None
-    output = Path(options.get("output") or ROOT / "results")
-    folder = measured(suite, output, force=bool(options.get("force")))
-    if reference is not None:
-        _write_reference(folder, reference)
-    return _print_checks(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)
-
-
-def _print_checks(folder: Path, parts: Sequence[Mapping[str, Any]], *, quick: bool) -> int:
-    checks = [check for part in parts for check in part["checks"]]
-    sys.stdout.write((folder / "perf.md").read_text() + "\n")
-    sys.stdout.write(f"{folder}\n")
-    return 0 if quick else int(not all(check["holds"] for check in checks))
+    suite, reference = suite_from(options), bool(options.get("reference"))
+    if reference and (suite.quick or len(suite.parts) < len(PARTS)):
+        raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
+    folder = measured(suite, Path(options.get("output") or ROOT / "results"), force=bool(options.get("force")))
+    if reference:
+        _write_reference(folder, ROOT / "results" / "reference")
+    sys.stdout.write(f"{(folder / 'perf.md').read_text()}\n{folder}\n")
+    checks = [check for part in read_json(folder / RESULT_FILE)["parts"].values() for check in part["checks"]]
+    return 0 if suite.quick else int(not all(check["holds"] for check in checks))
 
 
 def markdown(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]] | None = None) -> str:
