@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -87,8 +88,7 @@ def run_claims(
     stored = Path(results or output or ROOT / "results")
     if not stored.is_dir():
         raise UsageError(f"{stored} is no folder: name one with results.")
-    made = _stored_or_made(console, stored, force=force)
-    obtain = made if not results else lambda source: gather.find(source, stored)
+    obtain = partial(_obtain, folder=stored, console=console, stored_only=bool(results), force=force)
     checked = _check_all(console, claims, obtain)
     _sum_up(console, checked)
     return int(not all(one.as_expected for one in checked))
@@ -104,22 +104,18 @@ def _chosen(claims: Sequence[Claim], only: str, *, quick: bool) -> list[Claim]:
     return [claim for claim in chosen if not quick or claim.source.minutes <= _QUICK_MINUTES]
 
 
-Obtain = Callable[[ClaimSource], Evidence | None]
+def _obtain(source: ClaimSource, folder: Path, console: Console, *, stored_only: bool, force: bool) -> Evidence | None:
+    found = gather.find(source, folder) if stored_only or not force else None
+    if found is None and not stored_only:
+        use_java()
+        console.print(f"{source.name}: runs now, about {source.minutes:g} min", markup=False)
+        found = gather.make(source, folder, force=force)
+    return found
 
 
-def _stored_or_made(console: Console, folder: Path, *, force: bool) -> Obtain:
-    def obtain(source: ClaimSource) -> Evidence | None:
-        found = None if force else gather.find(source, folder)
-        if found is None:
-            use_java()
-            console.print(f"{source.name}: runs now, about {source.minutes:g} min", markup=False)
-            found = gather.make(source, folder, force=force)
-        return found
-
-    return obtain
-
-
-def _check_all(console: Console, claims: Sequence[Claim], obtain: Obtain) -> list[Checked]:
+def _check_all(
+    console: Console, claims: Sequence[Claim], obtain: Callable[[ClaimSource], Evidence | None]
+) -> list[Checked]:
     """Checks claims in order; each piece of evidence is obtained once, when the first claim needs it."""
     gathered: dict[str, Evidence | None] = {}
     checked = []

@@ -82,9 +82,6 @@ class Case:
     scenario: str
     keys: str
 
-    def __str__(self) -> str:
-        return f"{self.mechanism}/{self.operator}/{self.scenario}/{self.keys}"
-
 
 @dataclass(frozen=True, order=True)
 class Tour:
@@ -102,10 +99,6 @@ class Tour:
     def workers(self) -> int:
         """Number of workers that it begins with."""
         return 2 if "grow" in self.scenarios else 4
-
-    def cases(self) -> list[Case]:
-        """Returns the cases that it runs."""
-        return [Case(self.mechanism, self.operator, scenario, self.keys) for scenario in self.scenarios]
 
 
 def all_cases() -> list[Case]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from harness.files import ROOT, JsonLines, read_lines, write_json
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
@@ -70,11 +70,13 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
                     tour, where, spark=services.spark, bootstrap=services.broker.bootstrap, name=name,
                     redis=services.redis_url,
                 )  # fmt: skip
-                _keep(found, file, where)
                 rows += found
-                rest = (time.monotonic() - begun) / number * (len(left) - number)
                 for row in found:
+                    file.write(asdict(row))
                     console.print(_line(row), soft_wrap=True)
+                if all(row.good for row in found):
+                    shutil.rmtree(where, ignore_errors=True)  # what is heavy of a tour without findings
+                rest = (time.monotonic() - begun) / number * (len(left) - number)
                 console.print(f"{number}/{len(left)} queries, about {rest / 60:.0f} min left")
     except KeyboardInterrupt:
         return rows, True
@@ -83,14 +85,6 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
         for heavy in _HEAVY:
             shutil.rmtree(folder / heavy, ignore_errors=True)
     return rows, False
-
-
-def _keep(rows: Sequence[Row], file: JsonLines, where: Path) -> None:
-    """Writes rows down and deletes what is heavy of a tour without findings."""
-    for row in rows:
-        file.write(asdict(row))
-    if all(row.good for row in rows):
-        shutil.rmtree(where, ignore_errors=True)
 
 
 def _rows_of(rows: Sequence[Row], tour: Tour) -> list[Row]:
@@ -106,13 +100,13 @@ def _line(row: Row) -> str:
 
 def _table_of(rows: Sequence[Row]) -> Table:
     """Returns the table of cases."""
-    table = Table(box=None, pad_edge=False)
-    left = ("mechanism", "operator", "scenario", "keys", "verdict")
-    for name in (*left, "epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"):
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    words = ("mechanism", "operator", "scenario", "keys", "verdict")
+    figures = ("epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes")
+    columns = [Column(name, no_wrap=True, justify="left" if name in words else "right") for name in (*words, *figures)]
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        *words, _reasons = astuple(row)
-        table.add_row(*(word if isinstance(word, str) else "-" if word is None else f"{word:,}" for word in words))
+        *cells, _reasons = astuple(row)
+        table.add_row(*(cell if isinstance(cell, str) else "-" if cell is None else f"{cell:,}" for cell in cells))
     return table
 
 
