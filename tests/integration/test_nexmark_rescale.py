@@ -25,4 +25,5 @@ def test_a_rescale_of_sparks_own_state_keeps_what_is_open(tmp_path, query):
     assert oracle["results"] > 10
     assert oracle["crossed"] > 0
     counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
-    assert counted == oracle["measured"] == 300 * 35 * 49 // 50  # all but the persons
+    seconds = 35 + entry["generator"]["extended_s"]  # on a slow machine it goes on until steady state is back
+    assert counted == oracle["measured"] == 300 * seconds * 49 // 50  # all but the persons
