@@ -148,10 +148,9 @@ def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False
         raise UsageError(f"The preset {preset!r} is unknown: use one of {', '.join(PRESETS)}.")
     chosen = PRESETS.get(preset)
     values = {name: value for name, value in given.items() if value is not None}
-    base = {
-        "mechanism": _DEFAULT,
-        **({} if chosen is None else {"mechanism": chosen.mechanisms, **(chosen.base or {})}),
-    }
+    base: dict[str, Any] = (
+        {"mechanism": chosen.mechanisms, **(chosen.base or {})} if chosen else {"mechanism": _DEFAULT}
+    )
     axes: dict[str, str] = {} if chosen is None else dict(chosen.quick if quick else chosen.axes)
     if quick:
         quicker = (name for name in str(base["mechanism"]).split(",") if name != "megaphone-fluid")
@@ -189,8 +188,7 @@ def _values(axis: str, text: str) -> list[Any]:
 def _cells(axes: Mapping[str, Sequence[Any]], shared: Experiment, *, tied: bool) -> Iterator[Cell]:
     defaults: Cell = {axis: getattr(shared, axis) for axis in AXES if axis != "skew"}
     defaults["skew"] = shared.exponent if shared.distribution == "zipf" else 0.0
-    together = len({len(values) for values in axes.values()}) == 1
-    if tied and not together:
+    if tied and len({len(values) for values in axes.values()}) != 1:
         raise UsageError(f"{' and '.join(axes)} vary together in this preset: give as many values of each.")
     for values in zip(*axes.values(), strict=True) if tied else product(*axes.values()):
         cell = {**defaults, **dict(zip(axes, values, strict=True))}

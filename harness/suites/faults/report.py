@@ -107,7 +107,9 @@ def show(report: Mapping[str, Any], console: Console) -> None:
     numbers = (Column(name, justify="right") for name in ("restarts", "s to resume"))
     table = Table("fault", "phase", "mechanism", "verdict", *numbers, box=None, pad_edge=False)
     for line in report["faults"]:
-        table.add_row(*_row(line))
+        verdict = line["verdict"] if line["good"] else f"{line['verdict']} !"
+        resumed = "-" if line["resume_s"] is None else f"{line['resume_s']:.1f}"
+        table.add_row(line["name"], line["phase"], line["mechanism"], verdict, str(line["restarts"]), resumed)
     console.print(table)
     for name, campaign in report["campaigns"].items():
         why = "; ".join(campaign["reasons"])
@@ -119,9 +121,3 @@ def show(report: Mapping[str, Any], console: Console) -> None:
             )
     totals = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in report["totals"].items())
     console.print(f"{totals}; seed {report['seed']}, {report['seconds']:.0f} s")
-
-
-def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
-    resumed = "-" if line["resume_s"] is None else f"{line['resume_s']:.1f}"
-    mark = "" if line["good"] else " !"
-    return line["name"], line["phase"], line["mechanism"], f"{line['verdict']}{mark}", str(line["restarts"]), resumed
