@@ -53,11 +53,6 @@ class _Leg:
 Bound = Callable[[_Leg, Mapping[str, Any]], int]
 
 
-def _one_by_one(leg: _Leg, _options: Mapping[str, Any]) -> int:
-    """One bin an epoch."""
-    return len(leg.source)
-
-
 _BOUNDS: dict[str, Bound] = {
     # Everything in one epoch; a restart's stop is before it and no epoch of its own.
     **dict.fromkeys(
@@ -65,7 +60,8 @@ _BOUNDS: dict[str, Bound] = {
     ),
     # Everything in one epoch, whose records run in the next.
     "partial-pause": lambda _leg, _options: 2,
-    "megaphone-fluid": _one_by_one,
+    # One bin an epoch.
+    "megaphone-fluid": lambda leg, _options: len(leg.source),
     # A step is a maximum matching, and so a maximal one; gaps follow.
     "megaphone-batched": lambda leg, options: leg.matchings(options["bins_per_pair"]) * (options["gap_epochs"] + 1),
     # As many as the budget allows in each epoch; what waited runs in the epoch after the last at the latest.
@@ -94,7 +90,7 @@ def bound(name: str, options: Mapping[str, Any], view: View) -> int:
         options: those that differ from their defaults.
         view: what is known when the migration begins, or in the middle of it.
     """
-    per_leg, every = _BOUNDS.get(name, _one_by_one), {**catalog.options(name), **options}
+    per_leg, every = _BOUNDS.get(name, _BOUNDS["megaphone-fluid"]), {**catalog.options(name), **options}
     under_way, onwards = view.location != view.routing, view.routing != view.goal
     legs = [
         _Leg(view.location[under_way], view.routing[under_way], view.size[under_way]),
