@@ -38,7 +38,7 @@ def bench(c: Context, **given):
 @verb(*options.SWEEP, presets={"--quick": options.SWEEP_QUICK})
 def sweep(c: Context, **given):
     """Measure a grid of mechanism x keys x bins x rate x skew x policy; what is done is skipped on repeat."""
-    run("harness.suites.sweep.run:run_sweep", given)
+    run("harness.suites.sweep:run_sweep", given)
 
 
 @verb(*options.PERF)

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.errors import GeneratorError
-from generators.permutation import Permutation
-from generators.random64 import draw, draw_unit
+from generators.random64 import Permutation, draw, draw_unit
 from generators.spec import options_of, split_choice
 
 __all__ = [

@@ -23,8 +23,7 @@ from generators.nexmark.stream import NexmarkStream
 from generators.openloop import OpenLoop
 from generators.rates import Schedule
 from generators.shapes import SHAPES, make_schedule
-from generators.stdin import watch_stdin
-from generators.steering import Steering
+from generators.stdin import Steering, watch_stdin
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
@@ -50,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     stop = threading.Event()
     try:
         options = _parser().parse_args(arguments)
-        steering = Steering(stop, options.records, extendable=options.extendable)
+        steering = Steering(stop, extendable=options.extendable)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         if options.watch_stdin or options.extendable:
@@ -73,6 +72,8 @@ def _check(options: argparse.Namespace) -> None:
         raise GeneratorError(f"The workload {options.workload!r} is unknown: use one of {', '.join(_WORKLOADS)}.")
     if options.workload == "key-count" and options.keys is None:
         raise GeneratorError("A key-count stream needs the number of its keys: give --keys.")
+    if options.preload_only and options.extendable:
+        raise GeneratorError("A preload does not go on: give one of --preload-only and --extendable.")
     if options.resume and not options.start_us and not options.preload_only:
         raise GeneratorError("A stream is resumed on its first schedule: give the --start-us of the first start.")
     if options.resume and options.preload_only and not options.event_start_us:
@@ -97,12 +98,11 @@ def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steer
     preloaded = _preload(loop, stream, share, done)
     if options.preload_only:
         stream.records = 0
-    elif not options.start_us:
+    if not options.start_us:
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
-    if not options.preload_only:
-        _send(loop, stream, share, done, steering)
+    _send(loop, stream, share, done, steering)
     elapsed_s = max(0.0, time.perf_counter() - begin_s)
     flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)
@@ -163,12 +163,11 @@ def _end_orphaned(stop: threading.Event) -> None:
 
 def _send(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int], steering: Steering) -> None:
     """Sends the stream to its end, which is where `steering` says last."""
-    while True:
-        loop.run(stream.blocks(share, done, BLOCK_RECORDS))
-        if loop.failed or not steering.goes_on(stream.records):
-            return
+    loop.run(stream.blocks(share, done, BLOCK_RECORDS))
+    while not loop.failed and (records := steering.goes_on(stream.records)):
         _mark_done(share, done, stream.total)
-        stream.records = steering.records
+        stream.records = records
+        loop.run(stream.blocks(share, done, BLOCK_RECORDS))
 
 
 def _mark_done(share: Share, done: list[int], until: int) -> None:

@@ -1,10 +1,16 @@
-"""Standard input watched: a child process notices there that the one who started it speaks, or is gone."""
+"""Standard input of a child process: it notices there that the one who started it speaks, or is gone."""
 
 import os
 import threading
+import time
 from collections.abc import Callable
 
-__all__ = ["watch_stdin"]
+from generators.errors import GeneratorError
+
+__all__ = ["Steering", "watch_stdin"]
+
+_WORD_DEADLINE_S = 120.0  # a parent that runs looks twenty times a second
+_POLL_S = 0.02
 
 
 def watch_stdin(on_end: Callable[[], object], on_words: Callable[[bytes], object] | None = None) -> None:
@@ -17,3 +23,42 @@ def watch_stdin(on_end: Callable[[], object], on_words: Callable[[bytes], object
         on_end()
 
     threading.Thread(target=watch, name="stdin", daemon=True).start()
+
+
+class Steering:
+    """take(what was said) on a thread; goes_on(sent) waits at the end of what there is to send.
+
+    The line `records N` says that the stream goes on up to its record N, the line `end` that it does not go on.
+    """
+
+    def __init__(self, stop: threading.Event, *, extendable: bool):
+        self._stop, self._ended = stop, not extendable
+        self._records, self._left = 0, b""
+
+    def take(self, said: bytes) -> None:
+        """Takes in the lines that are whole; one that it does not know changes nothing."""
+        *lines, self._left = (self._left + said).split(b"\n")
+        for line in lines:
+            word, _, number = line.partition(b" ")
+            if word == b"records" and number.isdigit():
+                self._records = max(self._records, int(number))
+            elif word == b"end":
+                self._ended = True
+
+    def goes_on(self, sent: int) -> int | None:
+        """Waits until it is known whether there are records behind the `sent` first ones.
+
+        Returns:
+            How many records the stream has then; None if it does not go on.
+
+        Raises:
+            GeneratorError: nobody says so within two minutes.
+        """
+        end = time.monotonic() + _WORD_DEADLINE_S
+        while self._records <= sent and not self._ended and not self._stop.is_set():
+            if time.monotonic() > end:
+                raise GeneratorError(
+                    f"Nobody said within {_WORD_DEADLINE_S:g} s whether to go on after {sent} records."
+                )
+            time.sleep(_POLL_S)
+        return None if self._records <= sent or self._stop.is_set() else self._records

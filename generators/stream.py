@@ -1,4 +1,8 @@
-"""The part of a stream that one producer process sends, in blocks made ahead of time."""
+"""The part of a stream that one producer process sends, in blocks made ahead of time; the key-count stream.
+
+A key-count record's value is 32 decimal digits: 16 of its key, 16 of its scheduled time in microseconds since the Unix
+epoch. Spark makes a long of such a text in 0.5 µs; of eight bytes, by way of `conv`, in 3 µs.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.errors import GeneratorError
-from generators.keycount import encode_block, partition_of, split_block
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
-__all__ = ["BLOCK_RECORDS", "Block", "RecordStream", "Share", "Stream"]
+__all__ = ["BLOCK_RECORDS", "NUMBER_BYTES", "Block", "RecordStream", "Share", "Stream", "keycount_values"]
 
 BLOCK_RECORDS = 4096  # that a producer makes at a time
+NUMBER_BYTES = 16
+_RECORD_BYTES = 2 * NUMBER_BYTES
+_FOUR_DIGITS = np.array([b"%04d" % number for number in range(10_000)], "S4")
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class RecordStream(ABC):
         for low in range(first - first % share.of, end, size * share.of):
             count = min(size * share.of, end - low)
             index = np.arange(low + share.number, low + count, share.of, dtype=np.int64)
-            partitions = partition_of(index, share.partitions)
+            partitions = index % share.partitions
             wanted = index >= due[partitions]
             if wanted.any():
                 values, times = self._make(low, count, (index - low)[wanted])
@@ -120,6 +126,23 @@ class RecordStream(ABC):
         """Returns how many records behind the preload are due `offset_us` after the start or before."""
 
 
+def keycount_values(keys: NDArray[np.int64], scheduled_us: NDArray[np.int64]) -> list[bytes]:
+    """Returns the values of records.
+
+    Raises:
+        GeneratorError: a number is negative, or has more than 16 digits.
+    """
+    left = np.column_stack((keys, scheduled_us)).reshape(-1)
+    if len(wrong := left[(left < 0) | (left >= 10**NUMBER_BYTES)]):
+        raise GeneratorError(f"A key-count record holds numbers from 0 to 10^{NUMBER_BYTES} - 1, not {wrong[0]}.")
+    groups = np.empty((len(left), NUMBER_BYTES // 4), "S4")
+    for place in reversed(range(NUMBER_BYTES // 4)):
+        left, four = np.divmod(left, 10_000)
+        groups[:, place] = _FOUR_DIGITS[four]
+    block = groups.tobytes()
+    return [block[at : at + _RECORD_BYTES] for at in range(0, len(block), _RECORD_BYTES)]
+
+
 class Stream(RecordStream):
     """The key-count stream: records 0..records-1 of keys and schedule, starting at `start_us`."""
 
@@ -129,7 +152,7 @@ class Stream(RecordStream):
 
     def _make(self, low: int, count: int, chosen: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.int64]]:
         times = self.schedule.times_us(low, count)[chosen] + self.start_us
-        return split_block(encode_block(self.keys.at(low + chosen), times)), times
+        return keycount_values(self.keys.at(low + chosen), times), times
 
     def _scheduled_until(self, offset_us: int) -> int:
         return self.schedule.records_until(offset_us)

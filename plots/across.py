@@ -12,12 +12,12 @@ import matplotlib as mpl
 
 from plots import theme
 from plots.data import StoredExperiment
+from plots.figure import element, rendered
 from plots.marks import Group, Mark, Value, groups_of, marks_of
 from plots.metrics import Metric, by_name, show
-from plots.render import element, rendered
 from plots.sweep import peak
 
-__all__ = ["ACROSS", "AcrossFigure", "Tips", "svg_across"]
+__all__ = ["ACROSS", "svg_across"]
 
 _WIDTH = 4.8  # inches: narrow, so that a phone's screen shows the text large enough to read
 _LINE, _TEXT, _GAP = 0.1, 0.13, 0.12  # inches: between the marks of a group, of a line of its label, around both
@@ -31,7 +31,7 @@ _TICKS_MOST = 7
 
 
 @dataclass(slots=True)
-class Tips:
+class _Tips:
     """What the marks of a drawing say; a mark is found again in the SVG by the id that `add` gives it."""
 
     texts: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Tips:
 
 
 @dataclass(frozen=True, slots=True)
-class AcrossFigure:
+class _AcrossFigure:
     """One figure over many experiments.
 
     Attributes:
@@ -65,12 +65,12 @@ class AcrossFigure:
     name: str
     title: str
     caption: str
-    draw: Callable[[list[Group], Tips], Any]
+    draw: Callable[[list[Group], _Tips], Any]
 
 
-def svg_across(figure: AcrossFigure, experiments: list[StoredExperiment]) -> str | None:
+def svg_across(figure: _AcrossFigure, experiments: list[StoredExperiment]) -> str | None:
     """Returns the figure's SVG element in the light colours, its marks titled; None if it has nothing to show."""
-    tips = Tips()
+    tips = _Tips()
     with theme.style():
         drawn = figure.draw(groups_of(experiments), tips)
         if drawn is None:
@@ -130,7 +130,7 @@ def _log_axis(axis: Any, metric: Metric, values: list[float]) -> None:
 
 
 def _rows(
-    groups: list[Group], tips: Tips, *, metric: Metric, value: Value, label: str, upto: Value | None = None
+    groups: list[Group], tips: _Tips, *, metric: Metric, value: Value, label: str, upto: Value | None = None
 ) -> Any:
     """Draws a row per group and in it a mark per mechanism at its median, a line over its rounds (or to `upto`)."""
     found = [(group, marks) for group in groups if (marks := marks_of(group, value, upto))]
@@ -163,7 +163,7 @@ def _rows(
     return figure
 
 
-def _trade(groups: list[Group], tips: Tips) -> Any:
+def _trade(groups: list[Group], tips: _Tips) -> Any:
     """Draws highest latency over duration, a mark for each mechanism of a group at its medians."""
     found: list[tuple[Group, Mark, Mark]] = []
     for group in groups:
@@ -187,39 +187,39 @@ def _trade(groups: list[Group], tips: Tips) -> Any:
     return figure
 
 
-def _of(metric: Metric, label: str) -> Callable[[list[Group], Tips], Any]:
+def _of(metric: Metric, label: str) -> Callable[[list[Group], _Tips], Any]:
     return partial(_rows, metric=metric, value=lambda run: metric.value(run.entry), label=label)
 
 
 ACROSS = (
-    AcrossFigure(
+    _AcrossFigure(
         "peak_ratio",
         "Peak ratio",
         "How far a migration raised the highest latency over that of equally long steady windows of the same run "
         "(dashed: not at all), which is the number that runs of different loads and machines share.",
         _of(_RATIO, "highest latency while migrating over that of steady windows"),
     ),
-    AcrossFigure(
+    _AcrossFigure(
         "peak",
         "Highest latency",
         "How late the latest record was while migrating, or in steady time where nothing migrated: medians over "
         "rounds, with lines from the lowest to the highest.",
         partial(_rows, metric=_PEAK, value=peak, label="highest latency"),
     ),
-    AcrossFigure(
+    _AcrossFigure(
         "duration",
         "Duration",
         "How long the longest migration of a run took from the first to the last moved bin: medians over rounds, "
         "with lines from the shortest to the longest.",
         _of(_DURATION, "duration of the longest migration"),
     ),
-    AcrossFigure(
+    _AcrossFigure(
         "moved",
         "Bytes moved",
         "How many bytes of state the migrations of a run pulled; a mechanism that pulled none has no mark.",
         _of(_MOVED, "bytes of state pulled"),
     ),
-    AcrossFigure(
+    _AcrossFigure(
         "steady",
         "Steady latency",
         "Within which time half of the records were done while nothing migrated (the mark), and 99 % of them (the "
@@ -232,7 +232,7 @@ ACROSS = (
             label="latency with no migration under way",
         ),
     ),
-    AcrossFigure(
+    _AcrossFigure(
         "trade",
         "Highest latency against duration",
         "How long a migration took and how late the latest record was meanwhile, each mechanism of each experiment "

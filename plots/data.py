@@ -13,8 +13,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from plots.metrics import at
-from plots.withheld import marks
+from plots.metrics import at, marks
 
 __all__ = ["CELL", "StoredExperiment", "StoredRun", "load"]
 

@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes: mean milliseconds of each phase, for each mechanism."""
+"""Where the time of an epoch goes: milliseconds of each phase, their means and over time, for each mechanism."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from plots import theme
 from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
-__all__ = ["FIGURE", "PHASES", "phase_ms"]
+__all__ = ["FIGURES"]
 
 # phase in epochs.jsonl -> (label, colour); their sum is the epoch's total
-PHASES = {
+_PHASES = {
     "between": ("between epochs", "grey"),
     "plan": ("plan", "orange"),
     "build": ("build job", "pink"),
@@ -20,7 +20,7 @@ PHASES = {
 }
 
 
-def phase_ms(rows: list[dict[str, Any]], phase: str) -> list[float]:
+def _phase_ms(rows: list[dict[str, Any]], phase: str) -> list[float]:
     """Returns a phase's milliseconds of each epoch, 0 where the epoch log has none."""
     return [float((row.get("ms") or {}).get(phase) or 0.0) for row in rows]
 
@@ -33,7 +33,7 @@ def _bars(runs: list[StoredRun]) -> list[tuple[str, str, list[float]]]:
         for when, migrating in (("steady", False), ("migrating", True)):
             chosen = [row for row in rows if bool(row.get("migrating")) == migrating]
             if chosen:
-                out.append((name, when, [float(np.mean(phase_ms(chosen, phase))) for phase in PHASES]))
+                out.append((name, when, [float(np.mean(_phase_ms(chosen, phase))) for phase in _PHASES]))
     return out
 
 
@@ -43,7 +43,7 @@ def _label_totals(axes: Any, bars: list[tuple[str, str, list[float]]]) -> float:
     widest = min(max(totals) * 1.12, float(np.median(totals)) * 4) or 1.0
     for y, (total, (_, _, means)) in enumerate(zip(totals, bars, strict=True)):
         inside = total * 1.08 > widest
-        label, most = list(PHASES.values())[int(np.argmax(means))][0], max(means)
+        label, most = list(_PHASES.values())[int(np.argmax(means))][0], max(means)
         axes.annotate(
             f"{total:,.0f} ms" + (f", of which {label} {most:,.0f} ms  ▸" if inside else ""),
             (widest if inside else total, y),
@@ -58,7 +58,7 @@ def _label_totals(axes: Any, bars: list[tuple[str, str, list[float]]]) -> float:
     return widest
 
 
-def _draw(experiment: StoredExperiment) -> Any:
+def _draw_means(experiment: StoredExperiment) -> Any:
     """Draws one bar for steady and one for migrating epochs of each mechanism."""
     bars = _bars(experiment.comparable())
     if not bars:
@@ -67,7 +67,7 @@ def _draw(experiment: StoredExperiment) -> Any:
     place = np.arange(len(bars), dtype=np.float64)
     left = np.zeros(len(bars))
     handles = []
-    for number, (_, colour) in enumerate(PHASES.values()):
+    for number, (_, colour) in enumerate(_PHASES.values()):
         widths = np.array([means[number] for _, _, means in bars])
         handles.append(axes.barh(place, widths, left=left, height=0.72, color=theme.LIGHT[colour]))
         left += widths
@@ -78,17 +78,50 @@ def _draw(experiment: StoredExperiment) -> Any:
     axes.set_xlim(0, widest)
     axes.set_xlabel("mean milliseconds of an epoch")
     axes.xaxis.set_major_formatter(theme.thousands())
-    theme.legend(figure, handles, [label for label, _ in PHASES.values()])
+    theme.legend(figure, handles, [label for label, _ in _PHASES.values()])
     return figure
 
 
-FIGURE = Figure(
-    name="epoch_phases",
-    title="Phases of an epoch",
-    caption=(
-        "Mean time that an epoch spends in each phase, steady and while a migration was under way, over all "
-        "rounds after warm-up; a bar far longer than most is cut off at the edge, and says so."
+def _panel(axes: Any, run: StoredRun) -> list[Any]:
+    begins = run.seconds([row["begin_us"] for row in run.epochs])
+    x, *ys = theme.thin(begins, *(np.array(_phase_ms(run.epochs, phase)) for phase in _PHASES))
+    colours = [theme.LIGHT[colour] for _, colour in _PHASES.values()]
+    return list(axes.stackplot(x, ys, colors=colours, linewidth=0, step="post"))
+
+
+def _draw_timeline(experiment: StoredExperiment) -> Any:
+    """Draws the milliseconds of each phase, stacked, at the time the epoch began."""
+    runs = [run for run in experiment.typical() if run.epochs]
+    if not runs:
+        return None
+    label = "milliseconds of an epoch (own scale in each panel)"
+    figure, panels, handles = theme.over_time(runs, _panel, height=1.4, label=label, shared=False, coloured=False)
+    for axes in panels:
+        theme.upwards(axes)
+    marks, labels = theme.time_marks()
+    theme.legend(figure, [*handles[0], *marks], [*(label for label, _ in _PHASES.values()), *labels])
+    return figure
+
+
+FIGURES = (
+    Figure(
+        name="epoch_phases",
+        title="Phases of an epoch",
+        caption=(
+            "Mean time that an epoch spends in each phase, steady and while a migration was under way, over all "
+            "rounds after warm-up; a bar far longer than most is cut off at the edge, and says so."
+        ),
+        order=40,
+        draw=_draw_means,
     ),
-    order=40,
-    draw=_draw,
+    Figure(
+        name="epoch_timeline",
+        title="Epochs over time",
+        caption=(
+            "The time each epoch took, split into its phases, at the time it began: where a migration makes "
+            "epochs longer, and in which phase."
+        ),
+        order=45,
+        draw=_draw_timeline,
+    ),
 )

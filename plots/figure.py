@@ -1,12 +1,24 @@
-"""What a figure module declares: its name, what it shows in one sentence, and the function that draws it."""
+"""What a figure module declares: its name, what it shows in one sentence, and the function that draws it.
 
-from collections.abc import Callable
+Drawn figures become files: SVG that is the same for the same figure, PNG for where SVG is not shown.
+"""
+
+import io
+import os
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import matplotlib.pyplot as plt
 
 from plots.data import StoredExperiment
 
-__all__ = ["Figure"]
+__all__ = ["Figure", "element", "rendered", "replace"]
+
+_PNG_DPI = 150
+_FONTS = b"'DejaVu Sans', Verdana, Helvetica, sans-serif"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +42,32 @@ class Figure:
     draw: Callable[[StoredExperiment], Any]
     in_report: bool = True
     of_sweep: bool = False
+
+
+def rendered(drawn: Any, formats: Collection[str]) -> dict[str, bytes]:
+    """Returns a figure in each format (svg, png) and closes it; the style it was drawn in is still in force."""
+    out = {kind: _bytes(drawn, kind) for kind in formats}
+    plt.close(drawn)
+    return out
+
+
+def _bytes(drawn: Any, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    # Without a date, the same result gives the same file.
+    metadata = {"Date": None} if kind == "svg" else {}
+    drawn.savefig(buffer, format=kind, dpi=_PNG_DPI, metadata=metadata)
+    content = buffer.getvalue()
+    return content.replace(b"'DejaVu Sans'", _FONTS) if kind == "svg" else content
+
+
+def element(svg: bytes) -> str:
+    """Returns the SVG element of a file, without XML prologue and metadata."""
+    text = svg.decode()
+    return re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Writes a file under a temporary name and renames it, so that a reader sees the old or the new one whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from plots import theme
 from plots.data import StoredExperiment, load
-from plots.figure import Figure
-from plots.render import element, rendered, replace
+from plots.figure import Figure, element, rendered, replace
 
 __all__ = ["all_figures", "svg_of", "write_all"]
 

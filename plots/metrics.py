@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "show"]
+__all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "marks", "show"]
 
 Unit = Literal["ms", "s", "B", "x", "count", "share"]
 _TIMES = "\N{MULTIPLICATION SIGN}"
@@ -118,6 +118,15 @@ METRICS = tuple(_metric(name, **table) for name, table in _TABLES.items())
 def by_name(name: str) -> Metric:
     """Returns the metric called `name`; raises KeyError if there is none."""
     return {metric.name: metric for metric in METRICS}[name]
+
+
+def marks(entry: dict[str, Any]) -> list[str]:
+    """Returns what keeps a run of any verdict out of comparisons: a late load, a busy machine."""
+    found = ["load late"] if entry.get("load") == "late" else []
+    if entry.get("machine") == "busy":
+        share = at(entry, "cpu_taken", "share")
+        found.append("machine busy" + ("" if share is None else f", {share:.0%} of its CPU time taken away"))
+    return found
 
 
 def _digits(value: float) -> str:

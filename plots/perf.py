@@ -1,15 +1,16 @@
-"""The figures of the performance suite, drawn from perf.json alone."""
+"""The figures of the performance suite, drawn from perf.json alone, and the trend of measures over commits."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from plots import theme
-from plots.render import rendered, replace
+from plots.figure import element, rendered, replace
 
-__all__ = ["write_figures"]
+__all__ = ["draw_trend", "write_figures"]
 
 _HUES = ("blue", "orange", "green", "vermilion", "pink", "sky", "wine", "olive")
+_TREND = {"epoch_p50_ms": "blue", "steady_p99_ms": "green", "migrating_p99_ms": "vermilion"}
 _MIB = 1 << 20
 Line = list[list[float]]
 
@@ -26,7 +27,10 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> dict[str, list[Pat
     for part, data in result["parts"].items():
         for name, curves in data["curves"].items():
             with theme.style():
-                figure = _DRAWN.get(name, _growth(name))(curves)
+                figure, (axes,) = theme.grid_of(1, height=3.0, width=7.0)
+                axes.set_xscale("log")
+                _DRAWN.get(name, _growth(name))(axes, curves)
+                theme.legend(figure, *axes.get_legend_handles_labels())
                 figure.supxlabel(_identity(result), x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
                 path = folder / f"{part}-{name.replace(' ', '-')}.svg"
                 for kind, content in rendered(figure, ("svg", "png")).items():
@@ -41,27 +45,17 @@ def _identity(result: Mapping[str, Any]) -> str:
     return f"{quick}commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''}, {here['cores']} cores"
 
 
-def _axes(title: str, x: str) -> tuple[Any, Any]:
-    figure, (axes,) = theme.grid_of(1, height=3.0, width=7.0)
-    axes.set_title(title)
-    axes.set_xlabel(x)
-    axes.set_xscale("log")
-    return figure, axes
-
-
-def _restart(curves: Mapping[str, Line]) -> Any:
-    figure, axes = _axes("A rescale costs the latest record this much more than usual", "keys")
+def _restart(axes: Any, curves: Mapping[str, Line]) -> None:
+    axes.set(title="A rescale costs the latest record this much more than usual", xlabel="keys")
     for name, points in curves.items():
         colour = theme.mechanism_colour(name)
         axes.plot(*zip(*points, strict=True), color=colour, marker=theme.mechanism_marker(name), label=name)
     theme.log_ms(axes.yaxis, [value for points in curves.values() for _, value in points])
     axes.set_ylabel("excess latency")
-    theme.legend(figure, *axes.get_legend_handles_labels())
-    return figure
 
 
-def _migratable(curves: Mapping[str, Line]) -> Any:
-    figure, axes = _axes("This runtime over a twin that cannot move state", "bins")
+def _migratable(axes: Any, curves: Mapping[str, Line]) -> None:
+    axes.set(title="This runtime over a twin that cannot move state", xlabel="bins")
     for place, (name, points) in enumerate(curves.items()):
         x, median, low, high = (list(column) for column in zip(*points, strict=True))
         beside = [value * (1 + 0.06 * (place - 1.5)) for value in x]
@@ -72,16 +66,12 @@ def _migratable(curves: Mapping[str, Line]) -> Any:
     axes.axhline(1.0, color=theme.LIGHT["muted"], linewidth=0.8)
     axes.set_xscale("log", base=2)
     axes.set_ylabel("ratio, with 95 % interval")
-    theme.legend(figure, *axes.get_legend_handles_labels())
-    return figure
 
 
-def _memory(curves: Mapping[str, Line]) -> Any:
-    figure, axes = _axes("Memory of each role", "keys")
+def _memory(axes: Any, curves: Mapping[str, Line]) -> None:
+    axes.set(title="Memory of each role", xlabel="keys")
     _draw_lines(axes, {role: [[x, size / _MIB] for x, size in points] for role, points in curves.items()})
     axes.set_ylabel("highest resident set, MiB")
-    theme.legend(figure, *axes.get_legend_handles_labels())
-    return figure
 
 
 def _draw_lines(axes: Any, curves: Mapping[str, Line]) -> None:
@@ -92,21 +82,40 @@ def _draw_lines(axes: Any, curves: Mapping[str, Line]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _growth(axis: str) -> Callable[[Mapping[str, Line]], Any]:
-    def draw(curves: Mapping[str, Line]) -> Any:
-        figure, axes = _axes(f"Times against {axis}", axis)
+def _growth(axis: str) -> Callable[[Any, Mapping[str, Line]], None]:
+    def draw(axes: Any, curves: Mapping[str, Line]) -> None:
+        axes.set(title=f"Times against {axis}", xlabel=axis)
         if any(x == 0 for points in curves.values() for x, _ in points):
             axes.set_xscale("symlog", linthresh=10)
         _draw_lines(axes, curves)
         axes.set_ylabel("ms")
-        theme.legend(figure, *axes.get_legend_handles_labels())
-        return figure
 
     return draw
 
 
-_DRAWN: Mapping[str, Callable[[Mapping[str, Line]], Any]] = {
+_DRAWN: Mapping[str, Callable[[Any, Mapping[str, Line]], None]] = {
     "restart": _restart,
     "migratable": _migratable,
     "memory": _memory,
 }
+
+
+def draw_trend(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns an SVG element per mechanism: medians in ms by commit, in the order of the lines of history.jsonl."""
+    mechanisms = dict.fromkeys(name for line in lines for name, value in line.items() if isinstance(value, dict))
+    return [_trend(name, [line for line in lines if name in line]) for name in mechanisms]
+
+
+def _trend(mechanism: str, lines: Sequence[Mapping[str, Any]]) -> str:
+    with theme.style():
+        figure, (axes,) = theme.grid_of(1, height=2.4, width=9.0)
+        axes.set_title(mechanism)
+        for measure, hue in _TREND.items():
+            points = [(i, line[mechanism][measure]) for i, line in enumerate(lines) if measure in line[mechanism]]
+            if points:
+                axes.plot(*zip(*points, strict=True), color=theme.LIGHT[hue], marker="o", label=measure)
+        axes.set_xticks(range(len(lines)), [line["commit"][:8] for line in lines], rotation=60, fontsize=7)
+        axes.set_ylabel("ms")
+        axes.set_ylim(bottom=0)
+        theme.legend(figure, *axes.get_legend_handles_labels())
+        return element(rendered(figure, ("svg",))["svg"])

@@ -11,7 +11,7 @@ from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import by_name
 
-__all__ = ["FIGURES", "Curve", "curves", "panels_of", "peak"]
+__all__ = ["FIGURES", "curves", "panels_of", "peak"]
 
 _AXIS_LABELS = {
     "keys": "keys",
@@ -34,7 +34,7 @@ def peak(run: StoredRun) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class _Curve:
     """A mechanism's points in order of x: median, lowest and highest over rounds."""
 
     mechanism: str
@@ -57,7 +57,7 @@ def _follows(cells: list[dict[str, Any]], x: str, axis: str) -> bool:
     return len({(cell[x], cell[axis]) for cell in cells}) == len({cell[x] for cell in cells})
 
 
-def curves(experiment: StoredExperiment, panel: dict[str, Any], value: Value) -> list[Curve]:
+def curves(experiment: StoredExperiment, panel: dict[str, Any], value: Value) -> list[_Curve]:
     """Returns a panel's curves, of the mechanisms that have a point in it."""
     x = experiment.grid["x"]
     places = list(dict.fromkeys(cell[x] for cell in experiment.cells()))
@@ -72,7 +72,7 @@ def curves(experiment: StoredExperiment, panel: dict[str, Any], value: Value) ->
         at = [place for place in places if place in points]
         if at:
             columns = [[f(points[place]) for place in at] for f in (statistics.median, min, max)]
-            out.append(Curve(name, at, *columns))
+            out.append(_Curve(name, at, *columns))
     return out
 
 
@@ -105,7 +105,7 @@ def _draw_over_axis(experiment: StoredExperiment, *, value: Value, label: str) -
     return figure
 
 
-def _line(axes: Any, line: Curve) -> Any:
+def _line(axes: Any, line: _Curve) -> Any:
     colour, marker = theme.mechanism_colour(line.mechanism), theme.mechanism_marker(line.mechanism)
     below = [m - low for m, low in zip(line.middle, line.low, strict=True)]
     above = [high - m for m, high in zip(line.middle, line.high, strict=True)]
@@ -131,7 +131,7 @@ def _trade_height(run: StoredRun) -> float | None:
     return _MIGRATING.value(run.entry) if _trade_ms(run) is not None else None
 
 
-def _path(axes: Any, over: Curve, up: Curve) -> Any:
+def _path(axes: Any, over: _Curve, up: _Curve) -> Any:
     colour, marker = theme.mechanism_colour(up.mechanism), theme.mechanism_marker(up.mechanism)
     style = {"color": colour, "marker": marker, "markersize": 6, "markeredgecolor": theme.LIGHT["paper"]}
     (drawn,) = axes.plot(over.middle, up.middle, linewidth=1.1, **style)

@@ -4,10 +4,10 @@ import re
 import textwrap
 import tomllib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import matplotlib as mpl
 
@@ -32,7 +32,7 @@ __all__ = [
     "log_ms",
     "mechanism_colour",
     "mechanism_marker",
-    "panel_title",
+    "over_time",
     "shade_migrations",
     "style",
     "thin",
@@ -40,6 +40,7 @@ __all__ = [
     "ticks_within",
     "time_axis",
     "time_marks",
+    "upwards",
     "with_variables",
 ]
 
@@ -48,6 +49,7 @@ LIGHT: dict[str, str] = _FILE["light"]
 DARK: dict[str, str] = _FILE["dark"]
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "h", "<", ">", "d")
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1e6)
+_T = TypeVar("_T")
 _HUES = tuple(name for name in LIGHT if name not in {"paper", "ink", "muted", "grid", "shade", "grey"})
 
 
@@ -90,11 +92,36 @@ def grid_of(
     return figure, flat[:panels]
 
 
-def panel_title(axes: Any, run: StoredRun, *, coloured: bool) -> None:
-    """Names the mechanism of a panel, in its colour where the panel's data has it, and the round shown."""
-    colour = mechanism_colour(run.mechanism) if coloured else LIGHT["ink"]
-    axes.set_title(f"{run.mechanism}", color=colour, fontweight="bold")
-    axes.set_title(f"round {run.round}", loc="right", color=LIGHT["muted"], fontsize=8.5)
+def over_time(
+    runs: list[StoredRun],
+    draw: Callable[[Any, StoredRun], _T],
+    *,
+    height: float,
+    label: str,
+    shared: bool = True,
+    coloured: bool = True,
+) -> tuple[Any, list[Any], list[_T]]:
+    """Returns a figure with a panel per run over the time since its load began, the panels, and what `draw` returned.
+
+    Args:
+        runs: one or more.
+        draw: draws a run's data into its panel, in front of the migrations.
+        height: of a panel, in inches.
+        label: of the other axis.
+        shared: the panels have one scale.
+        coloured: the data has the mechanism's colour, which its name then has too.
+    """
+    figure, panels = grid_of(len(runs), height=height, sharex=True, sharey=shared)
+    drawn = []
+    for axes, run in zip(panels, runs, strict=True):
+        shade_migrations(axes, run)
+        drawn.append(draw(axes, run))
+        colour = mechanism_colour(run.mechanism) if coloured else LIGHT["ink"]
+        axes.set_title(f"{run.mechanism}", color=colour, fontweight="bold")
+        axes.set_title(f"round {run.round}", loc="right", color=LIGHT["muted"], fontsize=8.5)
+    time_axis(panels, runs)
+    figure.supylabel(label, fontsize=9)
+    return figure, panels, drawn
 
 
 def time_axis(panels: list[Any], runs: list[StoredRun]) -> None:
@@ -146,6 +173,13 @@ def ticks_within(wanted: Sequence[float], low: float, high: float) -> list[float
 def few_ticks() -> Any:
     """Returns a locator of at most four round ticks from zero."""
     return mpl.ticker.MaxNLocator(nbins=4, steps=[1, 2, 2.5, 5, 10])
+
+
+def upwards(axes: Any, top: float | None = None) -> None:
+    """Makes the upright axis one of few round numbers, from 0 up to `top` or what there is."""
+    axes.set_ylim(0, top)
+    axes.yaxis.set_major_locator(few_ticks())
+    axes.yaxis.set_major_formatter(thousands())
 
 
 def thousands() -> Any:

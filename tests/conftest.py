@@ -1,6 +1,7 @@
 """One Kafka broker and one Spark session for the whole test run, started when the first test asks for them."""
 
 import itertools
+import os
 import sys
 import time
 import zlib
@@ -17,8 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
-FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_n", "tests/integration", "tests/simulation",
-         "tests/unit/plots", "tests/unit/generators", "tests/property")  # fmt: skip
+FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_standalone", "tests/integration/test_resume",
+         "tests/integration/test_nexmark_rescale", "tests/integration/test_n", "tests/integration/test_perf",
+         "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
+         "tests/unit/generators")  # fmt: skip
+_STEPS_BACK = 10  # of priority: what only computes uses the time in which tests of Spark and Kafka wait
 
 
 def pytest_addoption(parser):
@@ -46,6 +50,21 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             return group_of(nodeid)
 
+        def _computing(self):
+            return [group for group in self.workqueue if not waits(group)]
+
+        def _assign_work_unit(self, node):
+            if steps_back(node.gateway.id, self.numnodes) and self._computing():
+                self.workqueue.move_to_end(self._computing()[0], last=False)
+            super()._assign_work_unit(node)
+
+        def _reschedule(self, node):
+            computes = not all(map(waits, self.assigned_work[node]))
+            if steps_back(node.gateway.id, self.numnodes) and computes and not self._computing():
+                node.shutdown()  # a process of low priority starts no Spark
+            else:
+                super()._reschedule(node)
+
     return Groups(config, log)
 
 
@@ -58,6 +77,9 @@ def pytest_collection_modifyitems(config, items):
         group: [group.startswith(f) for f in (*FIRST, "")].index(True) for group in {group_of(i.nodeid) for i in items}
     }
     items.sort(key=lambda item: places[group_of(item.nodeid)])
+    worker = getattr(config, "workerinput", {"workerid": "", "workercount": 1})
+    if steps_back(worker["workerid"], worker["workercount"]) and not all(map(waits, places)):
+        os.nice(_STEPS_BACK)
 
 
 @cache
@@ -69,6 +91,16 @@ def group_of(nodeid):
     """The tests of the one Spark session, or those of a file."""
     path = nodeid.partition("::")[0]
     return "spark" if of_session(path) else path
+
+
+def waits(group):
+    """Whether the tests of a group start other programs and wait for them."""
+    return group == "spark" or group.startswith("tests/integration")
+
+
+def steps_back(process, processes):
+    """Whether a process takes only what computes, at a low priority: the last one of three or more."""
+    return processes > 2 and process == f"gw{processes - 1}"
 
 
 def in_fast_run(item):

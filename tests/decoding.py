@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.errors import GeneratorError
-from generators.keycount import NUMBER_BYTES
+from generators.stream import NUMBER_BYTES
 
 RECORD_BYTES = 2 * NUMBER_BYTES
 POWERS = 10 ** np.arange(NUMBER_BYTES - 1, -1, -1, dtype=np.int64)

@@ -8,7 +8,8 @@ import numpy as np
 
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
-from harness.oracle.keycount import Differences, check
+from harness.oracle.differences import Differences
+from harness.oracle.keycount import check
 from harness.oracle.verdict import Facts, judge
 
 KEYS, BINS, WORKERS, INPUTS, OUTPUTS = 48, 8, 4, 2, 3

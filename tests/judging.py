@@ -47,5 +47,5 @@ def results(answers, *, numbers=None):
 
 def judged(name, events, found, **options):
     return check(
-        topic(events), found, ranges(events), query=name, bin_of=hash_bins(16), moves=MovedBins.none(), **options
+        topic(events), found, ranges(events), query=name, bin_of=hash_bins(16), moves=MovedBins.of([]), **options
     )

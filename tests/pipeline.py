@@ -11,8 +11,8 @@ import numpy as np
 
 import impls
 from generators.clock import now_us
-from generators.keycount import encode_block, split_block
 from generators.keys import make_keys
+from generators.stream import keycount_values
 from harness.files import write_json
 from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.run import check_run
@@ -60,7 +60,7 @@ class Pipeline:
         from confluent_kafka import Producer
 
         keys = make_keys(self.distribution, self.keys, 1.0, 7).block(self.sent, records)
-        values = split_block(encode_block(keys, np.full(records, now_us(), np.int64)))
+        values = keycount_values(keys, np.full(records, now_us(), np.int64))
         producer = Producer({"bootstrap.servers": self.kafka, "enable.idempotence": True, "linger.ms": 1})
         for i, value in enumerate(values, self.sent):
             producer.produce(self.topics[0], value, partition=i % 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from harness.lab.arming import VARIABLE
+from harness.lab.processes import VARIABLE
 
 __all__ = ["end_all", "spawn", "working_on"]
 

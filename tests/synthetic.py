@@ -11,8 +11,8 @@ from harness.files import JsonLines, write_json
 from harness.measure.cells import encode_cells
 from harness.results.entry import summarise_run
 from harness.results.summary import write_result
-from harness.suites.sweep.grid import Grid
-from harness.suites.sweep.run import prepare
+from harness.suites.runs import prepare_runs
+from harness.suites.sweep import Grid
 from impls.worker.cells import make_cells
 
 MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
@@ -242,7 +242,7 @@ def write_experiment(
 
 def write_sweep(folder: Path, grid: Grid, *, seconds: float = 18, rate: int = 200) -> dict[str, Any]:
     """Writes a sweep's result folder; an all-at-once epoch is the longer the more keys its cell has."""
-    prepare(grid, folder)
+    prepare_runs(grid, grid.runs(), folder, grid.base.seed)
     for run, cell in grid.runs():
         spike_ms = cell["keys"] / 1_000 if run.mechanism == "megaphone-all-at-once" else None
         place = folder / "runs" / run.folder

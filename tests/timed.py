@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from inprocess import InProcessExecutor
 from memory import RESULTS, MemoryOutput
 
 from impls import catalog
@@ -22,7 +23,6 @@ from impls.protocol.controller import Controller
 from impls.store.environment import store_path, wipe
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.worker.attempts import run_epoch
-from impls.worker.executor import InProcessExecutor
 from impls.worker.query import QuerySpec, Task
 from impls.worker.results import Deduplicator
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from generators.nexmark.channels import Channels
 from generators.nexmark.ids import (
     AUCTION,
     BID,
@@ -27,7 +26,7 @@ from generators.nexmark.ids import (
 )
 from generators.nexmark.order import EventSchedule, Slots
 from generators.nexmark.profile import Profile
-from generators.nexmark.text import extra, phrase
+from generators.nexmark.text import Channels, extra, phrase
 from generators.random64 import draw_unit
 
 __all__ = ["Encoder", "price"]

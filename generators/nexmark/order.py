@@ -117,8 +117,5 @@ class Order:
         waiting = waiting[np.argsort(waiting.send_us, kind="stable")]
         punctual = found[np.flatnonzero(~late)]
         places = np.searchsorted(punctual.send_us, waiting.send_us, side="right")
-        return Slots(
-            np.insert(punctual.ids, places, waiting.ids),
-            np.insert(punctual.event_us, places, waiting.event_us),
-            np.insert(punctual.send_us, places, waiting.send_us),
-        )
+        columns = ((getattr(punctual, name), getattr(waiting, name)) for name in Slots.__annotations__)
+        return Slots(*(np.insert(column, places, added) for column, added in columns))

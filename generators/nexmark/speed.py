@@ -6,7 +6,6 @@ counts, so that other processes on the machine do not change the answer: events 
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -55,8 +54,7 @@ def measure(
 
 def middle(speeds: Sequence[Speed]) -> Speed:
     """Returns the round of median speed, the slower of two in the middle."""
-    per_second = statistics.median_low(speed.per_second for speed in speeds)
-    return next(speed for speed in speeds if speed.per_second == per_second)
+    return sorted(speeds, key=lambda speed: speed.per_second)[(len(speeds) - 1) // 2]
 
 
 def _stream(options: argparse.Namespace, events: int) -> NexmarkStream:
@@ -107,13 +105,8 @@ def _rounds(options: argparse.Namespace) -> list[Speed]:
 
 def _tell(head: dict[str, int], speed: Speed) -> None:
     numbers = {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(speed).items()}
-    line = {
-        **head,
-        **numbers,
-        "us_per_event": round(1e6 / speed.per_second, 2),
-        "events_per_s": round(speed.per_second),
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
+    rates = {"us_per_event": round(1e6 / speed.per_second, 2), "events_per_s": round(speed.per_second)}
+    sys.stdout.write(json.dumps({**head, **numbers, **rates}) + "\n")
     sys.stdout.flush()
 
 

@@ -1,6 +1,5 @@
 """The NEXMark stream as the producer sends it: the preload, then events 0, 1, 2, ... behind it at the schedule."""
 
-import hashlib
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +10,9 @@ from generators.nexmark.ids import AUCTIONS, EPOCH, PERSONS
 from generators.nexmark.order import EventSchedule, Order, Slots
 from generators.nexmark.profile import Profile
 from generators.rates import Schedule
-from generators.stream import BLOCK_RECORDS, RecordStream, Share
+from generators.stream import RecordStream
 
-__all__ = ["NexmarkStream", "digest"]
+__all__ = ["NexmarkStream"]
 
 _SCAN = 1 << 16  # epochs looked through at a time
 
@@ -82,11 +81,3 @@ class NexmarkStream(RecordStream):
 
     def _scheduled_until(self, offset_us: int) -> int:
         return self._order.records_until(offset_us)
-
-
-def digest(stream: NexmarkStream) -> str:
-    """Returns the sha256 of all record values of a stream, each with a line feed behind it."""
-    total = hashlib.sha256()
-    for block in stream.blocks(Share(0, 1, 1), [0], BLOCK_RECORDS):
-        total.update(b"".join(value + b"\n" for value in block.values))
-    return total.hexdigest()

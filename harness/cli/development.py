@@ -16,8 +16,8 @@ _FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
     Option("select", "what to give pytest: paths, -k EXPRESSION, ...", default="", shown="all tests"),
     Option("all", "also what is marked slow or stress", FLAG),
     Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about a minute", FLAG),
-    Option("jobs", "processes; tests of Spark wait for most of their time", COUNT, subject="The number of processes",
-           shown="2, or 1 where tests are selected"),
+    Option("jobs", "processes; of three or more the last has a low priority, and takes what starts no Spark or Kafka",
+           COUNT, subject="The number of processes", shown="3; 2 with --fast; 1 where tests are selected"),
 )  # fmt: skip
 def test(c: Context, select: str, all: bool, fast: bool, jobs: int | None) -> None:  # noqa: A002 - the option's name
     """Run the tests, and list the slowest."""
@@ -26,7 +26,7 @@ def test(c: Context, select: str, all: bool, fast: bool, jobs: int | None) -> No
 
         use_java()
     every = "-m ''" if all else ""
-    number = jobs or (1 if select else 2)
+    number = jobs or (1 if select else 2 if fast else 3)
     spread = f"-n {number} --no-loadscope-reorder" if number > 1 else ""
     what = f"--fast {select or _FAST}" if fast else select
     run_module(c, f"pytest --durations=30 {spread} {every} {what}")

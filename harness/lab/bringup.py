@@ -10,13 +10,15 @@ from pyspark.sql import SparkSession
 
 from harness.lab.broker import Broker, EmbeddedBroker, ExternalBroker
 from harness.lab.redis_server import RedisServer
-from harness.lab.session import stop_session
 from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from impls.spark.session import spark_session
 from impls.worker.output import close_producers
 
-__all__ = ["Services", "bring_up", "embedded_broker"]
+__all__ = ["KEEP_LOGS", "Services", "bring_up", "embedded_broker", "open_session", "stop_session"]
+
+KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,20 @@ class Services:
 def embedded_broker(folder: Path, port: int | None = None) -> EmbeddedBroker:
     """Returns a broker of this program with its data in a folder, not started yet; raises UsageError without Java."""
     return EmbeddedBroker(folder, ensure_jars().broker, use_java(), port=port)
+
+
+def open_session(
+    name: str, threads: int, *, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Starts a session with the Kafka connector, see `spark_session`; raises UsageError where Java is missing."""
+    use_java()
+    return spark_session(ensure_jars().spark, threads=threads, master=master, name=name, settings=settings)
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stops a session unless that has been done: its JVM may be gone, and then a second stop fails."""
+    if spark.sparkContext._jsc is not None:
+        spark.stop()
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""The query's processes as a supervisor sees them: started again when they end, found by their role."""
+"""The query's processes as a supervisor sees them: started again when they end, found by their role.
+
+Also the armed fault: the file that `impls.faults` looks for, and what it says when the fault has fired.
+"""
 
 import contextlib
 import json
@@ -7,17 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 
-from harness.files import ROOT
-from harness.lab.arming import VARIABLE
+from harness.files import ROOT, read_lines, write_json
 from impls.errors import StateError
 
 __all__ = [
+    "VARIABLE",
+    "Arming",
     "ProcessEnd",
     "QueryProcess",
     "jvm_of",
@@ -28,8 +33,39 @@ __all__ = [
     "signal_if_alive",
 ]
 
+VARIABLE = "RESCALE_FAULTS"
 _END_DEADLINE_S = 30.0
 _POLL_S = 0.02
+
+
+class Arming:
+    """arm() one fault at a time; fired() says when it happened."""
+
+    def __init__(self, file: Path):
+        self.file = file
+
+    def arm(
+        self,
+        name: str,
+        *,
+        victim: str,
+        point: str,
+        pids: Mapping[str, int],
+        action: Literal["kill", "stop"] = "kill",
+        conditions: Mapping[str, int | bool] | None = None,
+    ) -> None:
+        """Arms a fault; `conditions` are worker, migrating and after_epoch of `impls.faults`."""
+        armed: dict[str, Any] = {"id": name, "victim": victim, "point": point, "pids": dict(pids), "action": action}
+        write_json(self.file, {**armed, **(conditions or {})})
+
+    def disarm(self) -> None:
+        """Takes an armed fault back."""
+        self.file.unlink(missing_ok=True)
+
+    def fired(self, name: str) -> dict[str, Any] | None:
+        """Returns what a fault wrote when it fired (at_us, pid and its context), None if it has not."""
+        lines = read_lines(self.file.with_name(f"{self.file.name}.fired"))
+        return next((line for line in lines if line["id"] == name), None)
 
 
 @dataclass(frozen=True, slots=True)

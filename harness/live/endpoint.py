@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from harness.live.state import CurrentRun, LiveState, RunEnd
+from harness.live.state import KnownRun, LiveState
 from impls.errors import UsageError
 
 __all__ = ["families", "serving"]
@@ -40,7 +40,7 @@ _COUNTERS = (
 _QUANTILES = {"p50": "0.5", "p99": "0.99", "max": "1"}
 
 
-def families(now: CurrentRun | None, ended: tuple[RunEnd, ...]) -> list[Metric]:
+def families(now: KnownRun | None, ended: tuple[KnownRun, ...]) -> list[Metric]:
     """Returns the metrics of the run under way and the verdicts of those that have ended; unknown numbers are left out.
 
     Times are in seconds, sizes in bytes; each sample is labelled with the run's folder and its mechanism.
@@ -48,7 +48,7 @@ def families(now: CurrentRun | None, ended: tuple[RunEnd, ...]) -> list[Metric]:
     return [*(_of_run(now) if now is not None else ()), *_verdicts(ended)]
 
 
-def _of_run(now: CurrentRun) -> Iterator[Metric]:
+def _of_run(now: KnownRun) -> Iterator[Metric]:
     labels, line = (now.run.folder, now.run.title), now.line
     for name, text, key, scale in _GAUGES:
         yield _gauge(name, text, {key: line.get(key)}, labels=labels, scale=scale)
@@ -90,7 +90,7 @@ def _gauge(
     return family
 
 
-def _verdicts(ended: tuple[RunEnd, ...]) -> Iterator[Metric]:
+def _verdicts(ended: tuple[KnownRun, ...]) -> Iterator[Metric]:
     """Yields 1 for the verdict of each run that has ended, failed where it left none, and for how its load was sent."""
     for name, text, key in (
         ("rescale_run_verdict", "1 for what the oracle said of a run that has ended.", "verdict"),
@@ -98,8 +98,8 @@ def _verdicts(ended: tuple[RunEnd, ...]) -> Iterator[Metric]:
         ("rescale_run_machine", "1 for what the machine was during a run that has ended: quiet or busy.", "machine"),
     ):
         family = GaugeMetricFamily(name, text, labels=[*_RUN, key])
-        for run, entry in ((one.run, one.entry) for one in ended):
-            family.add_metric([run.folder, run.title, str(entry.get(key, "failed"))], 1)
+        for one in ended:
+            family.add_metric([one.run.folder, one.run.title, str(one.entry.get(key, "failed"))], 1)
         yield family
 
 

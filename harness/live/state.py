@@ -8,23 +8,19 @@ from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 
-__all__ = ["CurrentRun", "LiveState", "RunEnd"]
+__all__ = ["KnownRun", "LiveState"]
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentRun:
-    """The run under way and the line of its last second, see `harness.run.progress.line_of`."""
+class KnownRun:
+    """A run: the line of its last second while it goes on, see `harness.run.progress.line_of`; then its entry.
+
+    The entry is that of result.json; of a run that failed it is empty.
+    """
 
     run: Run
     line: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class RunEnd:
-    """A run that has ended, and its entry of result.json; an empty one if it failed."""
-
-    run: Run
-    entry: dict[str, Any]
+    entry: dict[str, Any] = field(default_factory=dict)
 
 
 class LiveState:
@@ -36,16 +32,16 @@ class LiveState:
     """
 
     def __init__(self) -> None:
-        self.now: CurrentRun | None = None
-        self.ended: tuple[RunEnd, ...] = ()
+        self.now: KnownRun | None = None
+        self.ended: tuple[KnownRun, ...] = ()
 
     def begin(self, run: Run) -> None:
         """A run begins."""
-        self.now = CurrentRun(run)
+        self.now = KnownRun(run)
 
     def progress(self, run: Run, line: dict[str, Any]) -> None:
         """A second of a run has passed."""
-        self.now = CurrentRun(run, line)
+        self.now = KnownRun(run, line)
 
     def end(self, run: Run, folder: Path) -> dict[str, Any]:
         """A run has ended; returns its entry, an empty one if it failed.
@@ -54,5 +50,5 @@ class LiveState:
             ValueError: its entry is broken.
         """
         entry = read_json(folder / ENTRY_FILE)
-        self.now, self.ended = None, (*self.ended, RunEnd(run, entry))
+        self.now, self.ended = None, (*self.ended, KnownRun(run, entry=entry))
         return entry

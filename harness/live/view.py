@@ -13,8 +13,7 @@ from rich.text import Text
 from harness.experiment.description import Experiment, Run
 from harness.live.state import LiveState
 from harness.results.failure import told_failure
-from plots.metrics import by_name
-from plots.withheld import marks
+from plots.metrics import by_name, marks
 
 __all__ = ["LiveView"]
 

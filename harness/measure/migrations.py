@@ -1,13 +1,20 @@
-"""The migrations of a run: when each was under way, and what it moved, from events and the epoch log."""
+"""The migrations of a run: when each was under way, and what it moved, from events and the epoch log.
+
+What a load still has to show: every commanded migration crossed by records, and steady state behind the last one.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Migration", "Moved", "migrations_of", "moved", "outcome"]
+import numpy as np
+
+__all__ = ["Migration", "migrations_of", "moved", "outcome", "outstanding"]
 
 Line = dict[str, Any]
+_SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
+_CALM_EPOCHS, _CALM_FACTOR = 3, 2.0  # as `harness.measure.windows.settled_s`, with epochs in place of intervals
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Migration:
 
 
 @dataclass(frozen=True)
-class Moved:
+class _Moved:
     """What a migration moved.
 
     Attributes:
@@ -85,14 +92,14 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
     return tuple(n for n in sorted(by_number) if begin["epoch"] <= n <= last)
 
 
-def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> Moved:
+def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> _Moved:
     """Returns what a migration moved; one that stopped the query lasts until its bins serve again."""
     own = set(migration.epochs)
     moving = [line for line in epochs if line["epoch"] in own and line["moved_bins"]]
     until = math.inf if migration.end_us is None else migration.end_us
     stops = [e["at_us"] for e in events if e["kind"] == "query_stop" and migration.begin_us <= e["at_us"] <= until]
     begins = [*stops, *(line["begin_us"] for line in moving)]
-    return Moved(
+    return _Moved(
         bins=sum(line["moved_bins"] for line in moving) if own else None,
         size=sum(line["moved_bytes"] for line in moving) if own else None,
         duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
@@ -100,7 +107,7 @@ def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) 
     )
 
 
-def outcome(migration: Migration, what: Moved, events: Sequence[Line]) -> str | None:
+def outcome(migration: Migration, what: _Moved, events: Sequence[Line]) -> str | None:
     """Returns in a sentence what became of a migration that did not just move its bins; None for one that did.
 
     Args:
@@ -119,7 +126,7 @@ def outcome(migration: Migration, what: Moved, events: Sequence[Line]) -> str | 
     return None if what.bins else _still(begin, what)
 
 
-def _still(begin: Line, what: Moved) -> str:
+def _still(begin: Line, what: _Moved) -> str:
     """Returns why a migration ended without a move of its own."""
     if what.bins is None:
         return "It ended, and no epoch of it is in the epoch log."
@@ -128,3 +135,49 @@ def _still(begin: Line, what: Moved) -> str:
     if begin["bins"] == 0:
         return "Every bin was where the command wanted it: the command was fulfilled without a move."
     return "Its bins arrived without a move of its own: moves that were under way when it was commanded did it."
+
+
+def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int, bins: int, warm_us: int = 0) -> str:
+    """Returns what the load still waits for, as the end of a sentence; empty once there is nothing.
+
+    A migration counts as crossed when so many records were applied in epochs behind it that one of a moved bin is among
+    them; one that moved no bin has none to cross it. Steady state is back when the median time of the last three epochs
+    behind the last migration is at most twice that before the first command, and no record is queued.
+
+    Args:
+        events: the events of the run so far.
+        epochs: its epochs so far, in order.
+        expected: migrations that the experiment is to command.
+        bins: number of bins.
+        warm_us: wall clock time before which epochs are those of the lead-in.
+    """
+    if not expected:
+        return ""
+    commands = {str(event["id"]) for event in events if event["kind"] == "command"}
+    if len(commands) < expected:
+        return f"{len(commands)} of {expected} migrations were commanded"
+    found = migrations_of(events, epochs)
+    for migration in found:
+        if migration.end_us is None:
+            return f"the migration {migration.label or migration.id!r} had not ended"
+        if not _crossed(migration, events, epochs, bins):
+            return f"no record had crossed the migration {migration.label or migration.id!r}"
+    return "" if _calm(found, epochs, warm_us) else "steady state was not back"
+
+
+def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line], bins: int) -> bool:
+    what = moved(migration, events, epochs)
+    if not what.bins:
+        return True
+    behind = sum(int(line["records"]) for line in epochs if line["epoch"] > migration.epochs[-1])
+    return behind * min(what.bins, bins) >= _SURE * bins
+
+
+def _calm(found: Sequence[Migration], epochs: Sequence[Line], warm_us: int) -> bool:
+    first, last = found[0].begin_us, max(migration.end_us or 0 for migration in found)
+    before = [line["ms"]["total"] for line in epochs if warm_us <= line["begin_us"] and line["end_us"] <= first]
+    behind = [line for line in epochs if line["begin_us"] >= last][-_CALM_EPOCHS:]
+    if not before or not behind:
+        return bool(behind)
+    times = [line["ms"]["total"] for line in behind]
+    return bool(np.median(times) <= _CALM_FACTOR * np.median(before)) and not behind[-1]["queued"]

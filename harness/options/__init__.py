@@ -1,13 +1,18 @@
-"""What commands share: lists and numbers in their options, and the exit code of one that was cut off."""
+"""What commands share: lists and numbers in their options, and how every command ends."""
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import ParamSpec
 
-from impls.errors import UsageError
+from generators.errors import GeneratorError
+from impls.errors import StateError, UsageError
 
-__all__ = ["CUT_OFF", "parse_bytes", "parse_list", "parse_names", "parse_number", "parse_workers"]
+__all__ = ["CUT_OFF", "ending", "parse_bytes", "parse_list", "parse_names", "parse_number", "parse_workers"]
 
 CUT_OFF = 130  # as a shell has it for a program that SIGINT ended
 _SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
+_P = ParamSpec("_P")
 _UNITS = {"": 1, **_SUFFIX, "t": 10**12}
 
 
@@ -59,3 +64,29 @@ def parse_bytes(text: str | float, what: str) -> int:
     if not 1 <= value < 1e18:
         raise UsageError(f"{what} must be at least 1 byte and below 1e18, not {text!r}.")
     return int(value)
+
+
+def ending(cut_off: str = "") -> Callable[[Callable[_P, int]], Callable[_P, int]]:
+    """Returns a decorator that makes exit codes of errors: 2 for bad input, 1 for a failure, 130 when cut off.
+
+    The error's sentence goes to standard error, and `cut_off` when the command is cut off.
+    """
+
+    def decorated(run: Callable[_P, int]) -> Callable[_P, int]:
+        @wraps(run)
+        def ended(*arguments: _P.args, **named: _P.kwargs) -> int:
+            try:
+                return run(*arguments, **named)
+            except (UsageError, GeneratorError) as error:
+                sys.stderr.write(f"{error}\n")
+                return 2
+            except StateError as error:
+                sys.stderr.write(f"{error}\n")
+                return 1
+            except KeyboardInterrupt:
+                sys.stderr.write(f"{cut_off}\n" if cut_off else "")
+                return CUT_OFF
+
+        return ended
+
+    return decorated

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "MovedBins", "OracleError", "Ranges", "RawResults", "Records", "Waits", "dtypes_of"]
+__all__ = ["Columns", "MovedBins", "OracleError", "Ranges", "RawResults", "Records", "Waits"]
 
 
 class OracleError(Exception):
@@ -30,10 +30,10 @@ class Columns:
         """Returns the same columns with the rows that an index or mask array names, in its order."""
         return type(self)(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
-
-def dtypes_of(kind: type[Columns]) -> dict[str, type[np.generic]]:
-    """Returns the type of the elements of each column, as its annotation has it."""
-    return {field.name: get_args(get_args(field.type)[1])[0] for field in fields(kind)}
+    @classmethod
+    def dtypes(cls) -> dict[str, type[np.generic]]:
+        """Returns the type of the elements of each column, as its annotation has it."""
+        return {field.name: get_args(get_args(field.type)[1])[0] for field in fields(cls)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,6 @@ class MovedBins(Columns):
     epoch: NDArray[np.int64]
     bin: NDArray[np.int64]
     migration: NDArray[np.str_]
-
-    @classmethod
-    def none(cls) -> "MovedBins":
-        """Returns no moves."""
-        return cls.of([])
 
     @classmethod
     def of(cls, rows: list[tuple[int, int, str]]) -> "MovedBins":

@@ -6,108 +6,21 @@ its epochs; every input record belongs to exactly one epoch and is counted exact
 whose offsets hold it or, if its bin was moving and queued it there, to the epoch that released the queue.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
-from harness.oracle.ask import crossed, examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
+from harness.oracle.differences import NUMBERED, Differences
 
-__all__ = ["CLASSES", "NUMBERED", "Differences", "check"]
+__all__ = ["check"]
 
-CLASSES = ("lost", "doubled", "wrong", "out_of_order")
-
-# An input record arrives in the epoch whose offset range holds it.
-_ARRIVED = """
-CREATE TABLE arrived AS
-SELECT i."partition", i."offset", i.key, CASE WHEN i."offset" < r."end" THEN r.epoch END AS epoch
-FROM records i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i."offset" >= r."begin"
-"""
-
-# Waiting is for bins that move alone: a bin that stays has no reason to queue.
-_PLACED = """
-CREATE TABLE placed AS
-SELECT a."partition", a."offset", a.key, coalesce(w.release, a.epoch) AS epoch,
-       coalesce(w.release - a.epoch, 0) AS waited
-FROM arrived a JOIN bins b ON a.key = b.key
-LEFT JOIN (FROM waits WHERE bin IN (SELECT bin FROM moves)) w ON w.bin = b.bin AND w.epoch = a.epoch
-"""
-
-_EXPECTED = """
-CREATE TABLE expected AS
-SELECT epoch, key, CAST(sum(count(*)) OVER (PARTITION BY key ORDER BY epoch) AS BIGINT) AS truth
-FROM placed WHERE epoch IS NOT NULL GROUP BY epoch, key
-"""
-
-# A number at or below the highest one before it, of the same worker in the same partition, is a repeat.
-NUMBERED = """
-CREATE TABLE numbered AS
-SELECT *, number > coalesce(max(number) OVER earlier, -1) AS accepted
-FROM (SELECT *, CAST(epoch AS HUGEINT) * 4294967296 + "index" AS number FROM results)
-WINDOW earlier AS (
-    PARTITION BY worker, "partition" ORDER BY "offset" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-"""
-
-# Of several results of one key and epoch the one nearest to the truth is the result (rank 1), the others are extra.
-_MATCHED = """
-CREATE TABLE matched AS
-SELECT a.*, e.truth, row_number() OVER nearest AS rank
-FROM numbered a LEFT JOIN expected e ON a.epoch = e.epoch AND a.key = e.key
-WHERE a.accepted
-WINDOW nearest AS (PARTITION BY a.epoch, a.key ORDER BY abs(a.count - e.truth), a."partition", a."offset")
-"""
-
-_FINDINGS = """
-CREATE TABLE finding AS
-SELECT 'lost' AS class, 'no result' AS why, e.epoch, e.key, NULL::INT AS "partition", NULL::BIGINT AS "offset",
-       NULL::INT AS worker, e.truth AS expected, NULL::BIGINT AS found
-FROM expected e ANTI JOIN matched m ON e.epoch = m.epoch AND e.key = m.key
-UNION ALL
-SELECT 'lost', 'record in no committed epoch', NULL, key, "partition", "offset", NULL, NULL, NULL
-FROM placed WHERE epoch IS NULL
-UNION ALL
-SELECT CASE WHEN count < truth THEN 'lost' ELSE 'doubled' END,
-       CASE WHEN count < truth THEN 'count too small' ELSE 'count too large' END,
-       epoch, key, "partition", "offset", worker, truth, count
-FROM matched WHERE rank = 1 AND count <> truth
-UNION ALL
-SELECT 'doubled', 'second result of the epoch', epoch, key, "partition", "offset", worker, truth, count
-FROM matched WHERE rank > 1 AND truth IS NOT NULL
-UNION ALL
-SELECT CASE WHEN key IN (SELECT key FROM records) THEN 'doubled' ELSE 'wrong' END,
-       CASE WHEN key IN (SELECT key FROM records) THEN 'the epoch has no record of the key' ELSE 'unknown key' END,
-       epoch, key, "partition", "offset", worker, NULL, count
-FROM matched WHERE truth IS NULL
-UNION ALL
-SELECT 'wrong', 'partition of another bin', n.epoch, n.key, n."partition", n."offset", n.worker, NULL, n.count
-FROM numbered n JOIN bins b ON n.key = b.key WHERE n."partition" <> b.bin * $partitions // $bins
-UNION ALL
-SELECT CASE WHEN a.number IS NULL THEN 'out_of_order' ELSE 'wrong' END,
-       CASE WHEN a.number IS NULL THEN 'behind a later number' ELSE 'differs from what it repeats' END,
-       n.epoch, n.key, n."partition", n."offset", n.worker, a.count, n.count
-FROM (FROM numbered WHERE NOT accepted) n LEFT JOIN (FROM numbered WHERE accepted) a
-     ON n.worker = a.worker AND n."partition" = a."partition" AND n.number = a.number
-WHERE a.number IS NULL OR a.key <> n.key OR a.count <> n.count
-UNION ALL
-SELECT 'out_of_order', 'not above the result before it', epoch, key, "partition", "offset", worker, count_before, count
-FROM (SELECT *, lag(epoch) OVER per_key AS epoch_before, lag(count) OVER per_key AS count_before
-      FROM matched WINDOW per_key AS (PARTITION BY key ORDER BY "partition", "offset"))
-WHERE epoch <= epoch_before OR count <= count_before
-"""
-
-# Does not use epochs at all: catches what a mistake in the attribution of records to epochs would hide.
-_FINAL = """
-INSERT INTO finding
-SELECT CASE WHEN coalesce(last, 0) < total THEN 'lost' ELSE 'doubled' END, 'final count', NULL, key,
-       NULL, NULL, NULL, total, last
-FROM (SELECT key, count(*) AS total FROM records GROUP BY key)
-LEFT JOIN (SELECT key, arg_max(count, number) AS last FROM matched GROUP BY key) USING (key)
-WHERE last IS DISTINCT FROM total AND key NOT IN (SELECT key FROM finding)
-"""
+_SQL = (Path(__file__).parent / "keycount.sql").read_text(encoding="utf-8")
+_WAITED = "SELECT count(*) FILTER (waited > 0), coalesce(max(waited), 0) FROM placed"
 
 _EXAMPLE = """
 SELECT why, epoch, key, "partition", "offset", worker, expected, found FROM finding WHERE class = $class
@@ -121,39 +34,11 @@ _ORDERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Differences:
-    """What the checker found.
-
-    Attributes:
-        totals: number of findings by class of `CLASSES`.
-        examples: of each class with findings the first, the worst (by difference of counts) and the last one.
-        records: input records.
-        results: results after repeats were dropped.
-        repeats: repeats dropped.
-        crossed: by migration, records of moved bins in an epoch from their move on.
-        waited: records that were queued.
-        longest_wait: epochs that a record was queued at most.
-    """
-
-    totals: dict[str, int]
-    examples: dict[str, dict[str, dict[str, Any]]]
-    records: int
-    results: int
-    repeats: int
-    crossed: dict[str, int] = field(default_factory=dict)
-    waited: int = 0
-    longest_wait: int = 0
-
-    @property
-    def clean(self) -> bool:
-        """Nothing was found."""
-        return not any(self.totals.values())
-
-
-def _bins(records: Records, results: RawResults, bin_of: BinOf) -> pa.Table:
+def _bins(records: Records, results: RawResults, bin_of: BinOf, partitions: int) -> pa.Table:
+    """Returns the bin of every key, and the partition that is home to the bin's results."""
     keys = np.union1d(records.key, results.key)
-    return pa.table({"key": keys, "bin": bin_of(keys)})
+    bins = bin_of(keys)
+    return pa.table({"key": keys, "bin": bins, "home": bins * partitions // bin_of.bins})
 
 
 def check(
@@ -181,22 +66,13 @@ def check(
     with duckdb.connect() as db:
         for name, columns in {"records": records, "results": results, "ranges": ranges}.items():
             db.register(name, columns.table())
-        db.register("moves", (moves or MovedBins.none()).table())
-        db.register("bins", _bins(records, results, bin_of))
+        db.register("moves", (moves or MovedBins.of([])).table())
+        db.register("bins", _bins(records, results, bin_of, partitions))
         db.register("waits", (waits or Waits.of([])).table())
-        for statement in (_ARRIVED, _PLACED, _EXPECTED, NUMBERED, _MATCHED):
-            db.execute(statement)
-        db.execute(_FINDINGS, {"partitions": partitions, "bins": bin_of.bins})
-        db.execute(_FINAL)
-        found = dict(db.execute("SELECT class, count(*) FROM finding GROUP BY class").fetchall())
-        accepted = one(db, "SELECT count(*) FROM matched")
-        return Differences(
-            totals={kind: found.get(kind, 0) for kind in CLASSES},
-            examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
-            records=len(records),
-            results=accepted,
-            repeats=len(results) - accepted,
-            crossed=crossed(db, "placed"),
-            waited=one(db, "SELECT count(*) FROM placed WHERE waited > 0"),
-            longest_wait=one(db, "SELECT coalesce(max(waited), 0) FROM placed"),
+        db.execute(NUMBERED)
+        db.execute(_SQL)
+        (waited, longest), *_ = db.execute(_WAITED).fetchall()
+        found = Differences.of(
+            db, "count(*)", _EXAMPLE, _ORDERS, records=len(records), raw=len(results), applied="placed"
         )
+        return replace(found, waited=waited, longest_wait=longest)

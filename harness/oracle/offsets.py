@@ -5,33 +5,15 @@ epoch ends; it is written before the epoch runs. `commits/<epoch>` appears when 
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from harness.oracle.columns import OracleError, Ranges
 
-__all__ = ["OffsetLog", "consumed_records", "read_offsets"]
+__all__ = ["consumed_records", "read_ranges"]
 
 Ends = dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetLog:
-    """End offsets by partition of each committed epoch, ascending; `open` are epochs begun and not committed."""
-
-    ends: dict[int, Ends]
-    open: tuple[int, ...] = ()
-
-    def ranges(self, begin: Ends | None = None) -> Ranges:
-        """Returns the offsets each epoch absorbed, without empty ranges; `begin` is where epoch 0 started (0)."""
-        rows, at = [], dict(begin or {})
-        for epoch, ends in self.ends.items():
-            rows += [(epoch, p, at.get(p, 0), end) for p, end in ends.items() if end > at.get(p, 0)]
-            at |= ends
-        epoch_, partition, first, end = np.array(rows, np.int64).reshape(-1, 4).T
-        return Ranges(epoch_, partition.astype(np.int32), first, end)
 
 
 def _numbered(folder: Path) -> list[int]:
@@ -66,11 +48,14 @@ def consumed_records(checkpoint: Path, topic: str) -> int:
     return 0
 
 
-def read_offsets(checkpoint: Path, topic: str, *, several: bool = False) -> OffsetLog:
-    """Reads the logs of a query's checkpoint folder; raises OracleError when an epoch is missing from them.
+def read_ranges(checkpoint: Path, topic: str, *, several: bool = False) -> Ranges:
+    """Returns the offsets that each committed epoch of a query absorbed, without empty ranges, from offset 0 on.
 
     With `several` the query may read the topic more than once, as a join with itself does, and what counts is what all
     of its sources have read.
+
+    Raises:
+        OracleError: an epoch is missing from the logs in the checkpoint folder, or none is committed.
     """
     begun, committed = _numbered(checkpoint / "offsets"), _numbered(checkpoint / "commits")
     if not committed:
@@ -81,5 +66,10 @@ def read_offsets(checkpoint: Path, topic: str, *, several: bool = False) -> Offs
             f"The logs in {checkpoint} lack {len(missing)} epochs, first {missing[0]}:"
             " set spark.sql.streaming.minBatchesToRetain above the number of epochs."
         )
-    ends = {epoch: _epoch_ends(checkpoint / "offsets" / str(epoch), topic, several=several) for epoch in committed}
-    return OffsetLog(ends, tuple(epoch for epoch in begun if epoch > committed[-1]))
+    rows, at = list[tuple[int, int, int, int]](), Ends()
+    for epoch in committed:
+        ends = _epoch_ends(checkpoint / "offsets" / str(epoch), topic, several=several)
+        rows += [(epoch, p, at.get(p, 0), end) for p, end in ends.items() if end > at.get(p, 0)]
+        at |= ends
+    epochs, partitions, first, end_ = np.array(rows, np.int64).reshape(-1, 4).T
+    return Ranges(epochs, partitions.astype(np.int32), first, end_)

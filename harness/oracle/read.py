@@ -10,7 +10,7 @@ import numpy as np
 from kafka import KafkaConsumer, TopicPartition
 from numpy.typing import NDArray
 
-from harness.oracle.columns import Columns, OracleError, RawResults, Records, dtypes_of
+from harness.oracle.columns import Columns, OracleError, RawResults, Records
 
 __all__ = [
     "number_columns",
@@ -116,7 +116,7 @@ def read_columns(
         deadline_s: longest time for it, in seconds.
         columns_of: from messages of a partition to their other columns, by name.
     """
-    parts: dict[str, list[NDArray[Any]]] = {name: [np.empty(0, dtype)] for name, dtype in dtypes_of(kind).items()}
+    parts: dict[str, list[NDArray[Any]]] = {name: [np.empty(0, dtype)] for name, dtype in kind.dtypes().items()}
     for partition, messages in _read_topic(bootstrap, topic, deadline_s):
         offsets = np.array([message.offset for message in messages], np.int64)
         place = {"partition": np.full(len(messages), partition, np.int32), "offset": offsets}

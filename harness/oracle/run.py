@@ -14,7 +14,7 @@ from harness.files import read_lines
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Waits
 from harness.oracle.keycount import check
-from harness.oracle.offsets import read_offsets
+from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, answered, judge
 
@@ -90,7 +90,7 @@ def check_run(
 
     def ask() -> dict[str, Any]:
         facts, moves, waits = read_facts(folder, expected=expected_migrations), read_moves(folder), _read_waits(folder)
-        ranges = read_offsets(checkpoint, input_topic).ranges()
+        ranges = read_ranges(checkpoint, input_topic)
         begun = time.monotonic()
         records = read_records(bootstrap, input_topic, deadline_s=deadline_s)
         results = read_results(bootstrap, output_topic, deadline_s=deadline_s)

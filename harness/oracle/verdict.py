@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.files import write_json
-from harness.oracle.keycount import CLASSES, Differences
+from harness.oracle.differences import CLASSES, Differences
 
 __all__ = ["Facts", "Verdict", "answered", "judge", "merge"]
 

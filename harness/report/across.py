@@ -12,20 +12,7 @@ from urllib.parse import quote
 from harness.files import ROOT, write_text
 from harness.options import parse_list
 from harness.report.conclusions import worst_verdict
-from harness.report.page import (
-    MACHINE_MEANING,
-    Cell,
-    Column,
-    column_of,
-    hue,
-    inline,
-    judged_cells,
-    metric_cells,
-    named_cell,
-    render,
-    script,
-    word_cell,
-)
+from harness.report.page import MACHINE_MEANING, Cell, Column, hue, inline, judged_cells, metric_cells, render, script
 from harness.report.report import reasons
 from harness.results.validate import validate
 from impls.errors import UsageError
@@ -219,7 +206,7 @@ def _caution(experiments: list[StoredExperiment]) -> str:
 
 
 def _columns() -> list[Column]:
-    numbers = [Column("peak", _PEAK_MEANING, "lower") if metric is _PEAK else column_of(metric) for metric in _METRICS]
+    numbers = [Column("peak", _PEAK_MEANING, "lower") if metric is _PEAK else Column.of(metric) for metric in _METRICS]
     words = [Column(name, words=True) for name in ("mechanism", "experiment", "workload")]
     return [
         *words,
@@ -238,13 +225,13 @@ def _row(place: int, label: str, experiment: StoredExperiment, run: StoredRun) -
         "id": f"run-{place}",
         "withheld": bool(run.why_withheld()),
         "cells": [
-            named_cell(run.mechanism, run.mechanism),
-            word_cell(label, "wrapped"),
-            word_cell(_workload(asked), "wrapped"),
+            Cell.of_mechanism(run.mechanism, run.mechanism),
+            Cell.of_word(label, "wrapped"),
+            Cell.of_word(_workload(asked), "wrapped"),
             *_parameters(asked),
             *judged_cells(run),
             *metric_cells(run, _METRICS, _value),
-            word_cell(experiment.commit[:8], value=experiment.commit),
+            Cell.of_word(experiment.commit[:8], value=experiment.commit),
         ],
     }
 

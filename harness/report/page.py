@@ -17,16 +17,12 @@ __all__ = [
     "MACHINE_MEANING",
     "Cell",
     "Column",
-    "column_of",
     "hue",
     "inline",
     "judged_cells",
     "metric_cells",
-    "named_cell",
-    "number_cell",
     "render",
     "script",
-    "word_cell",
 ]
 
 _HERE = Path(__file__).parent
@@ -43,6 +39,11 @@ class Column:
     better: str | None = None
     words: bool = False
 
+    @classmethod
+    def of(cls, metric: Metric, label: str = "") -> "Column":
+        """Returns a metric's column, with another heading if one is given."""
+        return cls(label or metric.label, metric.meaning, metric.better)
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -53,16 +54,26 @@ class Cell:
     kind: str = ""
     dot: Markup | None = None
 
+    @classmethod
+    def of_number(cls, number: float | None, metric: Metric) -> "Cell":
+        """Returns the cell of a metric's value."""
+        return cls(show(number, metric.unit), "" if number is None else number)
 
-def column_of(metric: Metric, label: str = "") -> Column:
-    """Returns a metric's column, with another heading if one is given."""
-    return Column(label or metric.label, metric.meaning, metric.better)
+    @classmethod
+    def of_mechanism(cls, mechanism: str, value: str | float) -> "Cell":
+        """Returns the cell of a mechanism's name, with its dot."""
+        return cls(mechanism, value, "text name", hue(mechanism))
+
+    @classmethod
+    def of_word(cls, word: str, kind: str = "", value: str | float | None = None) -> "Cell":
+        """Returns the cell of a word, sorted by it unless by something else."""
+        return cls(word, word if value is None else value, f"text {kind}".strip())
 
 
 def judged_cells(run: StoredRun) -> list[Cell]:
     """Returns the cells of a run's round, verdict, load and machine."""
     words = [(run.verdict, run.verdict), (run.load_kept, run.load_kept), (run.machine, _MACHINE.get(run.machine, ""))]
-    return [Cell(str(run.round), run.round), *(word_cell(*pair) for pair in words)]
+    return [Cell(str(run.round), run.round), *(Cell.of_word(*pair) for pair in words)]
 
 
 def metric_cells(
@@ -70,22 +81,7 @@ def metric_cells(
 ) -> list[Cell]:
     """Returns a run's numbers; a withheld run shows none."""
     values = [None if run.why_withheld() else value(run, metric) for metric in metrics]
-    return [number_cell(number, metric) for number, metric in zip(values, metrics, strict=True)]
-
-
-def number_cell(number: float | None, metric: Metric) -> Cell:
-    """Returns the cell of a metric's value."""
-    return Cell(show(number, metric.unit), "" if number is None else number)
-
-
-def named_cell(mechanism: str, value: str | float) -> Cell:
-    """Returns the cell of a mechanism's name, with its dot."""
-    return Cell(mechanism, value, "text name", hue(mechanism))
-
-
-def word_cell(word: str, kind: str = "", value: str | float | None = None) -> Cell:
-    """Returns the cell of a word, sorted by it unless by something else."""
-    return Cell(word, word if value is None else value, f"text {kind}".strip())
+    return [Cell.of_number(number, metric) for number, metric in zip(values, metrics, strict=True)]
 
 
 def hue(mechanism: str) -> Markup:

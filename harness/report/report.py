@@ -11,21 +11,7 @@ from markupsafe import Markup
 from harness.files import write_text
 from harness.report.comparison import COLUMNS, comparison, notes, outcomes
 from harness.report.conclusions import conclusions
-from harness.report.page import (
-    MACHINE_MEANING,
-    Cell,
-    Column,
-    column_of,
-    hue,
-    inline,
-    judged_cells,
-    metric_cells,
-    named_cell,
-    number_cell,
-    render,
-    script,
-    word_cell,
-)
+from harness.report.page import MACHINE_MEANING, Cell, Column, hue, inline, judged_cells, metric_cells, render, script
 from harness.report.timelines import timelines
 from harness.results.summary import write_result
 from plots.data import StoredExperiment, StoredRun, load
@@ -101,7 +87,7 @@ def _cell_columns(experiment: StoredExperiment) -> list[Column]:
 
 
 def _compared_columns(experiment: StoredExperiment) -> list[Column]:
-    metrics = [column_of(metric, "" if place else "peak") for place, metric in enumerate(COLUMNS)]
+    metrics = [Column.of(metric, "" if place else "peak") for place, metric in enumerate(COLUMNS)]
     return [Column("mechanism", words=True), *_cell_columns(experiment), Column("compared"), *metrics]
 
 
@@ -113,10 +99,10 @@ def _compared(experiment: StoredExperiment) -> list[dict[str, Any]]:
             "id": "",
             "withheld": False,
             "cells": [
-                named_cell(line.mechanism, line.mechanism),
-                *([word_cell(line.cell, value=place)] if experiment.is_sweep else []),
+                Cell.of_mechanism(line.mechanism, line.mechanism),
+                *([Cell.of_word(line.cell, value=place)] if experiment.is_sweep else []),
                 Cell(f"{line.compared} of {line.runs}", line.compared),
-                *(number_cell(line.values[metric.name], metric) for metric in COLUMNS),
+                *(Cell.of_number(line.values[metric.name], metric) for metric in COLUMNS),
             ],
         }
         for place, line in enumerate(lines if len(lines) > 1 else [])
@@ -131,7 +117,7 @@ def _columns(experiment: StoredExperiment) -> list[Column]:
         Column("verdict", words=True),
         Column("load", words=True),
         Column("machine", MACHINE_MEANING, words=True),
-        *map(column_of, _COLUMNS),
+        *map(Column.of, _COLUMNS),
     ]
 
 
@@ -141,8 +127,8 @@ def _row(experiment: StoredExperiment, run: StoredRun, place: int) -> dict[str, 
         "id": "",
         "withheld": bool(run.why_withheld()),
         "cells": [
-            named_cell(run.mechanism, place),
-            *([word_cell(experiment.cell_label(run.cell))] if experiment.is_sweep else []),
+            Cell.of_mechanism(run.mechanism, place),
+            *([Cell.of_word(experiment.cell_label(run.cell))] if experiment.is_sweep else []),
             *judged_cells(run),
             *metric_cells(run, _COLUMNS, lambda one, metric: metric.value(one.entry)),
         ],

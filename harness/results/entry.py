@@ -1,7 +1,7 @@
 """The summary of one run: its entry of result.json, and its histogram logs, from the files of its folder."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from harness.files import read_json, read_lines, write_json
 from harness.measure.cells import Cells, read_cells, read_epochs
+from harness.measure.cpu import Taken, machine, taken
 from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
-from harness.measure.taken import Taken, machine, taken
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
 from harness.results.failure import failure_of
@@ -225,11 +225,10 @@ def _epochs(files: RunFiles) -> dict[str, Any]:
             groups["after"].append(line)
         elif warm is not None and line["begin_us"] >= warm:
             groups["steady"].append(line)
-    return {name: {**_times(lines, "total"), "phases": _phases(lines)} for name, lines in groups.items()}
-
-
-def _phases(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {name: _times(lines, name) for name in PHASES}
+    return {
+        name: {**_times(lines, "total"), "phases": {phase: _times(lines, phase) for phase in PHASES}}
+        for name, lines in groups.items()
+    }
 
 
 def _times(lines: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -247,12 +246,11 @@ def _migration(files: RunFiles, number: int) -> dict[str, Any]:
     p50, most = percentiles(steady.latency_us, steady.count, (50.0, 100.0)).tolist()
     peak = peak_of(files.cells, files.tags, migration)
     what = moved(migration, files.events, files.epochs)
-    seconds = _since(files.start_us)
     return {
         "id": migration.id,
         "label": migration.label,
-        "begin_s": seconds(migration.begin_us),
-        "end_s": None if migration.end_us is None else seconds(migration.end_us),
+        "begin_s": (migration.begin_us - files.start_us) / 1e6,
+        "end_s": None if migration.end_us is None else (migration.end_us - files.start_us) / 1e6,
         "outcome": outcome(migration, what, files.events),
         "bins": what.bins,
         "bytes": what.size,
@@ -271,10 +269,6 @@ def _migration(files: RunFiles, number: int) -> dict[str, Any]:
         "peak_window_s": peak.window_s,
         "peak_windows": peak.windows,
     }
-
-
-def _since(start_us: int) -> Callable[[int], float]:
-    return lambda at_us: (at_us - start_us) / 1e6
 
 
 def _throughput(files: RunFiles) -> dict[str, Any]:

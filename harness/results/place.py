@@ -1,5 +1,6 @@
 """The folder of a result: an earlier one of the same parameters, finished or begun, or a new one."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +14,6 @@ from impls.errors import UsageError
 
 __all__ = [
     "Described",
-    "DescribedSuite",
     "find_earlier",
     "find_folder",
     "making",
@@ -24,14 +24,11 @@ __all__ = [
 
 
 class Described(Protocol):
-    """An experiment or a sweep: what its parameters are, in a short digest."""
+    """An experiment, a sweep or a suite: its parameters with their `name`, and a short digest of them."""
 
     def digest(self) -> str:
         """Returns a short digest of all parameters."""
-
-
-class DescribedSuite(Described, Protocol):
-    """Several experiments with one result: its parameters with their `name`, and a digest of them."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
@@ -76,7 +73,7 @@ def new_folder(output: Path, name: str) -> Path:
     return folder
 
 
-def result_folder(suite: DescribedSuite, output: Path, *, force: bool) -> Path:
+def result_folder(suite: Described, output: Path, *, force: bool) -> Path:
     """Returns the newest result of the same code, finished or begun, or makes a new one with experiment.json.
 
     Args:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from harness.lab.session import stop_session
+from harness.lab.bringup import stop_session
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.query import NativeQuery

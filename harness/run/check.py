@@ -7,7 +7,6 @@ from harness.experiment.description import Run
 from harness.experiment.schedules import plan_for
 from harness.oracle.bins import BinOf, dense_bins, hash_bins
 from harness.oracle.native.check import check_native
-from harness.oracle.native.nexmark import check_native_nexmark
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import check_run
 from harness.run.pipeline import disorder_ms, spark_checkpoint
@@ -33,10 +32,8 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str]) -> di
     native = run.mechanism in catalog.natives()
     if experiment.workload == "nexmark":
         where |= {"query": experiment.query, "topics": topics}
-        if native:
-            return check_native_nexmark(bootstrap, folder, **where, bins=experiment.bins)
-        return check_nexmark(bootstrap, folder, **where, disorder=disorder_ms(experiment))
+        return check_nexmark(bootstrap, folder, **where, disorder=disorder_ms(experiment), native=native)
     if native:
-        where |= {"bins": experiment.bins, "preloaded": experiment.keys, "topics": topics}
+        where |= {"preloaded": experiment.keys, "topics": topics}
         return check_native(bootstrap, folder, **where)
     return check_run(bootstrap, folder, **where, input_topic=topics[0], output_topic=topics[1])

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from harness.experiment.description import Run
 from harness.experiment.faults import ANY_PHASE, DRIVER_POINTS, parse_fault
-from harness.lab.arming import VARIABLE, Arming
 from harness.lab.broker import Broker
-from harness.lab.processes import jvm_of, python_workers
+from harness.lab.processes import VARIABLE, Arming, jvm_of, python_workers
 from harness.run.application import Application
 from impls import catalog
 from impls.protocol.view import View

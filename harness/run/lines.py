@@ -9,8 +9,7 @@ from harness.experiment.description import Run
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
 from harness.results.failure import told_failure
-from plots.metrics import DASH, by_name, show
-from plots.withheld import marks
+from plots.metrics import DASH, by_name, marks, show
 
 __all__ = ["Lines"]
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -198,22 +197,18 @@ class Load:
     def close(self) -> None:
         """Ends the generator: what is queued is sent, what is not yet due is not."""
         self._closing.set()
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(15)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait(5)
-                raise StateError("The generator did not end in 15 s and was killed.") from None
-            finally:
-                self._close_pipes()
-        self._close_pipes()
-
-    def _close_pipes(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._log.close()
+        try:
+            self._process.terminate()
+            self._process.wait(15)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(5)
+            raise StateError("The generator did not end in 15 s and was killed.") from None
+        finally:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # of a word that it did not live to read
+                self._process.stdin.close()
+            self._log.close()
 
     def __enter__(self) -> "Load":
         return self

@@ -5,10 +5,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from generators.keycount import NUMBER_BYTES
+from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Run
 from harness.lab.topics import create_topics
 from harness.run.pipeline import read_raw, read_records, spark_checkpoint
@@ -46,19 +46,15 @@ def start_native(
         "on_epoch": on_epoch,
         "on_event": on_event,
     }
+    limit = experiment.max_offsets_per_trigger
     if experiment.workload == "nexmark":
-        limit = experiment.max_offsets_per_trigger
         source = RecordSource(partial(read_raw, spark, bootstrap, topics[0], limit), 0)
         return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
     preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: experiment.workers})
     _fill(spark, bootstrap, preload, experiment.keys)
-    source = RecordSource(partial(_records, spark, bootstrap, f"{topics[0]},{preload}", run), experiment.keys)
+    source = RecordSource(partial(read_records, spark, bootstrap, f"{topics[0]},{preload}", limit), experiment.keys)
     return NativeQuery(spark, source, **rest)
-
-
-def _records(spark: SparkSession, bootstrap: str, topics: str, run: Run) -> DataFrame:
-    return read_records(spark, bootstrap, topics, run.experiment.max_offsets_per_trigger)
 
 
 def _fill(spark: SparkSession, bootstrap: str, topic: str, keys: int) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from generators.keycount import NUMBER_BYTES
 from generators.nexmark.profile import make_profile
+from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
-from harness.lab.bringup import Services, bring_up
-from harness.lab.session import open_session
+from harness.lab.bringup import Services, bring_up, open_session
 from impls.api import stream
 from impls.driver.driver import EpochRecord
 from impls.driver.handle import StreamHandle
@@ -26,7 +25,6 @@ __all__ = [
     "bring_up_alone",
     "disorder_ms",
     "operator_for",
-    "read_input",
     "read_raw",
     "read_records",
     "spark_checkpoint",
@@ -97,7 +95,7 @@ def operator_for(experiment: Experiment) -> Operator:
     )
 
 
-def read_input(
+def _read_input(
     spark: SparkSession, bootstrap: str, topic: str, experiment: Experiment, operator: Operator
 ) -> DataFrame:
     """Returns the stream of what the operator reads."""
@@ -119,7 +117,7 @@ def start_query(
 ) -> StreamHandle:
     """Starts the run's query on its checkpoint, or continues it; `redis` is the server of mechanisms that need one."""
     experiment, operator = run.experiment, operator_for(run.experiment)
-    frame = read_input(spark, bootstrap, topics[0], experiment, operator)
+    frame = _read_input(spark, bootstrap, topics[0], experiment, operator)
     return stream(
         frame,
         key="key",

@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,14 @@ from generators.stdin import watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
 from harness.files import read_lines
-from harness.lab.bringup import Services, bring_up
+from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.broker import Broker
-from harness.lab.session import KEEP_LOGS, open_session
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
-from harness.measure.outstanding import outstanding
+from harness.measure.migrations import outstanding
 from harness.options import CUT_OFF
 from harness.oracle.offsets import consumed_records
 from harness.results.summary import summarise_run
-from harness.run.anew import begin_anew
 from harness.run.application import Application, Query
 from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
@@ -44,6 +43,7 @@ from harness.run.native import start_native
 from harness.run.pipeline import spark_checkpoint, start_query, state_dir
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
+from harness.run.runs import begin_anew
 from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
@@ -98,7 +98,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         ) as query:  # fmt: skip
             stack.callback(query.end)
             roles = {"redis": lambda: server.pid} if server else {}
-            _drive(run, folder, broker, query, progress, disturbance=disturbance, roles=roles, resumed=resumed)
+            _Course(run, folder, topics[0], broker, query, progress).follow(disturbance, roles, resumed=resumed)
         progress.say("checking")
         query.end()
         check(run, folder, broker.bootstrap, topics)
@@ -129,49 +129,103 @@ def _session(run: Run) -> SparkSession:
     return open_session(run.folder, workers, master=run.experiment.master, settings={**KEEP_LOGS, **own})
 
 
-def _drive(
-    run: Run,
-    folder: Path,
-    broker: Broker,
-    query: Application,
-    progress: Progress,
-    *,
-    disturbance: Disturbance,
-    roles: dict[str, Callable[[], int | None]],
-    resumed: bool,
-) -> None:
-    recorder = progress.recorder
+@dataclass
+class _Course:
+    """A run's way from its query's first epoch to the last result; each wait ends when the query does."""
 
-    def first_epoch() -> bool:
-        _raise_if_ended(query)
-        return recorder.epochs > 0
+    run: Run
+    folder: Path
+    topic: str
+    broker: Broker
+    query: Application
+    progress: Progress
 
-    progress.say("creating state")
-    progress.wait_for(first_epoch, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
-    topic = _topics_of(run, folder)[0]
-    sent = _preloaded(run, folder, broker, query, progress) if run.experiment.workload == "nexmark" else None
-    load = schedule(folder, run.experiment, topic, sent)
-    with (
-        Load(
-            folder, broker.bootstrap, load, resume=resumed, waits_for=partial(_unmet, run, load, recorder)
-        ) as generator,
-        MemorySampler(
-            folder / "memory.jsonl",
-            broker_pid=broker.pid,
-            generator_pid=generator.pid,
-            roles=roles,
-            whole=run.experiment.bootstrap is None and run.experiment.master is None,
-        ),
-    ):
-        if not resumed:
-            recorder.event("load_begin", {"planned_us": load["start_us"]})
-        progress.due = _due(load)
-        progress.say("load")
-        watch = partial(disturbance.watch, query=query, broker=broker)
-        _command(run, folder, load["start_us"], query=query, generator=generator, progress=progress, watch=watch)
-        recorder.event("load_end")
-        progress.say("draining")
-        _drain(run, folder, load, query=query, progress=progress)
+    def follow(self, disturbance: Disturbance, roles: dict[str, Callable[[], int | None]], *, resumed: bool) -> None:
+        """Sends the load, gives the commands and returns when everything is applied."""
+        experiment, recorder = self.run.experiment, self.progress.recorder
+        self.progress.say("creating state")
+        self._wait(lambda: recorder.epochs > 0, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
+        load = schedule(self.folder, experiment, self.topic, self._preloaded())
+        with (
+            Load(
+                self.folder, self.broker.bootstrap, load, resume=resumed, waits_for=partial(self._unmet, load)
+            ) as generator,
+            MemorySampler(
+                self.folder / "memory.jsonl",
+                broker_pid=self.broker.pid,
+                generator_pid=generator.pid,
+                roles=roles,
+                whole=experiment.bootstrap is None and experiment.master is None,
+            ),
+        ):
+            if not resumed:
+                recorder.event("load_begin", {"planned_us": load["start_us"]})
+            self.progress.due = _due(load)
+            self.progress.say("load")
+            self._command(load["start_us"], generator, disturbance)
+            recorder.event("load_end")
+            self.progress.say("draining")
+            self._drain(load)
+
+    def _wait(self, done: Callable[[], bool], what: str, deadline_s: float) -> None:
+        def done_meanwhile() -> bool:
+            if self.query.await_end(0):
+                raise StateError("The query ended before its run was over.")
+            return done()
+
+        self.progress.wait_for(done_meanwhile, what, deadline_s)
+
+    def _preloaded(self) -> dict[str, Any] | None:
+        """Sends NEXMark's events from before the start and waits until they are taken in; only a new run does."""
+        if self.run.experiment.workload != "nexmark" or (self.folder / "load.json").exists():
+            return None
+        self.progress.say("preloading")
+        sent = preload(self.folder, self.broker.bootstrap, self.run.experiment, self.topic)
+        self._await_consumed(sent["preload"])
+        return sent
+
+    def _await_consumed(self, records: int) -> None:
+        log = spark_checkpoint(self.folder)
+        what = f"{records} records to be taken in"
+        self._wait(lambda: consumed_records(log, self.topic) >= records, what, _FIRST_EPOCH_DEADLINE_S)
+
+    def _unmet(self, load: dict[str, Any]) -> str:
+        """Returns what the load still waits for, as the end of a sentence."""
+        experiment = self.run.experiment
+        warm_us = load["start_us"] + round(experiment.lead_in_s * 1e6)
+        wanted, told = expected_migrations(self.run), self.progress.recorder.story()
+        return outstanding(*told, expected=wanted, bins=experiment.bins, warm_us=warm_us)
+
+    def _command(self, start_us: int, generator: Load, disturbance: Disturbance) -> None:
+        """Gives each command at its time, and returns when the generator has finished."""
+        query = self.query
+        given = sum(line["kind"] == "command" for line in read_lines(self.folder / "events.jsonl"))
+        left = migrations.plan_for(self.run.experiment)[given : expected_migrations(self.run)]
+        watch = partial(disturbance.watch, query=query, broker=self.broker)
+
+        def finished() -> bool:
+            if left and now_us() >= start_us + left[0].at_s * 1e6 and not query.status()["migrating"]:
+                step = left.pop(0)
+                before, goal = query.goal, step.goal(query.goal, *query.measured)
+                query.rebalance(goal, label=step.label)
+                watch(commanded=(before, goal))
+            watch()
+            return generator.finished()
+
+        self._wait(finished, "the generator", self.run.experiment.longest_s * 2 + _DRAIN_DEADLINE_S)
+
+    def _drain(self, load: dict[str, Any]) -> None:
+        nexmark = load.get("nexmark")
+        if nexmark is not None:  # its epochs count the events that its query reads, which are fewer than were sent
+            self._await_consumed(load["records"] + nexmark["preload"])
+
+        def drained() -> bool:
+            status = self.query.status()
+            applied = nexmark is not None or self.progress.recorder.records >= load["records"]
+            return applied and not status["migrating"] and status["queued"] == 0 and status.get("settled", True)
+
+        self._wait(drained, "the last records to be applied", _DRAIN_DEADLINE_S)
+        self.progress.recorder.event("drained")
 
 
 def _due(load: dict[str, Any]) -> Callable[[], int] | None:
@@ -184,80 +238,6 @@ def _due(load: dict[str, Any]) -> Callable[[], int] | None:
         return int(np.interp((now_us() - load["start_us"]) / 1e6, range(len(by_second) + 1), [0, *by_second]))
 
     return due
-
-
-def _unmet(run: Run, load: dict[str, Any], recorder: Recorder) -> str:
-    """Returns what the load still waits for, as the end of a sentence."""
-    warm_us = load["start_us"] + round(run.experiment.lead_in_s * 1e6)
-    wanted = expected_migrations(run)
-    return outstanding(*recorder.story(), expected=wanted, bins=run.experiment.bins, warm_us=warm_us)
-
-
-def _command(
-    run: Run,
-    folder: Path,
-    start_us: int,
-    *,
-    query: Application,
-    generator: Load,
-    progress: Progress,
-    watch: Callable[..., None],
-) -> None:
-    """Gives each command at its time, and returns when the generator has finished."""
-    given = sum(line["kind"] == "command" for line in read_lines(folder / "events.jsonl"))
-    left = migrations.plan_for(run.experiment)[given : expected_migrations(run)]
-
-    def finished() -> bool:
-        _raise_if_ended(query)
-        if left and now_us() >= start_us + left[0].at_s * 1e6 and not query.status()["migrating"]:
-            step = left.pop(0)
-            before, goal = query.goal, step.goal(query.goal, *query.measured)
-            query.rebalance(goal, label=step.label)
-            watch(commanded=(before, goal))
-        watch()
-        return generator.finished()
-
-    progress.wait_for(finished, "the generator", run.experiment.longest_s * 2 + _DRAIN_DEADLINE_S)
-
-
-def _preloaded(run: Run, folder: Path, broker: Broker, query: Application, progress: Progress) -> dict[str, Any] | None:
-    """Sends the events from before the start and waits until the query has taken them in; only a new run does."""
-    if (folder / "load.json").exists():
-        return None
-    progress.say("preloading")
-    sent = preload(folder, broker.bootstrap, run.experiment, _topics_of(run, folder)[0])
-    _await_consumed(run, folder, sent["preload"], query=query, progress=progress)
-    return sent
-
-
-def _await_consumed(run: Run, folder: Path, records: int, *, query: Application, progress: Progress) -> None:
-    log, topic = spark_checkpoint(folder), _topics_of(run, folder)[0]
-
-    def consumed() -> bool:
-        _raise_if_ended(query)
-        return consumed_records(log, topic) >= records
-
-    progress.wait_for(consumed, f"{records} records to be taken in", _FIRST_EPOCH_DEADLINE_S)
-
-
-def _drain(run: Run, folder: Path, load: dict[str, Any], *, query: Application, progress: Progress) -> None:
-    nexmark = load.get("nexmark")
-    if nexmark is not None:  # its epochs count the events that its query reads, which are fewer than were sent
-        _await_consumed(run, folder, load["records"] + nexmark["preload"], query=query, progress=progress)
-
-    def drained() -> bool:
-        _raise_if_ended(query)
-        status = query.status()
-        applied = nexmark is not None or progress.recorder.records >= load["records"]
-        return applied and not status["migrating"] and status["queued"] == 0 and status.get("settled", True)
-
-    progress.wait_for(drained, "the last records to be applied", _DRAIN_DEADLINE_S)
-    progress.recorder.event("drained")
-
-
-def _raise_if_ended(query: Application) -> None:
-    if query.await_end(0):
-        raise StateError("The query ended before its run was over.")
 
 
 def main(arguments: list[str]) -> int:

@@ -80,6 +80,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=256)
         self.last: dict[str, Any] = {}
+        self._records: int = sum(line["records"] for line in self._story_epochs.values())
         self.moved_bins = self.moved_bytes = self.epochs = 0
         self.planned_bins = self.planned_bytes = 0  # what the commands of this process asked to move
 
@@ -122,6 +123,7 @@ class Recorder:
         self.moved_bins += line["moved_bins"]
         self.moved_bytes += line["moved_bytes"]
         total = {"total": line["ms"]["total"]}
+        self._records += line["records"] - self._story_epochs.get(line["epoch"], {}).get("records", 0)
         self._story_epochs[line["epoch"]] = {"ms": total, **{name: line[name] for name in _TOLD}}
         self._recent.extend((time.monotonic(), part) for part in cells)
 
@@ -129,7 +131,7 @@ class Recorder:
     def records(self) -> int:
         """Records applied so far, by earlier processes of a resumed run too, each epoch counted once."""
         with self._lock:
-            return sum(line["records"] for line in self._story_epochs.values())
+            return self._records
 
     def story(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Returns the events and the epochs of the run so far, each epoch once and with its main numbers only."""

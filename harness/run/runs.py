@@ -1,18 +1,46 @@
-"""Runs a list of runs one after another, each in a separate process: for an experiment, a sweep, or variants."""
+"""Runs a list of runs one after another, each in a separate process: for an experiment, a sweep, or variants.
 
+What an earlier process has left of a run goes before it begins anew; a run measured on a busy machine is made again.
+"""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.experiment.description import Run
+from harness.experiment.checks import check_space
+from harness.experiment.description import Experiment, Run
+from harness.files import ROOT, read_json
+from harness.lab.broker import ExternalBroker
+from harness.results.entry import ENTRY_FILE
 from harness.results.failure import FAILURE_FILE, how_it_ended, told_failure, write_failure
-from harness.run.child import RunProcess
 from harness.run.disturb import disturbed
+from harness.setup.java import use_java
 from impls.errors import UsageError
+from impls.spark.master import check_master
 
-__all__ = ["NamedRun", "Watcher", "run_all"]
+__all__ = ["AGAIN", "NamedRun", "Watcher", "begin_anew", "busy_runs", "check_machine", "run_all", "until_quiet"]
+
+AGAIN = 2  # times: a machine that is busy for three runs in a row will not be quiet soon
+_KEPT = {"run.json", "run.log", "cell.json"}
+_END_DEADLINE_S = 60.0
+
+
+def check_machine(experiment: Experiment, output: Path) -> None:
+    """Raises UsageError when Java, disk space, a folder, the broker or the master named is not there."""
+    use_java()
+    for folder in (output, *([Path(experiment.state_dir)] if experiment.state_dir else [])):
+        check_space(folder, experiment)
+    if experiment.bootstrap is not None:
+        ExternalBroker(experiment.bootstrap).start()
+    check_master(experiment.master)
 
 
 @dataclass(frozen=True)
@@ -46,6 +74,59 @@ class Watcher(Protocol):
         """A run has ended."""
 
 
+class _RunProcess:
+    """Starts broker and Spark of a run's folder at once, runs the run after go(), and ends with end().
+
+    The process watches its standard input: it starts the load on `go`, and stops cleanly when the parent is gone.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._log = (folder / "run.log").open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "harness.run.process", str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, cwd=ROOT, start_new_session=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+
+    def go(self) -> None:
+        """Lets the run begin; one that has died already is seen by `lines` ending."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.write(b"go\n")
+            self._stdin.flush()
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yields what the run tells until it ends; a library's own words on standard output are passed over."""
+        for raw in self._stdout:
+            try:
+                line = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(line, dict):
+                yield line
+
+    def wait(self) -> int:
+        """Returns the exit code of a run that is ending; one that does not end in a minute is killed."""
+        try:
+            return self._process.wait(_END_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait(_END_DEADLINE_S)
+
+    def end(self) -> None:
+        """Asks the run to end by closing its standard input, and waits until it has."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stdin.close()
+        end = time.monotonic() + _END_DEADLINE_S
+        while self._process.poll() is None and time.monotonic() < end:
+            time.sleep(0.05)
+        self.wait()
+        self._stdout.close()
+        self._log.close()
+
+
 def run_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
     """Runs what is not done yet; broker and Spark of the next run start while the oracle checks the one before.
 
@@ -58,12 +139,12 @@ def run_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
         UsageError: a run was refused for bad input.
     """
     left = deque(runs)
-    ready: RunProcess | None = None
+    ready: _RunProcess | None = None
 
     def prepare_next() -> None:
         nonlocal ready
         if ready is None and left and not (folder / left[0].folder / "done").exists():
-            ready = RunProcess(folder / left[0].folder)
+            ready = _RunProcess(folder / left[0].folder)
 
     try:
         while left:
@@ -71,16 +152,16 @@ def run_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
             if (folder / run.folder / "done").exists():
                 view.skipped(run)
                 continue
-            process, ready = ready or RunProcess(folder / run.folder), None
+            process, ready = ready or _RunProcess(folder / run.folder), None
             if not _run_one(run, process, view, prepare_next):
                 view.note(f"{run.folder}: its fault has ended it; it is resumed")
-                _run_one(run, RunProcess(folder / run.folder), view, prepare_next)
+                _run_one(run, _RunProcess(folder / run.folder), view, prepare_next)
     finally:
         if ready is not None:
             ready.end()
 
 
-def _run_one(run: Run, process: RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
+def _run_one(run: Run, process: _RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
     """Runs one run; returns False when its fault has ended its process, which can then be resumed."""
     view.begin(run)
     error: str | None = None
@@ -104,3 +185,35 @@ def _run_one(run: Run, process: RunProcess, view: Watcher, prepare_next: Callabl
     if code == 2:
         raise UsageError(told_failure(process.folder))
     return True
+
+
+def begin_anew(folder: Path) -> None:
+    """Deletes what an earlier process of a run has left, its parameters and its log excepted."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in _KEPT:
+            path.unlink()
+
+
+def busy_runs(runs: Sequence[Run], folder: Path) -> list[Run]:
+    """Returns the runs that are done and during which the machine was busy."""
+    return [run for run in runs if read_json(folder / run.folder / ENTRY_FILE).get("machine") == "busy"]
+
+
+def until_quiet(runs: Sequence[Run], folder: Path, view: Watcher, again: int) -> None:
+    """Runs what is not done, and up to `again` times those runs anew during which the machine was busy.
+
+    Raises:
+        UsageError: a run was refused for bad input.
+    """
+    run_all(runs, folder, view)
+    for number in range(1, again + 1):
+        busy = busy_runs(runs, folder)
+        if not busy:
+            return
+        names = ", ".join(run.folder for run in busy)
+        view.note(f"The machine was busy during {names}: run anew, {number} of {again} times at most.")
+        for run in busy:
+            begin_anew(folder / run.folder)
+        run_all(busy, folder, view)

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from impls.errors import UsageError
@@ -42,23 +43,27 @@ def use_java() -> Path:
 
 def java_home(java: Path) -> Path:
     """Returns the folder that `JAVA_HOME` would name for a program `java`, as Java itself tells it."""
-    match = re.search(r"^ *java\.home = (.+)$", _ask(java, "-XshowSettings:properties"), re.MULTILINE)
+    match = re.search(r"^ *java\.home = (.+)$", _words_of(java), re.MULTILINE)
     return Path(match[1].strip()) if match else java.resolve().parents[1]
 
 
 def java_version(java: Path) -> int | None:
     """Returns the major version of a program `java`, None when it does not run or names no version."""
-    return _major(_ask(java))
+    return _major(_words_of(java))
 
 
-def _ask(java: Path, *options: str) -> str:
+def _words_of(java: Path) -> str:
+    """Returns what a program `java` says of itself, "" when it does not run; it is asked once, as that starts a JVM."""
     try:
-        command = [str(java), *options, "-version"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False, errors="replace"
-        )
+        return _ask(java, java.stat().st_mtime_ns)
     except (OSError, subprocess.TimeoutExpired):
         return ""
+
+
+@cache
+def _ask(java: Path, _changed_ns: int) -> str:
+    command = [str(java), "-XshowSettings:properties", "-version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False, errors="replace")
     return done.stderr + done.stdout
 
 

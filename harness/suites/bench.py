@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,10 @@ from harness.files import ROOT
 from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.live.view import LiveView
-from harness.options import CUT_OFF
-from harness.options.ending import ending
+from harness.options import CUT_OFF, ending
 from harness.report.comparison import print_comparison
 from harness.results.place import find_earlier, new_folder, unchanged
-from harness.run.anew import begin_anew, busy_runs
-from harness.run.machine import check_machine
+from harness.run.runs import begin_anew, busy_runs, check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.runs import prepare_runs, run_and_report
 from impls.errors import UsageError
@@ -83,14 +81,9 @@ def run_bench(options: Mapping[str, Any]) -> int:
     """Runs an experiment, prints the path of its result as the last line and returns the exit code."""
     experiments = experiments_from(options)
     state = LiveState()
-    with _serving(options.get("metrics_port"), state):
+    port = options.get("metrics_port")
+    with nullcontext() if port is None else serving(str(port), state):
         return _run_all(experiments, options, state)
-
-
-def _serving(port: Any, state: LiveState) -> AbstractContextManager[Any]:
-    if port is None:
-        return nullcontext()
-    return serving(str(port), state)
 
 
 def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:

@@ -10,10 +10,9 @@ from harness.files import write_json
 from harness.options import CUT_OFF
 from harness.report.report import write_report
 from harness.results.machine import describe_machine
-from harness.results.place import DescribedSuite, making
+from harness.results.place import Described, making
 from harness.results.summary import CELL_FILE, write_result
-from harness.run.anew import until_quiet
-from harness.run.runs import Watcher
+from harness.run.runs import Watcher, until_quiet
 from impls.errors import UsageError
 from plots.figures import write_all
 
@@ -33,7 +32,7 @@ def place_run(run: Run, folder: Path, cell: Mapping[str, Any] | None = None) -> 
 
 
 def prepare_runs(
-    described: DescribedSuite, runs: Iterable[tuple[Run, Mapping[str, Any] | None]], folder: Path, seed: int
+    described: Described, runs: Iterable[tuple[Run, Mapping[str, Any] | None]], folder: Path, seed: int
 ) -> None:
     """Makes the folders of runs, each with its cell or None, and experiment.json where it is missing.
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from impls.driver.journal import Journal, read_journal, replace_bytes, sync_folder
+from impls.driver.journal import Journal, read_journal, replace_bytes
+from impls.durability.files import sync_path
 from impls.errors import ADVICE, UsageError
 from impls.operators.base import Operator
 
@@ -164,7 +165,7 @@ class Checkpoint:
             self.own.mkdir(parents=True, exist_ok=True)
             if self._fsync:
                 for folder in (self.own, self.folder, self.folder.parent):
-                    sync_folder(folder)
+                    sync_path(folder)
             lock = (self.own / "lock").open("a+")
         except OSError as error:
             raise UsageError(f"The checkpoint {self.folder} cannot be written: {error}.") from error

@@ -10,10 +10,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from impls.durability.files import sync_path
 from impls.errors import ADVICE, StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["Journal", "read_journal", "replace_bytes", "sync_folder"]
+__all__ = ["Journal", "read_journal", "replace_bytes"]
 
 FORMAT = 1
 
@@ -140,17 +141,8 @@ def replace_bytes(path: Path, data: bytes, *, fsync: bool = False) -> None:
                 os.fsync(file.fileno())
         temporary.replace(path)
         if fsync:
-            sync_folder(path.parent)
+            sync_path(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise StateError(f"The file {path} cannot be written: {error}.") from error
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder survive the host's death."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

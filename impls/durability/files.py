@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from impls.errors import StateError, UsageError
 
-__all__ = ["LEVELS", "Files", "check_level"]
+__all__ = ["LEVELS", "Files", "check_level", "sync_path"]
 
 LEVELS = ("none", "process", "host")
 _RENAMES = {"local", "hdfs"}  # object stores show a file only when it is closed, and rename by copying
@@ -121,8 +121,13 @@ def _kind(system: fs.FileSystem) -> str:
 
 def _sync(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):  # a path of another kind of file system
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_path(path)
+
+
+def sync_path(path: str | Path) -> None:
+    """Makes a file, or the names in a folder, survive the host's death."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -17,7 +17,7 @@ from impls.errors import ADVICE, CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.records import from_bytes, to_bytes
 
-__all__ = ["FOLDER", "FORMAT", "Frame", "decode", "encode", "frame_name", "seal", "unseal"]
+__all__ = ["FOLDER", "FORMAT", "Frame", "frame_name", "seal", "unseal"]
 
 FOLDER = "log"
 FORMAT = 1
@@ -61,6 +61,36 @@ class Frame:
         found |= {int.from_bytes(bin_, "big") for bin_ in {name[1:3] for name in self.names}}
         return sorted(found | set(np.unique(self.codes >> 40).tolist()))
 
+    def encode(self) -> bytes:
+        """Returns the frame's file."""
+        entries = b""
+        if self.names:
+            columns = {"name": pa.array(self.names, pa.binary()), "value": pa.array(self.values, pa.binary())}
+            entries = to_bytes(pa.table(columns))
+        queue = [[bin_, records is None] for bin_, records in self.queue]
+        head = {
+            "query": self.query, "worker": self.worker, "epoch": self.epoch, "generation": self.generation,
+            "fresh": self.fresh, "pulls": self.pulls, "queue": queue,
+        }  # fmt: skip
+        added = [records or b"" for _, records in self.queue]
+        slots = [self.codes.astype("<i8").tobytes(), self.counts.astype("<i8").tobytes()]
+        return seal(_MAGIC, FORMAT, head, [entries, *slots, *added])
+
+    @classmethod
+    def decode(cls, raw: bytes, path: str) -> "Frame":
+        """Reads what `encode` wrote; raises CorruptStateError that names the file."""
+        head, (entries, codes, counts, *added) = unseal(_MAGIC, FORMAT, raw, path)
+        frame = cls(head["query"], head["worker"], head["epoch"], head["generation"], head["fresh"])
+        frame.pulls = [(bin_, source) for bin_, source in head["pulls"]]
+        if len(entries):
+            table = from_bytes(bytes(entries))
+            frame.names, frame.values = table.column("name").to_pylist(), table.column("value").to_pylist()
+        frame.codes, frame.counts = np.frombuffer(codes, "<i8"), np.frombuffer(counts, "<i8")
+        frame.queue = [
+            (bin_, None if taken else bytes(part)) for (bin_, taken), part in zip(head["queue"], added, strict=True)
+        ]
+        return frame
+
 
 def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:
     """Returns a checksummed file of a JSON head and parts."""
@@ -85,34 +115,3 @@ def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str,
         parts.append(body[at : at + size])
         at += size
     return head, parts
-
-
-def encode(frame: Frame) -> bytes:
-    """Returns a frame's file."""
-    entries = b""
-    if frame.names:
-        columns = {"name": pa.array(frame.names, pa.binary()), "value": pa.array(frame.values, pa.binary())}
-        entries = to_bytes(pa.table(columns))
-    queue = [[bin_, records is None] for bin_, records in frame.queue]
-    head = {
-        "query": frame.query, "worker": frame.worker, "epoch": frame.epoch, "generation": frame.generation,
-        "fresh": frame.fresh, "pulls": frame.pulls, "queue": queue,
-    }  # fmt: skip
-    added = [records or b"" for _, records in frame.queue]
-    slots = [frame.codes.astype("<i8").tobytes(), frame.counts.astype("<i8").tobytes()]
-    return seal(_MAGIC, FORMAT, head, [entries, *slots, *added])
-
-
-def decode(raw: bytes, path: str) -> Frame:
-    """Reads what `encode` wrote; raises CorruptStateError that names the file."""
-    head, (entries, codes, counts, *added) = unseal(_MAGIC, FORMAT, raw, path)
-    frame = Frame(head["query"], head["worker"], head["epoch"], head["generation"], head["fresh"])
-    frame.pulls = [(bin_, source) for bin_, source in head["pulls"]]
-    if len(entries):
-        table = from_bytes(bytes(entries))
-        frame.names, frame.values = table.column("name").to_pylist(), table.column("value").to_pylist()
-    frame.codes, frame.counts = np.frombuffer(codes, "<i8"), np.frombuffer(counts, "<i8")
-    frame.queue = [
-        (bin_, None if taken else bytes(part)) for (bin_, taken), part in zip(head["queue"], added, strict=True)
-    ]
-    return frame

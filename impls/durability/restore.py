@@ -193,7 +193,7 @@ def _read(files: Files, name: str, kind: str) -> tuple[str, bytes]:
 
 def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
     path, raw = _read(source.files, frames.frame_name(epoch, worker), "changelog")
-    frame = frames.decode(raw, path)
+    frame = frames.Frame.decode(raw, path)
     if (frame.query, frame.worker, frame.epoch) != (source.query, worker, epoch):
         raise CorruptStateError(f"The changelog file {path} belongs to another query, worker or epoch.")
     return frame

@@ -5,6 +5,7 @@ of its module, with options NAME:OPTION=VALUE,OPTION=VALUE. Adding one adds a mo
 """
 
 import inspect
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -14,10 +15,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.placement.base import Placing
 from impls.protocol.bins import check_bins
 
 __all__ = ["Placing", "Policy", "goal", "initial", "options", "policies"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """The question to a policy; arrays have one entry per bin, shape (B,).
+
+    Attributes:
+        current: int32, worker that owns the bin now; may name workers that are to go.
+        workers: number of workers of the goal, 0..workers-1.
+        rates: records per epoch of each bin, None where nothing was measured.
+        sizes: bytes of state of each bin, None where nothing was measured.
+    """
+
+    current: NDArray[np.int32]
+    workers: int
+    rates: NDArray[np.float64] | None = None
+    sizes: NDArray[np.int64] | None = None
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return len(self.current)
 
 
 class Policy(Protocol):

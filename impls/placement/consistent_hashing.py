@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.placement.base import Placing
+from impls.placement import Placing
 from impls.store.hashing import hash_int64
 
 __all__ = ["place"]

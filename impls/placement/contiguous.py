@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.placement.base import Placing
+from impls.placement import Placing
 
 __all__ = ["place"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.placement.base import Placing
+from impls.placement import Placing
 
 __all__ = ["place"]
 

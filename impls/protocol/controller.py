@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import StateError
-from impls.protocol.drops import DROP_ENTRIES, Drop, drops_within_budget
 from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.observation import Observation
-from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget
 from impls.protocol.validate import validate
 from impls.protocol.view import EpochTimes, View
 
-__all__ = ["BinStatus", "Controller", "Event", "MigrationBegun", "MigrationDone"]
+__all__ = ["Controller", "Event", "MigrationBegun", "MigrationDone"]
 
 _NEVER = 1 << 30
 _RATE_WEIGHT = 0.2
@@ -27,7 +26,7 @@ _ARRAYS = {**_KNOWN, "routing": "<i4", "goal": "<i4", "moving": "<i4", "_moved":
 
 
 @dataclass(frozen=True, slots=True)
-class BinStatus:
+class _BinStatus:
     """What was known of the bins when an epoch began: int32 location, int64 records in queue and bytes of state."""
 
     location: NDArray[np.int32]
@@ -219,7 +218,7 @@ class Controller:
         """Takes over what `to_json` of another controller gave; raises KeyError or ValueError for anything else."""
         for name, array in _arrays_from_json(data["arrays"], _ARRAYS, self.bins).items():
             setattr(self, name, array.astype(getattr(self, name).dtype))
-        self._before = BinStatus(**_arrays_from_json(data["before"], _KNOWN, self.bins))
+        self._before = _BinStatus(**_arrays_from_json(data["before"], _KNOWN, self.bins))
         self._pending = [Command.from_json(command) for command in data["pending"]]
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
@@ -233,7 +232,7 @@ class Controller:
             [event_from_json(event) for event in data[name]] for name in ("events", "told")
         )
 
-    def before(self, epoch: int) -> BinStatus:
+    def before(self, epoch: int) -> _BinStatus:
         """Returns what was known when an epoch began: the one to be run next, or the last one, which is run again."""
         return self._before if epoch == self.observed else self._status()
 
@@ -245,8 +244,8 @@ class Controller:
         busy |= set(written.plan.routing[before.queued > 0].tolist())
         return tuple(worker for worker in range(written.workers) if worker not in busy)
 
-    def _status(self) -> BinStatus:
-        return BinStatus(self.location.copy(), self.queued.copy(), self.size.copy())
+    def _status(self) -> _BinStatus:
+        return _BinStatus(self.location.copy(), self.queued.copy(), self.size.copy())
 
     def _activate(self, epoch: int) -> None:
         """Applies commands from their epoch on, and the last one wins; before the first epoch nothing can move."""

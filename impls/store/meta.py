@@ -10,7 +10,7 @@ from impls.protocol.jsontext import from_text, to_text
 from impls.store.checked import get_checked, put_checked
 from impls.store.tables import META
 
-__all__ = ["FORMAT", "Meta", "at_epoch", "new_meta", "read_meta", "write_meta"]
+__all__ = ["FORMAT", "Meta", "read_meta", "write_meta"]
 
 FORMAT = 3
 
@@ -25,6 +25,15 @@ class Meta:
     generation: int
     store: str
     format: int = FORMAT
+
+    @classmethod
+    def new(cls, query: str, worker: int, epoch: int, generation: int) -> "Meta":
+        """Returns the meta record of a new environment with an identity of its own."""
+        return cls(query, worker, epoch, generation, uuid.uuid4().hex)
+
+    def at_epoch(self, epoch: int, generation: int) -> "Meta":
+        """Returns the meta record as it is after an epoch."""
+        return replace(self, epoch=epoch, generation=generation)
 
 
 def read_meta(txn: lmdb.Transaction) -> Meta | None:
@@ -44,13 +53,3 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
 def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
     """Writes the meta record."""
     put_checked(txn, META, to_text(meta))
-
-
-def new_meta(query: str, worker: int, epoch: int, generation: int) -> Meta:
-    """Returns the meta record of a new environment with an identity of its own."""
-    return Meta(query, worker, epoch, generation, uuid.uuid4().hex)
-
-
-def at_epoch(meta: Meta, epoch: int, generation: int) -> Meta:
-    """Returns the meta record as it is after an epoch."""
-    return replace(meta, epoch=epoch, generation=generation)

@@ -11,8 +11,6 @@ __all__ = [
     "concat",
     "counts",
     "from_bytes",
-    "results_from_bytes",
-    "results_to_bytes",
     "times_of",
     "to_bytes",
 ]
@@ -32,6 +30,18 @@ class Results:
     def none(cls) -> "Results":
         """Returns no results."""
         return cls(np.empty(0, np.int32), [], [])
+
+    def to_bytes(self) -> bytes:
+        """Returns results in their stored form."""
+        columns = {"key": pa.array(self.keys, pa.binary()), "value": pa.array(self.payloads, pa.binary())}
+        return to_bytes(pa.table({"bin": self.bins, **columns}))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Results":
+        """Reads what `to_bytes` wrote."""
+        table = from_bytes(raw)
+        bins = table.column("bin").to_numpy().astype(np.int32)
+        return cls(bins, table.column("key").to_pylist(), table.column("value").to_pylist())
 
 
 def times_of(table: pa.Table | None) -> pa.Table:
@@ -67,16 +77,3 @@ def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:
     number = np.bincount(bins)
     ids = np.flatnonzero(number)
     return ids.tolist(), number[ids].tolist()
-
-
-def results_to_bytes(results: Results) -> bytes:
-    """Returns results in their stored form."""
-    columns = {"key": pa.array(results.keys, pa.binary()), "value": pa.array(results.payloads, pa.binary())}
-    return to_bytes(pa.table({"bin": results.bins, **columns}))
-
-
-def results_from_bytes(raw: bytes) -> Results:
-    """Reads what `results_to_bytes` wrote."""
-    table = from_bytes(raw)
-    bins = table.column("bin").to_numpy().astype(np.int32)
-    return Results(bins, table.column("key").to_pylist(), table.column("value").to_pylist())

@@ -19,18 +19,9 @@ from impls.protocol.shared import WorkerStore
 from impls.store.bins import drop_bin, read_size
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES
-from impls.store.meta import at_epoch, read_meta, write_meta
+from impls.store.meta import read_meta, write_meta
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
-from impls.store.records import (
-    Results,
-    concat,
-    counts,
-    from_bytes,
-    results_from_bytes,
-    results_to_bytes,
-    times_of,
-    to_bytes,
-)
+from impls.store.records import Results, concat, counts, from_bytes, times_of, to_bytes
 from impls.store.state import BinState, Changes
 from impls.store.tables import OUTBOX
 from impls.worker.cells import cells_of
@@ -202,7 +193,7 @@ class WorkerCore:
         self.report.records = 0 if table is None else len(table)
         self.report.results = len(results.keys)
         self._results, self._times = results, times_of(table)
-        raw, timed = results_to_bytes(results), to_bytes(self._times)
+        raw, timed = results.to_bytes(), to_bytes(self._times)
         self._put(b"results", raw)
         self._put(b"times", timed)
         self.report.outbox_bytes = len(raw) + len(timed)
@@ -215,7 +206,7 @@ class WorkerCore:
             self.report.queues = Queues((list(lengths), [n for n, _ in lengths.values()]), size)
         if self.spec.files is not None:
             self._keep_frame()
-        write_meta(txn, at_epoch(self._environment.meta, self.plan.epoch, self.order.generation))
+        write_meta(txn, self._environment.meta.at_epoch(self.plan.epoch, self.order.generation))
         self._put(b"report", self.report.to_json())
         txn.commit()
         self._txn = None
@@ -236,7 +227,7 @@ class WorkerCore:
             counts=np.concatenate([*self._changes.counts, np.empty(0, np.int64)]),
             queue=self._queue,
         )
-        self._frame = frames.encode(frame)
+        self._frame = frame.encode()
         self.report.changelog = Written(frame.bins(), len(self._frame))
         self._put(b"frame", self._frame)
 
@@ -290,7 +281,7 @@ class WorkerCore:
 
     def _recall(self, txn: lmdb.Transaction) -> None:
         """Takes over what the attempt that committed has stored."""
-        self._results = results_from_bytes(self._stored(txn, b"results"))
+        self._results = Results.from_bytes(self._stored(txn, b"results"))
         self._times = from_bytes(self._stored(txn, b"times"))
         if self.spec.files is not None:
             self._frame = self._stored(txn, b"frame")

@@ -1,16 +1,13 @@
-"""A worker's opened environment, the check that it belongs to the worker and the epoch, and why it is not trusted."""
+"""A worker's opened environment, and why one is not trusted."""
 
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
-from impls.errors import StateError
 from impls.protocol.shared import WorkerStore
 from impls.store.lock import WriterLock
 from impls.store.meta import Meta
-from impls.worker.query import Task
 
-__all__ = ["Cause", "Opened", "Untrusted", "check_owner"]
+__all__ = ["Cause", "Opened", "Untrusted"]
 
 
 class Cause(Enum):
@@ -53,14 +50,3 @@ class Opened:
         self.store.close()
         if self.lock is not None:
             self.lock.close()
-
-
-def check_owner(meta: Meta, task: Task, path: Path | str) -> None:
-    """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
-    if meta.query != task.spec.query:
-        raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")
-    if meta.epoch > task.epoch or meta.generation > task.order.generation:
-        raise StateError(
-            f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
-            f"{task.epoch} of generation {task.order.generation}: this attempt is outdated."
-        )

@@ -7,7 +7,7 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
-from impls.durability.frame import decode, frame_name
+from impls.durability.frame import Frame, frame_name
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Report
@@ -15,10 +15,10 @@ from impls.protocol.shared import Shared, WorkerStore
 from impls.store.checked import get_of_epoch
 from impls.store.environment import DAMAGE, Store, set_aside, store_path
 from impls.store.lock import WriterLock, holds, take_lock
-from impls.store.meta import Meta, new_meta, read_meta, write_meta
+from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
-from impls.worker.opened import Cause, Opened, Untrusted, check_owner
+from impls.worker.opened import Cause, Opened, Untrusted
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 
@@ -115,16 +115,27 @@ def _refuse_ahead(task: Task, path: Path) -> None:
     with Store.open(path, create=False) as store, store.reading() as txn:
         meta = read_meta(txn)
         if meta is not None:
-            check_owner(meta, task, path)
+            _check_owner(meta, task, path)
 
 
 def _checked(meta: Meta | None, task: Task, path: Path) -> Meta:
     if meta is None:
         raise _UnusableError(Untrusted(Cause.MISSING))
-    check_owner(meta, task, path)
+    _check_owner(meta, task, path)
     if meta.epoch < task.epoch - 1:
         raise _UnusableError(Untrusted(Cause.STALE, f"epoch {meta.epoch}"))
     return meta
+
+
+def _check_owner(meta: Meta, task: Task, path: Path | str) -> None:
+    """Refuses state that a newer epoch or driver has written, or that belongs to another query."""
+    if meta.query != task.spec.query:
+        raise StateError(f"The state in {path} belongs to another query: give this one its own state folder.")
+    if meta.epoch > task.epoch or meta.generation > task.order.generation:
+        raise StateError(
+            f"The state in {path} is at epoch {meta.epoch} of generation {meta.generation}, ahead of epoch "
+            f"{task.epoch} of generation {task.order.generation}: this attempt is outdated."
+        )
 
 
 def _rewrite_lost_frame(task: Task, meta: Meta, txn: lmdb.Transaction) -> None:
@@ -136,7 +147,7 @@ def _rewrite_lost_frame(task: Task, meta: Meta, txn: lmdb.Transaction) -> None:
     try:
         raw = files.read(name)
         if raw is not None:
-            decode(raw, name)
+            Frame.decode(raw, name)
             return
     except CorruptStateError:
         pass
@@ -184,7 +195,7 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
     """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
     store = Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync)
     try:
-        meta = new_meta(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
+        meta = Meta.new(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
         with store.begin() as txn:  # commits when its block ends, aborts on an exception
             if task.worker not in task.order.fresh:
                 report.sizes = _fill(task, txn, why=why, report=report)
@@ -228,7 +239,7 @@ def _open_shared(shared: Shared, task: Task, report: Report) -> Opened:
     store = shared.open(task.spec.query, task.worker, report)
     meta = read_meta(store.begin())
     if meta is not None:
-        check_owner(meta, task, f"{shared.address}, worker {task.worker},")
+        _check_owner(meta, task, f"{shared.address}, worker {task.worker},")
     if meta is None or meta.epoch < task.epoch - 1:
         meta = _begin_anew(shared, store, task, meta, report)
     return Opened(store, None, meta)
@@ -253,7 +264,7 @@ def _begin_anew(shared: Shared, store: WorkerStore, task: Task, found: Meta | No
     if not is_fresh:
         sizes = state.write_sizes()
         report.sizes = ([bin_ for bin_, _ in sizes], [size for _, size in sizes])
-    meta = new_meta(spec.query, worker, task.epoch - 1, order.generation)
+    meta = Meta.new(spec.query, worker, task.epoch - 1, order.generation)
     write_meta(txn, meta)
     txn.commit()
     return meta

@@ -20,7 +20,7 @@ from impls.store.bins import copy_bin, drop_bin
 from impls.store.checked import get_checked, put_checked
 from impls.store.environment import DAMAGE, Store, store_path, wipe
 from impls.store.lock import take_lock
-from impls.store.meta import new_meta, read_meta, write_meta
+from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.records import concat
 from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX, iter_range
@@ -117,7 +117,7 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     """Brings replicas to the end of the epoch before, from what they show if the changelog still reaches back there."""
     order, target, oldest = task.order, task.epoch - 1, usable_from(source)
     if txn.get(META) is None:
-        write_meta(txn, new_meta(task.spec.query, 0, target, order.generation))
+        write_meta(txn, Meta.new(task.spec.query, 0, target, order.generation))
     at = {bin_: _epoch_of(txn, bin_) for bin_ in bins}
     behind = [bin_ for bin_ in bins if at[bin_] < target]
     have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}

@@ -28,13 +28,7 @@ from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
 
-__all__ = [
-    "Applied",
-    "Turn",
-    "add_turns",
-    "apply_timed",
-    "shadow_timed",
-]
+__all__ = ["Turn", "add_turns", "apply_timed", "shadow_timed"]
 
 _META = b"turn"
 
@@ -138,7 +132,7 @@ def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, 
 
 
 @dataclass(frozen=True)
-class Applied:
+class _Applied:
     """The state after the turns, results, the records that were applied, and the queue operations in order."""
 
     state: BinState
@@ -154,7 +148,7 @@ def apply_timed(
     blocked: set[int],
     *,
     report: Report,
-) -> Applied:
+) -> _Applied:
     """Runs an epoch on the bins that are here, queues the turns of the others, and fills in the report.
 
     Args:
@@ -191,7 +185,7 @@ def apply_timed(
     report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
     timed = pa.concat_tables([table.select(["bin", "time"]) for table in applied]) if applied else None
-    return Applied(state, done.results, timed, queue)
+    return _Applied(state, done.results, timed, queue)
 
 
 def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from inprocess import InProcessExecutor
 
 from generators.keys import make_keys
 from harness.oracle.columns import Ranges, RawResults, Records
@@ -21,7 +22,6 @@ from impls.operators import DenseCount, HashCount
 from impls.placement import goal as place
 from impls.placement import initial
 from impls.protocol.controller import Controller
-from impls.worker.executor import InProcessExecutor
 from impls.worker.query import QuerySpec
 
 INPUT_PARTITIONS, RESULT_PARTITIONS = 2, 4

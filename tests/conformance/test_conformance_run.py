@@ -25,7 +25,8 @@ def suite(monkeypatch, tmp_path):
                 raise KeyboardInterrupt
             carried_out.append(str(tour))
             verdict = "invalid" if str(tour) == bad else "valid"
-            return [Row(c.mechanism, c.operator, c.scenario, c.keys, verdict, 1, 1, 0, 0, 0) for c in tour.cases()]
+            of = tour.mechanism, tour.operator
+            return [Row(*of, scenario, tour.keys, verdict, 1, 1, 0, 0, 0) for scenario in tour.scenarios]
 
         monkeypatch.setattr(run, "run_tour", tour_rows)
         code = run.run_conformance(mechanism="meces", operator="hash", output=str(tmp_path), **options)

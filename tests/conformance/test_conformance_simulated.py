@@ -4,8 +4,7 @@ import pytest
 from simulated_query import SimulatedQuery
 
 from harness.lab.redis_server import RedisServer
-from harness.suites.conformance.cases import Tour, all_cases, tours
-from harness.suites.conformance.scenarios import run_scenarios
+from harness.suites.conformance.cases import Tour, all_cases, run_scenarios, tours
 
 
 @pytest.fixture(scope="module")

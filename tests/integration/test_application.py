@@ -4,13 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.spark
-
 _ROOT = Path(__file__).resolve().parents[2]
 _SCRIPT = """
-from harness.lab.session import stop_session
+from harness.lab.bringup import stop_session
 from harness.setup.java import use_java
 from impls.spark.cluster import end_session
 from impls.spark.session import spark_session

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from confluent_kafka import Producer
 
-from harness.oracle import OracleError, check_run
+from harness.oracle.columns import OracleError
 from harness.oracle.read import read_records, read_results, result_partitions
+from harness.oracle.run import check_run
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.worker.results import NUMBER
 

@@ -13,7 +13,7 @@ from standalone import StandaloneCluster
 _ROOT = Path(__file__).resolve().parents[2]
 _START = """
 import sys
-from harness.lab.session import open_session
+from harness.lab.bringup import open_session
 from impls.errors import UsageError
 try:
     open_session("refused", 2, master=sys.argv[1])

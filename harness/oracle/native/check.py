@@ -1,5 +1,6 @@
 """The oracle on a run of Spark's own count, and the run's latencies, both from its topics and its offset log."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, OracleError
 from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
-from harness.oracle.offsets import read_offsets
+from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_columns, read_records, result_partitions
 from harness.oracle.run import read_facts
 from harness.oracle.verdict import answered, judge
 
-__all__ = ["check_native", "restarts"]
+__all__ = ["check_native", "restarts", "write_cells"]
 
 _DEADLINE_S = 120.0
 
@@ -27,7 +28,6 @@ def check_native(
     *,
     checkpoint: Path,
     bin_of: BinOf,
-    bins: int,
     preloaded: int,
     expected_migrations: int,
     topics: tuple[str, str],
@@ -35,19 +35,16 @@ def check_native(
     """Writes cells.jsonl and oracle.json of a run and returns the oracle's answer; never raises for a bad run."""
 
     def ask() -> dict[str, Any]:
-        log = read_offsets(checkpoint, topics[0])
+        ranges = read_ranges(checkpoint, topics[0])
         records = read_records(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         found = _read(bootstrap, topics[1])
-        ranges, partitions = log.ranges(), result_partitions(bootstrap, topics[1])
+        partitions, moves = result_partitions(bootstrap, topics[1]), restarts(folder, bin_of.bins)
         arrivals = arrivals_of(records, ranges)
         results, repeats = as_results(arrivals, found, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
-        findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=restarts(folder, bins))
+        findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=moves)
         answer = judge(findings, read_facts(folder, expected=expected_migrations))
         answer["repeats"] += repeats
-        (folder / "cells.jsonl").unlink(missing_ok=True)
-        with JsonLines(folder / "cells.jsonl") as file:
-            for line in cell_lines(arrivals, found, preloaded=preloaded):
-                file.write(line)
+        write_cells(folder, cell_lines(arrivals, found, preloaded=preloaded))
         return answer
 
     return answered(folder, ask)
@@ -57,6 +54,14 @@ def restarts(folder: Path, bins: int) -> MovedBins:
     """Returns every bin as moved by the first epoch behind each restart."""
     ends = [line for line in read_lines(folder / "events.jsonl") if line["kind"] == "migration_end"]
     return MovedBins.of([(int(line["epoch"]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])
+
+
+def write_cells(folder: Path, lines: Iterable[dict[str, object]]) -> None:
+    """Writes the lines of a run's cells.jsonl, in place of any that are there."""
+    (folder / "cells.jsonl").unlink(missing_ok=True)
+    with JsonLines(folder / "cells.jsonl") as file:
+        for line in lines:
+            file.write(line)
 
 
 def _read(bootstrap: str, topic: str) -> NativeResults:

@@ -6,6 +6,7 @@ event belongs to exactly one committed epoch.
 """
 
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from harness.oracle.ask import crossed, examples, one
 from harness.oracle.bins import BinOf
 from harness.oracle.columns import Columns, MovedBins, Ranges
-from harness.oracle.keycount import CLASSES, NUMBERED, Differences
+from harness.oracle.differences import NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
@@ -48,28 +48,7 @@ SELECT coalesce(e.n, 0) AS expected, f.epoch, {both},
 FROM expected e FULL JOIN found f ON {equal}
 """
 
-_FINDINGS = """
-CREATE TABLE finding AS
-SELECT CASE WHEN found < expected THEN 'lost' WHEN expected > 0 THEN 'doubled' ELSE 'wrong' END AS class,
-       CASE WHEN found < expected THEN 'result missing' WHEN expected > 0 THEN 'result too often'
-            ELSE 'no such result' END AS why,
-       abs(expected - found) AS n, epoch, expected, found, result
-FROM compared WHERE expected <> found
-UNION ALL
-SELECT 'lost', 'event in no committed epoch', 1, NULL, NULL, NULL, 'partition ' || "partition" || ' offset ' || "offset"
-FROM read WHERE epoch IS NULL
-UNION ALL
-SELECT CASE WHEN a.number IS NULL THEN 'out_of_order' ELSE 'wrong' END,
-       CASE WHEN a.number IS NULL THEN 'behind a later number' ELSE 'differs from what it repeats' END,
-       1, n.epoch, NULL, NULL, n.value
-FROM (FROM numbered WHERE NOT accepted) n LEFT JOIN (FROM numbered WHERE accepted) a
-     ON n.worker = a.worker AND n."partition" = a."partition" AND n.number = a.number
-WHERE a.number IS NULL OR a.key <> n.key OR a.value <> n.value
-UNION ALL
-SELECT 'wrong', 'results of a key in two partitions', count(*), NULL, NULL, NULL, hex(key)
-FROM numbered WHERE $keyed GROUP BY key HAVING count(DISTINCT "partition") > 1
-"""
-
+_FINDINGS = (Path(__file__).parent / "findings.sql").read_text(encoding="utf-8")
 _EXAMPLE = "SELECT why, epoch, expected, found, result FROM finding WHERE class = $class ORDER BY {order} LIMIT 1"
 _ORDERS = {
     "first": "epoch NULLS LAST, result",
@@ -140,7 +119,9 @@ def check(
         db.execute(NUMBERED)
         _compare(db, query, definition, rules)
         db.execute(_FINDINGS, {"keyed": definition.keyed and not rules.repeats})
-        return _findings(db, len(results)), _arrived(db)
+        sent, raw = len(events), len(results)
+        found = Differences.of(db, "sum(n)", _EXAMPLE, _ORDERS, records=sent, raw=raw, applied="read")
+        return found, _arrived(db)
 
 
 def _chosen(definition: Definition) -> str:
@@ -168,16 +149,3 @@ def _compare(db: Any, query: str, definition: Definition, rules: Rules) -> None:
 def _bins(db: Any, bin_of: BinOf) -> pa.Table:
     keys = np.sort(db.execute("SELECT DISTINCT key FROM read").fetchnumpy()["key"]).astype(np.int64)
     return pa.table({"key": keys, "bin": bin_of(keys)})
-
-
-def _findings(db: Any, raw: int) -> Differences:
-    found = dict(db.execute("SELECT class, CAST(sum(n) AS BIGINT) FROM finding GROUP BY class").fetchall())
-    accepted = one(db, "SELECT count(*) FROM numbered WHERE accepted")
-    return Differences(
-        totals={kind: found.get(kind, 0) for kind in CLASSES},
-        examples={kind: examples(db, _EXAMPLE, _ORDERS, kind) for kind in CLASSES if kind in found},
-        records=one(db, "SELECT count(*) FROM event"),
-        results=accepted,
-        repeats=raw - accepted,
-        crossed=crossed(db, "read"),
-    )

@@ -1,20 +1,28 @@
-"""Checks one NEXMark run into `oracle.json`."""
+"""Checks one NEXMark run into `oracle.json`; of one in Spark's own API it also finds the latencies."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from harness.files import read_json, read_lines
+from harness.measure.cells import encode_cells
 from harness.oracle.bins import BinOf
-from harness.oracle.nexmark.check import Rules, check
-from harness.oracle.nexmark.tables import read_events, read_json_results
-from harness.oracle.offsets import read_offsets
+from harness.oracle.native.check import restarts, write_cells
+from harness.oracle.nexmark.check import Arrived, Rules, check
+from harness.oracle.nexmark.tables import read_events, read_json_results, read_plain_results
+from harness.oracle.offsets import read_ranges
 from harness.oracle.run import read_facts, read_moves
 from harness.oracle.verdict import answered, judge
+from impls.mechanisms.native_spark.nexmark import DELAY_MS
+from impls.worker.cells import make_cells
 
 __all__ = ["check_nexmark"]
 
 _DEADLINE_S = 300.0
+_NATIVE = Rules(DELAY_MS, fastest=True, repeats=True)
 
 
 def check_nexmark(
@@ -27,10 +35,12 @@ def check_nexmark(
     topics: tuple[str, str],
     expected_migrations: int = 0,
     disorder: int = 0,
+    native: bool = False,
 ) -> dict[str, Any]:
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
-    Besides what every oracle says there is `measured`, the events of the load that the query reads, and `late`.
+    Besides what every oracle says there is `measured`, the events of the load that the query reads, and of a query of
+    this runtime `late`. With `native` it writes cells.jsonl too.
 
     Args:
         bootstrap: broker addresses.
@@ -41,20 +51,37 @@ def check_nexmark(
         topics: input and results topic.
         expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
         disorder: how far events of one partition may be out of order, ms.
+        native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
     """
 
     def ask() -> dict[str, Any]:
         begun = time.monotonic()
-        log = read_offsets(checkpoint, topics[0])
+        ranges = read_ranges(checkpoint, topics[0], several=native)
         events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
-        results = read_json_results(bootstrap, topics[1], deadline_s=_DEADLINE_S)
+        results = (read_plain_results if native else read_json_results)(bootstrap, topics[1], deadline_s=_DEADLINE_S)
         read = time.monotonic()
-        moves, rules = read_moves(folder), Rules(disorder)
-        found, arrived = check(events, results, log.ranges(), query=query, bin_of=bin_of, moves=moves, rules=rules)
+        moves = restarts(folder, bin_of.bins) if native else read_moves(folder)
+        rules = _NATIVE if native else Rules(disorder)
+        found, arrived = check(events, results, ranges, query=query, bin_of=bin_of, moves=moves, rules=rules)
         measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))
-        answer = judge(found, read_facts(folder, expected=expected_migrations))
+        answer = {**judge(found, read_facts(folder, expected=expected_migrations)), "measured": measured}
+        if native:
+            write_cells(folder, _cells(folder, arrived))
+            return answer
         late = sum(int(line.get("late", 0)) for line in read_lines(folder / "epochs.jsonl"))
         seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-        return {**answer, "measured": measured, "late": late, "seconds": seconds}
+        return {**answer, "late": late, "seconds": seconds}
 
     return answered(folder, ask)
+
+
+def _cells(folder: Path, arrived: Arrived) -> Iterator[dict[str, object]]:
+    """Yields a line per epoch: the latency of its records to the end of its work, the commit log not counted."""
+    done = {line["epoch"]: int(line["done_us"]) for line in read_lines(folder / "epochs.jsonl")}
+    order = np.lexsort((arrived.scheduled_us, arrived.epoch))
+    edges = np.flatnonzero(np.diff(arrived.epoch[order])) + 1
+    for rows in np.split(order, edges) if len(order) else ():
+        number = int(arrived.epoch[rows[0]])
+        if number in done:
+            cells, _ = make_cells(arrived.scheduled_us[rows], done[number], np.zeros(len(rows), bool))
+            yield {"epoch": number, "worker": 0, "done_us": done[number], "cells": encode_cells(cells)}

@@ -2,10 +2,10 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from harness.files import ROOT
 from harness.options import CUT_OFF
@@ -15,8 +15,7 @@ from harness.suites.claims.claims import read_claims
 from harness.suites.claims.verify import run_claims
 from harness.suites.nexmark.suite import run_nexmark
 from harness.suites.perf.suite import run_perf
-from harness.suites.sweep.grid import PRESETS
-from harness.suites.sweep.run import run_sweep
+from harness.suites.sweep import PRESETS, run_sweep
 
 __all__ = ["ReproduceStep", "figures", "reproduce", "steps"]
 
@@ -30,27 +29,23 @@ class ReproduceStep:
     run: Callable[[], int]
 
 
-def _task(task: Callable[[Mapping[str, Any]], int], **options: Any) -> Callable[[], int]:
-    return lambda: task(options)
-
-
 def steps(output: Path, *, quick: bool) -> list[ReproduceStep]:
     """Returns the steps in order, each with its results in `output`."""
     where = str(output)
     if quick:
         return [
-            ReproduceStep("mechanisms on key-count", 1.5, _task(run_bench, quick=True, output=where)),
-            ReproduceStep("number of bins", 3, _task(run_sweep, preset="bins", quick=True, output=where)),
-            ReproduceStep("NEXMark", 4, _task(run_nexmark, query="q3,q4,q8", quick=True, output=where)),
-            ReproduceStep("performance", 10, _task(run_perf, quick=True, output=where)),
-            ReproduceStep("placement", 0, lambda: run_claims(only="contiguous-ranges-move-most")),
+            ReproduceStep("mechanisms on key-count", 1.5, partial(run_bench, {"quick": True, "output": where})),
+            ReproduceStep("number of bins", 3, partial(run_sweep, {"preset": "bins", "quick": True, "output": where})),
+            ReproduceStep("NEXMark", 4, partial(run_nexmark, {"query": "q3,q4,q8", "quick": True, "output": where})),
+            ReproduceStep("performance", 10, partial(run_perf, {"quick": True, "output": where})),
+            ReproduceStep("placement", 0, partial(run_claims, only="contiguous-ranges-move-most")),
         ]
     return [
-        ReproduceStep("mechanisms on key-count", 6, _task(run_bench, output=where)),
-        *(ReproduceStep(f"sweep {name}", 25, _task(run_sweep, preset=name, output=where)) for name in PRESETS),
-        ReproduceStep("NEXMark", 25, _task(run_nexmark, output=where)),
+        ReproduceStep("mechanisms on key-count", 6, partial(run_bench, {"output": where})),
+        *(ReproduceStep(f"sweep {x}", 25, partial(run_sweep, {"preset": x, "output": where})) for x in PRESETS),
+        ReproduceStep("NEXMark", 25, partial(run_nexmark, {"output": where})),
         ReproduceStep(
-            "claims, with performance and NEXMark's large state", _claimed_minutes(), lambda: run_claims(output=where)
+            "claims, with performance and NEXMark's large state", _claimed_minutes(), partial(run_claims, output=where)
         ),
     ]
 

@@ -34,13 +34,18 @@ class Evidence:
     folder: Path | None = None
     said: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def place(self) -> Path:
+        """The result folder; raises NotKnown where there is none."""
+        if self.folder is None:
+            raise NotKnown("there is no result")
+        return self.folder
+
     @cached_property
     def experiment(self) -> StoredExperiment:
         """The experiment; raises NotKnown where its result cannot be read."""
-        if self.folder is None:
-            raise NotKnown("there is no result")
         try:
-            return load(self.folder)
+            return load(self.place)
         except ValueError as error:
             raise NotKnown(str(error)) from error
 

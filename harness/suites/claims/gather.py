@@ -14,24 +14,24 @@ from harness.experiment.make import experiment_from
 from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from harness.results.machine import describe_machine
-from harness.results.place import find_earlier, new_folder
-from harness.run.anew import AGAIN
-from harness.run.machine import check_machine
+from harness.results.place import find_earlier, find_folder, new_folder
+from harness.run.runs import AGAIN, check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.claims.claims import ClaimSource
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence
 from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
-from harness.suites.sweep.grid import Grid
-from harness.suites.sweep.run import grid_from, sweep
+from harness.suites.sweep import Grid, grid_from, sweep
 
 __all__ = ["described", "find", "make"]
 
 _FOLDER = "{folder}"  # in a command's arguments
 
+Asked = Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite
 
-def described(source: ClaimSource) -> Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite:
+
+def described(source: ClaimSource) -> Asked:
     """Returns what an experiment of claims.toml asks for that is a task's; raises UsageError for what cannot be."""
     if source.kind == "nexmark":
         return nexmark.suite_from(source.options)
@@ -57,14 +57,12 @@ def find(source: ClaimSource, folder: Path) -> Evidence | None:
                 return Evidence(path.parent, said)
         return None
     asked = json.loads(json.dumps(described(source).to_json()))
-    for path in sorted(folder.glob("*/experiment.json"), reverse=True):
-        if (path.parent / "done").exists() and _matches(read_json(path), asked):
-            return Evidence(path.parent)
-    return None
 
+    def matches(stored: Mapping[str, Any]) -> bool:
+        return "name" in stored and all(stored[name] == value for name, value in asked.items() if name in stored)
 
-def _matches(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    return "name" in stored and all(stored[name] == value for name, value in asked.items() if name in stored)
+    found = find_folder(folder, "experiment.json", matches, finished=True)
+    return None if found is None else Evidence(found)
 
 
 def make(source: ClaimSource, output: Path, *, force: bool = False) -> Evidence:
@@ -86,9 +84,7 @@ def make(source: ClaimSource, output: Path, *, force: bool = False) -> Evidence:
     return Evidence(folder)
 
 
-def _carried_out(
-    asked: Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite, output: Path, *, force: bool
-) -> tuple[Path, int]:
+def _carried_out(asked: Asked, output: Path, *, force: bool) -> tuple[Path, int]:
     """Returns the result folder and the exit code."""
     if isinstance(asked, nexmark.NexmarkSuite):
         return nexmark.measured(asked, output, force=force, again=AGAIN)

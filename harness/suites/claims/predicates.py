@@ -1,6 +1,7 @@
 """The predicates of claims: small pure functions over evidence; each says whether it holds, and with which figures.
 
-A predicate raises NotKnown where the evidence does not tell. `tolerance` is the share by which a limit may be missed.
+A predicate raises NotKnown where the evidence does not tell. `tolerance` is the share by which a limit may be missed;
+one that states no limit takes none.
 """
 
 import statistics
@@ -16,32 +17,15 @@ from impls.placement.movement import moved_against_minimum
 from plots.data import StoredRun
 from plots.metrics import at, by_name, show
 
-__all__ = [
-    "PREDICATES",
-    "all_valid",
-    "at_least",
-    "at_most",
-    "below",
-    "contiguous_moves",
-    "cost_at_most",
-    "flat",
-    "gap_widens",
-    "moves_nothing",
-    "no_violation",
-    "recovered_within",
-    "rises",
-    "settles_sooner",
-    "stays_level",
-]
+__all__ = ["PREDICATES"]
 
 
 def _shown(metric: str, value: float) -> str:
     return show(value, by_name(metric).unit)
 
 
-def all_valid(evidence: Evidence, *, tolerance: float = 0.0) -> Answer:
+def _all_valid(evidence: Evidence) -> Answer:
     """Every run of every mechanism is valid; an invalid one fails, any other leaves it unknown."""
-    del tolerance
     runs, experiment = evidence.experiment.runs, evidence.experiment
     missing = set(experiment.mechanisms()) - {run.mechanism for run in runs}
     bad = [run for run in runs if run.verdict == "invalid"]
@@ -50,15 +34,14 @@ def all_valid(evidence: Evidence, *, tolerance: float = 0.0) -> Answer:
     unknown = [f"{run.label}: {_first_reason(run)}" for run in runs if run.verdict != "valid"]
     if missing or unknown or not runs:
         raise NotKnown("; ".join([*(f"no run of {name}" for name in sorted(missing)), *unknown]) or "there is no run")
-    crossed = f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms"
-    return Answer(True, f"{crossed}, all valid")
+    return Answer(True, f"{len(runs)} runs of {len(experiment.mechanisms())} mechanisms, all valid")
 
 
 def _first_reason(run: StoredRun) -> str:
     return str(next(iter(run.entry.get("reasons") or []), "no reason given"))
 
 
-def below(
+def _below(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], than: Sequence[str], limit: float = 1.0,
     some: bool = False, tolerance: float = 0.0,
 ) -> Answer:  # fmt: skip
@@ -80,7 +63,7 @@ def _pair(
     return ratio < limit, f"{names[0]} {own} against {names[1]} {its}{where}: {ratio:.2f}"
 
 
-def at_most(
+def _at_most(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, some: bool = False,
     tolerance: float = 0.0,
 ) -> Answer:  # fmt: skip
@@ -89,7 +72,7 @@ def at_most(
     return joined(((middle <= limit * (1 + tolerance), text) for middle, text in parts), some=some)
 
 
-def at_least(
+def _at_least(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, tolerance: float = 0.0
 ) -> Answer:
     """The median over rounds of each mechanism's metric is at least `limit`, in every cell."""
@@ -109,7 +92,7 @@ def _medians(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list
     return parts
 
 
-def stays_level(
+def _stays_level(
     evidence: Evidence, *, mechanism: str, columns: Sequence[str], limit: float, tolerance: float = 0.0
 ) -> Answer:
     """The median over a run's last third of a column of its epoch log is at most `limit` times that over its first.
@@ -138,14 +121,13 @@ def _column(row: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-def moves_nothing(evidence: Evidence, *, mechanism: str, tolerance: float = 0.0) -> Answer:
+def _moves_nothing(evidence: Evidence, *, mechanism: str) -> Answer:
     """The mechanism changes the owner of bins and pulls no byte of state."""
-    del tolerance
     bins, size = (evidence.median(metric, mechanism, {}) for metric in ("moved_bins", "moved_bytes"))
     return Answer(bins > 0 and size == 0, f"{bins:,.0f} bins changed their worker, {_shown('moved_bytes', size)} moved")
 
 
-def rises(
+def _rises(
     evidence: Evidence, *, metric: str, mechanism: str, axis: str, factor: float = 1.0, tolerance: float = 0.0
 ) -> Answer:
     """The metric rises along the axis from cell to cell, to more than `factor` times its first value."""
@@ -155,7 +137,9 @@ def rises(
     return Answer(holds, f"{mechanism}: {_series(metric, axis, values)}")
 
 
-def flat(evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: float, tolerance: float = 0.0) -> Answer:
+def _flat(
+    evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: float, tolerance: float = 0.0
+) -> Answer:
     """The metric's highest value along the axis is at most `limit` times its lowest."""
     values = _along(evidence, metric, mechanism, axis)
     low, high = (f(value for _, value in values) for f in (min, max))
@@ -166,25 +150,26 @@ def flat(evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: f
 
 
 def _along(evidence: Evidence, metric: str, mechanism: str, axis: str) -> list[tuple[Any, float]]:
+    return [(cell.get(axis), evidence.median(metric, mechanism, cell)) for cell in _course(evidence, axis)]
+
+
+def _course(evidence: Evidence, axis: str) -> list[dict[str, Any]]:
     cells = sorted(evidence.cells(), key=lambda cell: cell.get(axis, 0))
     if len(cells) < 2:
         raise NotKnown("a single cell shows no course")
-    return [(cell.get(axis), evidence.median(metric, mechanism, cell)) for cell in cells]
+    return cells
 
 
 def _series(metric: str, axis: str, values: Sequence[tuple[Any, float]]) -> str:
     return ", ".join(f"{_shown(metric, value)} at {axis} {place:,}" for place, value in values)
 
 
-def gap_widens(
+def _gap_widens(
     evidence: Evidence, *, metric: str, mechanism: str, than: Sequence[str], axis: str, limit: float = 1.0,
     tolerance: float = 0.0,
 ) -> Answer:  # fmt: skip
     """The ratio of the mechanism's metric to each other's is at the axis' last value below `limit` times its first."""
-    cells = sorted(evidence.cells(), key=lambda cell: cell.get(axis, 0))
-    if len(cells) < 2:
-        raise NotKnown("a single cell shows no course")
-    parts = []
+    cells, parts = _course(evidence, axis), []
     for other in than:
         first, last = (evidence.ratio(metric, mechanism, other, cell) for cell in (cells[0], cells[-1]))
         text = f"{mechanism} over {other}: {first:.2f} at {axis} {cells[0][axis]}, {last:.2f} at {cells[-1][axis]}"
@@ -192,7 +177,7 @@ def gap_widens(
     return joined(parts)
 
 
-def settles_sooner(
+def _settles_sooner(
     evidence: Evidence, *, mechanisms: Sequence[str], than: str, factor: float, tolerance: float = 0.0
 ) -> Answer:
     """One of the mechanisms is back to steady latency at least `factor` times sooner than another.
@@ -229,7 +214,7 @@ def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
     return middle, f"{'more than ' if open_ended else ''}{middle:.2f} s"
 
 
-def contiguous_moves(
+def _contiguous_moves(
     _evidence: Evidence, *, workers: int, workers_goal: int, bins: int, moved: int, factor: float,
     tolerance: float = 0.0,
 ) -> Answer:  # fmt: skip
@@ -246,7 +231,7 @@ def contiguous_moves(
     return Answer(found.bins == moved and ratio >= factor * (1 - tolerance), text)
 
 
-def cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Answer:
+def _cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Answer:
     """The median over rounds of a ratio of `./inv durability-cost` is at most `limit`."""
     if evidence.said.get("exit_code") != 0 or evidence.folder is None:
         raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
@@ -258,7 +243,9 @@ def cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, t
     return Answer(middle <= limit * (1 + tolerance), text)
 
 
-def recovered_within(evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0) -> Answer:
+def _recovered_within(
+    evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0
+) -> Answer:
     """The median recovery of a worker of `keys` keys takes less than `limit_s` seconds."""
     points = [line for line in evidence.json_lines() if (line["workload"], line["keys"]) == (workload, keys)]
     times = [float(point["recovery_s"]) for point in points]
@@ -269,9 +256,8 @@ def recovered_within(evidence: Evidence, *, workload: str, keys: int, limit_s: f
     return Answer(middle < limit_s * (1 + tolerance), text)
 
 
-def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> Answer:
+def _no_violation(evidence: Evidence, *, seeds: int) -> Answer:
     """The simulator went through `seeds` seeds without a violation."""
-    del tolerance
     lines = evidence.said.get("lines") or []
     if evidence.said.get("exit_code") != 0:
         found = next((line for line in lines if line.startswith("Again:")), None)
@@ -283,9 +269,9 @@ def no_violation(evidence: Evidence, *, seeds: int, tolerance: float = 0.0) -> A
 
 
 PREDICATES: dict[str, Predicate] = {
-    predicate.__name__: predicate
+    predicate.__name__.removeprefix("_"): predicate
     for predicate in (
-        all_valid, at_least, at_most, below, bounds_kept, contiguous_moves, cost_at_most, flat, gap_widens,
-        moves_nothing, no_violation, queries_valid, recovered_within, rises, settles_sooner, stays_level,
+        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _flat, _gap_widens, _moves_nothing,
+        _no_violation, _recovered_within, _rises, _settles_sooner, _stays_level, bounds_kept, queries_valid,
     )
 }  # fmt: skip

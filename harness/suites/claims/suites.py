@@ -1,6 +1,5 @@
 """The predicates that look at the result of a suite: NEXMark's table, the bounds of `./inv perf`."""
 
-from pathlib import Path
 from typing import Any
 
 from harness.files import read_json
@@ -11,10 +10,9 @@ from harness.suites.perf import suite as perf
 __all__ = ["bounds_kept", "queries_valid"]
 
 
-def queries_valid(evidence: Evidence, *, queries: int, tolerance: float = 0.0) -> Answer:
+def queries_valid(evidence: Evidence, *, queries: int) -> Answer:
     """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""
-    del tolerance
-    rows = nexmark.read_rows(_folder(evidence))
+    rows = nexmark.read_rows(evidence.place)
     found = {row["query"] for row in rows}
     named = [f"{row['query']} {row['mechanism']} is {row['verdict']}" for row in rows if not _valid(row)]
     if any(row["verdict"].startswith("invalid") for row in rows):
@@ -32,24 +30,14 @@ def _valid(row: dict[str, Any]) -> bool:
 
 def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> Answer:
     """Every figure of a part of `./inv perf` keeps the bound that the part states."""
-    found = read_json(_folder(evidence) / perf.RESULT_FILE).get("parts", {}).get(part)
+    found = read_json(evidence.place / perf.RESULT_FILE).get("parts", {}).get(part)
     if found is None:
         raise NotKnown(f"the part {part} was not measured")
-    return joined((_keeps(check, tolerance), _said(check)) for check in found["checks"])
+    return joined(_kept(check, tolerance) for check in found["checks"])
 
 
-def _keeps(check: dict[str, Any], tolerance: float) -> bool:
-    if check["at_most"]:
-        return bool(check["value"] <= check["bound"] * (1 + tolerance))
-    return bool(check["value"] >= check["bound"] * (1 - tolerance))
-
-
-def _said(check: dict[str, Any]) -> str:
-    bound = f"at {'most' if check['at_most'] else 'least'} {check['bound']:g}"
-    return f"{check['sentence']} {check['value']:,.3g} ({bound})"
-
-
-def _folder(evidence: Evidence) -> Path:
-    if evidence.folder is None:
-        raise NotKnown("there is no result")
-    return evidence.folder
+def _kept(check: dict[str, Any], tolerance: float) -> tuple[bool, str]:
+    """Returns whether a figure keeps its bound, and both in words."""
+    value, bound, most = check["value"], check["bound"], check["at_most"]
+    kept = value <= bound * (1 + tolerance) if most else value >= bound * (1 - tolerance)
+    return bool(kept), f"{check['sentence']} {value:,.3g} (at {'most' if most else 'least'} {bound:g})"

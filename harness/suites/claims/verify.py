@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 
 from harness.files import ROOT
-from harness.options import parse_list
-from harness.options.ending import ending
+from harness.options import ending, parse_list
 from harness.setup.java import use_java
 from harness.suites.claims import gather
 from harness.suites.claims.claims import Claim, ClaimSource, read_claims
@@ -48,12 +48,15 @@ def check(claim: Claim, evidence: Evidence | None) -> Checked:
     """
     if evidence is None:
         return Checked(claim, "UNKNOWN", f"not measured; it takes about {claim.source.minutes:g} min")
+    arguments = dict(claim.arguments) | ({"tolerance": claim.tolerance} if claim.tolerance else {})
     try:
-        finding = PREDICATES[claim.predicate](evidence, **claim.arguments, tolerance=claim.tolerance)
+        finding = PREDICATES[claim.predicate](evidence, **arguments)
     except NotKnown as why:
         return Checked(claim, "UNKNOWN", str(why), evidence.origin)
     except TypeError as error:
-        raise UsageError(f"The claim {claim.name!r} does not fit {claim.predicate}: {error}.") from error
+        raise UsageError(
+            f"The claim {claim.name!r} does not fit {claim.predicate}: {str(error).removeprefix('_')}."
+        ) from error
     return Checked(claim, "PASS" if finding.holds else "FAIL", finding.figures, evidence.origin)
 
 
@@ -85,7 +88,7 @@ def run_claims(
     stored = Path(results or output or ROOT / "results")
     if not stored.is_dir():
         raise UsageError(f"{stored} is no folder: name one with results.")
-    obtain = _stored_only(stored) if results else _stored_or_made(console, stored, force=force)
+    obtain = partial(_obtain, folder=stored, console=console, stored_only=bool(results), force=force)
     checked = _check_all(console, claims, obtain)
     _sum_up(console, checked)
     return int(not all(one.as_expected for one in checked))
@@ -101,26 +104,18 @@ def _chosen(claims: Sequence[Claim], only: str, *, quick: bool) -> list[Claim]:
     return [claim for claim in chosen if not quick or claim.source.minutes <= _QUICK_MINUTES]
 
 
-Obtain = Callable[[ClaimSource], Evidence | None]
+def _obtain(source: ClaimSource, folder: Path, console: Console, *, stored_only: bool, force: bool) -> Evidence | None:
+    found = gather.find(source, folder) if stored_only or not force else None
+    if found is None and not stored_only:
+        use_java()
+        console.print(f"{source.name}: runs now, about {source.minutes:g} min", markup=False)
+        found = gather.make(source, folder, force=force)
+    return found
 
 
-def _stored_only(folder: Path) -> Obtain:
-    return lambda source: gather.find(source, folder)
-
-
-def _stored_or_made(console: Console, folder: Path, *, force: bool) -> Obtain:
-    def obtain(source: ClaimSource) -> Evidence | None:
-        found = None if force else gather.find(source, folder)
-        if found is None:
-            use_java()
-            console.print(f"{source.name}: runs now, about {source.minutes:g} min", markup=False)
-            found = gather.make(source, folder, force=force)
-        return found
-
-    return obtain
-
-
-def _check_all(console: Console, claims: Sequence[Claim], obtain: Obtain) -> list[Checked]:
+def _check_all(
+    console: Console, claims: Sequence[Claim], obtain: Callable[[ClaimSource], Evidence | None]
+) -> list[Checked]:
     """Checks claims in order; each piece of evidence is obtained once, when the first claim needs it."""
     gathered: dict[str, Evidence | None] = {}
     checked = []

@@ -53,58 +53,25 @@ class _Leg:
 Bound = Callable[[_Leg, Mapping[str, Any]], int]
 
 
-def _one_by_one(leg: _Leg, _options: Mapping[str, Any]) -> int:
-    """One bin an epoch."""
-    return len(leg.source)
-
-
-def _at_once(_leg: _Leg, _options: Mapping[str, Any]) -> int:
-    """Everything in one epoch; a restart's stop is before it and no epoch of its own."""
-    return 1
-
-
-def _held(_leg: _Leg, _options: Mapping[str, Any]) -> int:
-    """Everything in one epoch, whose records run in the next."""
-    return 2
-
-
-def _matched(leg: _Leg, options: Mapping[str, Any]) -> int:
-    """A step is a maximum matching, and so a maximal one; gaps follow."""
-    return leg.matchings(options["bins_per_pair"]) * (int(options["gap_epochs"]) + 1)
-
-
-def _fetched(leg: _Leg, options: Mapping[str, Any]) -> int:
-    """As many as the budget allows in each epoch; what waited runs in the epoch after the last at the latest."""
-    return leg.packed(options["pull_budget_bytes"]) + 1
-
-
-def _wanted(leg: _Leg, options: Mapping[str, Any]) -> int:
-    """The same; bins that no record needs come within their share of the budget."""
-    return leg.packed(options["pull_budget_bytes"] * options["background_share"])
-
-
-def _copied(leg: _Leg, options: Mapping[str, Any]) -> int:
-    """The first copies, then the handover."""
-    return leg.packed(options["replicate_bytes"]) + 1
-
-
-def _shadowed(leg: _Leg, options: Mapping[str, Any]) -> int:
-    """The first copies, an epoch in which both owners process, then the handover."""
-    return leg.packed(options["replicate_bytes"]) + 2
-
-
 _BOUNDS: dict[str, Bound] = {
-    "external-state": _at_once,
-    "meces": _wanted,
-    "megaphone-all-at-once": _at_once,
-    "megaphone-batched": _matched,
-    "megaphone-fluid": _one_by_one,
-    "order-unaware": _fetched,
-    "partial-pause": _held,
-    "replicated-dataflow": _shadowed,
-    "restart-application": _at_once,
-    "rhino": _copied,
-    "runtime-restart": _at_once,
+    # Everything in one epoch; a restart's stop is before it and no epoch of its own.
+    **dict.fromkeys(
+        ("external-state", "megaphone-all-at-once", "restart-application", "runtime-restart"), lambda _leg, _options: 1
+    ),
+    # Everything in one epoch, whose records run in the next.
+    "partial-pause": lambda _leg, _options: 2,
+    # One bin an epoch.
+    "megaphone-fluid": lambda leg, _options: len(leg.source),
+    # A step is a maximum matching, and so a maximal one; gaps follow.
+    "megaphone-batched": lambda leg, options: leg.matchings(options["bins_per_pair"]) * (options["gap_epochs"] + 1),
+    # As many as the budget allows in each epoch; what waited runs in the epoch after the last at the latest.
+    "order-unaware": lambda leg, options: leg.packed(options["pull_budget_bytes"]) + 1,
+    # The same; bins that no record needs come within their share of the budget.
+    "meces": lambda leg, options: leg.packed(options["pull_budget_bytes"] * options["background_share"]),
+    # The first copies, then the handover.
+    "rhino": lambda leg, options: leg.packed(options["replicate_bytes"]) + 1,
+    # The first copies, an epoch in which both owners process, then the handover.
+    "replicated-dataflow": lambda leg, options: leg.packed(options["replicate_bytes"]) + 2,
 }
 
 
@@ -123,7 +90,7 @@ def bound(name: str, options: Mapping[str, Any], view: View) -> int:
         options: those that differ from their defaults.
         view: what is known when the migration begins, or in the middle of it.
     """
-    per_leg, every = _BOUNDS.get(name, _one_by_one), {**catalog.options(name), **options}
+    per_leg, every = _BOUNDS.get(name, _BOUNDS["megaphone-fluid"]), {**catalog.options(name), **options}
     under_way, onwards = view.location != view.routing, view.routing != view.goal
     legs = [
         _Leg(view.location[under_way], view.routing[under_way], view.size[under_way]),

@@ -1,30 +1,24 @@
-"""What the suite consists of: every mechanism x operator x scenario x keys, and tours that run cases."""
+"""What the suite consists of: every mechanism x operator x scenario x keys, and tours that run cases on a query."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.suites.conformance.bounds import completes
+from harness.suites.conformance.watch import Watch
 from impls import catalog
+from impls.errors import UsageError
 from impls.placement import goal
 
 __all__ = [
-    "BINS",
-    "KEYS",
-    "OPERATORS",
-    "SCENARIOS",
-    "Case",
-    "ScenarioStep",
-    "Tour",
-    "all_cases",
-    "options_for",
-    "pairs",
-    "tours",
-]
+    "BINS", "KEYS", "OPERATORS", "SCENARIOS", "Case", "Query", "Tour", "all_cases", "options_for", "pairs",
+    "run_scenarios", "tours",
+]  # fmt: skip
 
 BINS = 16
 OPERATORS = ("dense", "hash")
@@ -38,11 +32,13 @@ _KNOBS = {  # values that make a migration of a few small bins take several epoc
     "replicate_bytes": 9000,
 }
 
+_RECORDS_FIRST, _RECORDS = 400, 200
+
 Goal = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class ScenarioStep:
+class _Step:
     """One command of a scenario.
 
     Attributes:
@@ -58,20 +54,20 @@ def _workers(now: Goal) -> int:
     return int(now.max()) + 1
 
 
-def _resized(policy: str, more: int) -> ScenarioStep:
-    return ScenarioStep(lambda start, now: goal(policy, now, _workers(start) + more))
+def _resized(policy: str, more: int) -> _Step:
+    return _Step(lambda start, now: goal(policy, now, _workers(start) + more))
 
 
 # In the order of a tour. Each begins with whatever workers there are, `shrink` with at least 3.
-SCENARIOS: dict[str, tuple[ScenarioStep, ...]] = {
-    "refused": (ScenarioStep(),),
-    "nothing": (ScenarioStep(lambda _start, now: now),),
+SCENARIOS: dict[str, tuple[_Step, ...]] = {
+    "refused": (_Step(),),
+    "nothing": (_Step(lambda _start, now: now),),
     "grow": (_resized("minimal_move", 2),),
-    "rebalance": (ScenarioStep(lambda _start, now: np.roll(now, 3)),),
-    "there and back": (_resized("minimal_move", 1), ScenarioStep(lambda start, _now: start)),
+    "rebalance": (_Step(lambda _start, now: np.roll(now, 3)),),
+    "there and back": (_resized("minimal_move", 1), _Step(lambda start, _now: start)),
     "command during": (
         _resized("contiguous", 1),
-        ScenarioStep(lambda start, now: goal("minimal_move", np.roll(now, 2), _workers(start)), during=True),
+        _Step(lambda start, now: goal("minimal_move", np.roll(now, 2), _workers(start)), during=True),
     ),
     "shrink": (_resized("minimal_move", -2),),
 }
@@ -85,9 +81,6 @@ class Case:
     operator: str
     scenario: str
     keys: str
-
-    def __str__(self) -> str:
-        return f"{self.mechanism}/{self.operator}/{self.scenario}/{self.keys}"
 
 
 @dataclass(frozen=True, order=True)
@@ -106,10 +99,6 @@ class Tour:
     def workers(self) -> int:
         """Number of workers that it begins with."""
         return 2 if "grow" in self.scenarios else 4
-
-    def cases(self) -> list[Case]:
-        """Returns the cases that it runs."""
-        return [Case(self.mechanism, self.operator, scenario, self.keys) for scenario in self.scenarios]
 
 
 def all_cases() -> list[Case]:
@@ -160,3 +149,72 @@ def _query_of(case: Case) -> tuple[str, str, str]:
 def _pairs_of(case: Case) -> frozenset[tuple[tuple[str, str], ...]]:
     axes = [(axis, getattr(case, axis)) for axis in ("mechanism", "operator", "scenario", "keys")]
     return frozenset(combinations(axes, 2))
+
+
+class Query(Protocol):
+    """A query that counts keys; waiting raises TimeoutError when its deadline passes."""
+
+    watch: Watch
+    sent: int
+
+    @property
+    def goal(self) -> Goal:
+        """The assignment last commanded."""
+
+    def rebalance(self, goal: Goal, label: str) -> None:
+        """Asks for an assignment."""
+
+    def rescale(self, workers: int) -> None:
+        """Asks for a number of workers; raises UsageError for too many."""
+
+    def load(self, records: int) -> None:
+        """Sends records; returns before they are applied."""
+
+    def await_true(self, wanted: Callable[[], bool], what: str) -> None:
+        """Returns when something that the watch can tell holds."""
+
+
+def run_scenarios(tour: Tour, query: Query) -> None:
+    """Runs the scenarios of a tour; the query's watch records what goes wrong."""
+    query.load(_RECORDS_FIRST)
+    _await_applied(query)
+    for scenario in tour.scenarios:
+        start, steps = query.goal, SCENARIOS[scenario]
+        for number, step in enumerate(steps):
+            during = number + 1 < len(steps) and steps[number + 1].during
+            _run_step(tour, query, step, start, f"{scenario} {number + 1}", wait=not during)
+    _await_applied(query)
+
+
+def _run_step(tour: Tour, query: Query, step: _Step, start: Goal, label: str, *, wait: bool) -> None:
+    if step.goal is None:
+        query.watch.problems += [(label, sentence) for sentence in _refusal(query)]
+        query.load(_RECORDS)
+        return
+    wanted = step.goal(start, query.goal).astype(np.int32)
+    query.watch.expect(label, wanted)
+    query.rebalance(wanted, label)
+    query.load(_RECORDS)
+    query.await_true(lambda: label in query.watch.migrations, f"{label} to begin")
+    if wait and completes(tour.mechanism):
+        query.await_true(lambda: query.watch.done(label), f"{label} to end")
+    if wait:
+        query.load(_RECORDS)
+        _await_applied(query)
+
+
+def _await_applied(query: Query) -> None:
+    query.await_true(lambda: query.watch.applied >= query.sent, f"{query.sent} records")
+
+
+def _refusal(query: Query) -> list[str]:
+    """Asks for more workers than bins and returns what is wrong with the answer."""
+    before = query.goal
+    try:
+        query.rescale(BINS + 1)
+    except UsageError as error:
+        words = str(error)
+        one_sentence = words.endswith(".") and ". " not in words and "\n" not in words and str(BINS) in words
+        same = bool((query.goal == before).all())
+        return [] if one_sentence and same else [f"the answer is not one sentence of what is wrong: {words}"]
+    return [f"{BINS + 1} workers for {BINS} bins were not refused"]

@@ -1,7 +1,8 @@
 """The verdict on a tour, from what was watched and what the oracle finds: one row per case."""
 
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,21 +35,12 @@ class Row:
     moved_bytes: int
     must_bytes: int
     replicated_bytes: int
-    reasons: tuple[str, ...] = ()
+    reasons: Sequence[str] = ()
 
     @property
     def good(self) -> bool:
         """Whether the case shows what it is to show."""
         return self.verdict == "valid"
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the row, JSON-ready."""
-        return {**asdict(self), "reasons": list(self.reasons)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Row":
-        """Reads what `to_json` gave."""
-        return cls(**{**data, "reasons": tuple(data["reasons"])})
 
 
 def bins_of(operator: str) -> BinOf:
@@ -71,9 +63,9 @@ def rows_of(
     Args:
         tour: what was run.
         watch: what was watched.
-        records: the input; `results`, `ranges`: the output, and the offsets of each epoch.
-        results: see records.
-        ranges: see records.
+        records: the input.
+        results: the output.
+        ranges: the offsets of each epoch.
         partitions: of the results topic.
         sent: number of records that were sent.
     """

@@ -9,23 +9,19 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from generators.clock import now_us
-from generators.keycount import encode_block, split_block
 from generators.keys import make_keys
+from generators.stream import keycount_values
+from harness.experiment.description import Experiment, Run
 from harness.lab.topics import create_topics
-from harness.oracle.offsets import read_offsets
-from harness.oracle.read import read_records as read_input
-from harness.oracle.read import read_results
-from harness.run.pipeline import read_records, spark_checkpoint
-from harness.suites.conformance.cases import BINS, Tour, options_for
+from harness.oracle.offsets import read_ranges
+from harness.oracle.read import read_records, read_results
+from harness.run.pipeline import spark_checkpoint, start_query
+from harness.suites.conformance.cases import BINS, Tour, options_for, run_scenarios
 from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, rows_of
-from harness.suites.conformance.scenarios import run_scenarios
 from harness.suites.conformance.watch import Watch
-from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
-from impls.operators import DenseCount, HashCount
 from impls.placement import initial
-from impls.worker.output import Output
 
 __all__ = ["run_tour"]
 
@@ -43,42 +39,29 @@ class _SparkQuery:
     """
 
     def __init__(self, tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str):
-        """Makes the topics and starts the query.
-
-        Args:
-            tour: what it is for.
-            folder: for state and checkpoint.
-            spark: the session.
-            bootstrap: broker addresses.
-            name: of the topics, unique at the broker.
-            redis: a server's URL, for mechanisms that need one.
-        """
+        """Makes the topics and starts the query; see `run_tour`."""
         self._tour, self._folder, self._spark, self._bootstrap = tour, folder, spark, bootstrap
-        self._input, self._output = f"{name}-in", f"{name}-out"
+        self._topics = f"{name}-in", f"{name}-out"
         self._options = options_for(tour.mechanism, redis)
         self._sampler = make_keys(tour.keys, NUMBER_OF_KEYS, 1.0, _SEED)
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1})
         self.sent = 0
         self.watch = Watch(tour.mechanism, self._options, initial(BINS, tour.workers))
-        create_topics(bootstrap, {self._input: _INPUT_PARTITIONS, self._output: _RESULT_PARTITIONS})
+        create_topics(bootstrap, dict(zip(self._topics, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
         self._handle = self._start()
 
     def _start(self) -> StreamHandle:
-        preload = NUMBER_OF_KEYS // 2  # the other keys' entries are made by their first records
-        return stream(
-            read_records(self._spark, self._bootstrap, self._input),
-            key="key",
-            time="scheduled_us",
-            operator=DenseCount(NUMBER_OF_KEYS) if self._tour.operator == "dense" else HashCount(preload),
-            results=Output(self._bootstrap, self._output, _RESULT_PARTITIONS),
-            state_dir=self._folder / "state",
-            checkpoint=self._folder / "checkpoint",
-            workers=self._tour.workers,
-            bins=BINS,
-            mechanism=self._tour.mechanism,
-            options=self._options,
-            on_epoch=self.watch.on_epoch,
-        )
+        tour = self._tour
+        preload = NUMBER_OF_KEYS // 2  # of hash: the other keys' entries are made by their first records
+        experiment = Experiment(
+            mechanisms=(tour.mechanism,), options=self._options, workload=tour.operator, bins=BINS,
+            keys=NUMBER_OF_KEYS if tour.operator == "dense" else preload, workers=tour.workers,
+            result_partitions=_RESULT_PARTITIONS,
+        )  # fmt: skip
+        return start_query(
+            self._spark, Run(experiment, tour.mechanism, 0, 0), self._folder, self._bootstrap, self._topics,
+            on_epoch=self.watch.on_epoch, on_event=lambda *_: None,
+        )  # fmt: skip
 
     @property
     def goal(self) -> NDArray[np.int32]:
@@ -96,8 +79,8 @@ class _SparkQuery:
     def load(self, records: int) -> None:
         """Sends records, scheduled now."""
         keys = self._sampler.block(self.sent, records)
-        for i, value in enumerate(split_block(encode_block(keys, np.full(records, now_us(), np.int64))), self.sent):
-            self._producer.produce(self._input, value, partition=i % _INPUT_PARTITIONS)
+        for i, value in enumerate(keycount_values(keys, np.full(records, now_us(), np.int64)), self.sent):
+            self._producer.produce(self._topics[0], value, partition=i % _INPUT_PARTITIONS)
         if self._producer.flush(_FLUSH_S):
             raise TimeoutError(f"waited {_FLUSH_S:.0f} s for the broker to take {records} records")
         self.sent += records
@@ -116,16 +99,10 @@ class _SparkQuery:
 
     def rows(self) -> list[Row]:
         """Returns the outcomes of the tour's cases; the query must have ended."""
-        ranges = read_offsets(spark_checkpoint(self._folder), self._input).ranges()
-        return rows_of(
-            self._tour,
-            self.watch,
-            read_input(self._bootstrap, self._input),
-            read_results(self._bootstrap, self._output),
-            ranges,
-            partitions=_RESULT_PARTITIONS,
-            sent=self.sent,
-        )
+        taken, given = self._topics
+        ranges = read_ranges(spark_checkpoint(self._folder), taken)
+        records, results = read_records(self._bootstrap, taken), read_results(self._bootstrap, given)
+        return rows_of(self._tour, self.watch, records, results, ranges, partitions=_RESULT_PARTITIONS, sent=self.sent)
 
     def __enter__(self) -> "_SparkQuery":
         return self

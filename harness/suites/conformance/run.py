@@ -5,18 +5,17 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict, astuple
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from harness.files import ROOT, JsonLines, read_lines, write_json
-from harness.lab.bringup import Services, bring_up
-from harness.lab.session import KEEP_LOGS, open_session
-from harness.options import CUT_OFF, parse_names
-from harness.options.ending import ending
+from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
+from harness.options import CUT_OFF, ending, parse_names
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
 from harness.setup.jars import ensure_jars
@@ -37,11 +36,8 @@ _WIDTH = 160  # of a log file, so that names stay whole
 def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, quick: bool = False) -> list[Case]:
     """Returns the cases that options name; raises UsageError for a name that is unknown.
 
-    Args:
-        mechanism: names separated by commas, all for none; the same for `operator` and `scenario`.
-        operator: see mechanism.
-        scenario: see mechanism.
-        quick: only a selection in which every pair of values occurs.
+    Names of each kind are separated by commas, all for none; `quick` leaves only a selection in which every pair of
+    values occurs.
     """
     mechanisms = parse_names(mechanism, catalog.names(), "mechanism") or catalog.names()
     operators = parse_names(operator, OPERATORS, "operator") or OPERATORS
@@ -56,7 +52,7 @@ def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, qui
 
 def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tuple[list[Row], bool]:
     """Runs the tours that are not in the folder yet and returns (all rows, whether it was cut off)."""
-    rows = [Row.from_json(line) for line in read_lines(folder / _ROWS)]
+    rows = [Row(**line) for line in read_lines(folder / _ROWS)]
     left = [tour for tour in planned if len(_rows_of(rows, tour)) < len(tour.scenarios)]
     rows = [row for tour in planned if tour not in left for row in _rows_of(rows, tour)]
     if len(left) < len(planned):
@@ -74,11 +70,13 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
                     tour, where, spark=services.spark, bootstrap=services.broker.bootstrap, name=name,
                     redis=services.redis_url,
                 )  # fmt: skip
-                _keep(found, file, where)
                 rows += found
-                rest = (time.monotonic() - begun) / number * (len(left) - number)
                 for row in found:
+                    file.write(asdict(row))
                     console.print(_line(row), soft_wrap=True)
+                if all(row.good for row in found):
+                    shutil.rmtree(where, ignore_errors=True)  # what is heavy of a tour without findings
+                rest = (time.monotonic() - begun) / number * (len(left) - number)
                 console.print(f"{number}/{len(left)} queries, about {rest / 60:.0f} min left")
     except KeyboardInterrupt:
         return rows, True
@@ -87,14 +85,6 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
         for heavy in _HEAVY:
             shutil.rmtree(folder / heavy, ignore_errors=True)
     return rows, False
-
-
-def _keep(rows: Sequence[Row], file: JsonLines, where: Path) -> None:
-    """Writes rows down and deletes what is heavy of a tour without findings."""
-    for row in rows:
-        file.write(row.to_json())
-    if all(row.good for row in rows):
-        shutil.rmtree(where, ignore_errors=True)
 
 
 def _rows_of(rows: Sequence[Row], tour: Tour) -> list[Row]:
@@ -110,14 +100,13 @@ def _line(row: Row) -> str:
 
 def _table_of(rows: Sequence[Row]) -> Table:
     """Returns the table of cases."""
-    table = Table(box=None, pad_edge=False)
-    left = ("mechanism", "operator", "scenario", "keys", "verdict")
-    for name in (*left, "epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"):
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    words = ("mechanism", "operator", "scenario", "keys", "verdict")
+    figures = ("epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes")
+    columns = [Column(name, no_wrap=True, justify="left" if name in words else "right") for name in (*words, *figures)]
+    table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        numbers = (row.epochs, row.bound, row.moved_bytes, row.must_bytes, row.replicated_bytes)
-        shown = ("-" if number is None else f"{number:,}" for number in numbers)
-        table.add_row(row.mechanism, row.operator, row.scenario, row.keys, row.verdict, *shown)
+        *cells, _reasons = astuple(row)
+        table.add_row(*(cell if isinstance(cell, str) else "-" if cell is None else f"{cell:,}" for cell in cells))
     return table
 
 

@@ -1,4 +1,4 @@
-"""The query under fault tests: `python -m harness.suites.faults.query FOLDER` does what FOLDER/query.json says.
+"""The query under fault tests: `python -m harness.suites.faults.query FOLDER` runs what FOLDER/run.json says.
 
 It runs until the control channel of its checkpoint stops it or its standard input ends, and writes
 the files of a run into the folder. A query that fails says why in one line of JSON: `error` is a sentence of ours,
@@ -10,43 +10,17 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 from generators.stdin import watch_stdin
-from harness.files import read_json
-from harness.lab.session import KEEP_LOGS, open_session
-from harness.run.pipeline import read_records
+from harness.experiment.description import Run
+from harness.lab.bringup import KEEP_LOGS, open_session
+from harness.run.pipeline import start_query
 from harness.run.recorder import Recorder
-from impls.api import stream
-from impls.driver.handle import StreamHandle
 from impls.errors import InvalidPlanError, StateError, UsageError
-from impls.operators import DenseCount
-from impls.worker.output import Output
 
-__all__ = ["main", "start"]
+__all__ = ["main"]
 
 _POLL_S = 0.05
-
-
-def start(folder: Path, settings: dict[str, Any], recorder: Recorder) -> StreamHandle:
-    """Starts the query on its checkpoint, or continues it."""
-    spark = open_session(f"faults-{settings['mechanism']}", settings["threads"], settings=KEEP_LOGS)
-    return stream(
-        read_records(spark, settings["bootstrap"], settings["topics"][0]),
-        key="key",
-        time="scheduled_us",
-        operator=DenseCount(keys=settings["keys"]),
-        results=Output(settings["bootstrap"], settings["topics"][1], settings["partitions"]),
-        state_dir=folder / "state",
-        checkpoint=folder / "checkpoint",
-        workers=settings["workers"],
-        bins=settings["bins"],
-        mechanism=settings["mechanism"],
-        options=settings["options"],
-        durability=settings["durability"],
-        on_epoch=recorder.on_epoch,
-        on_event=recorder.event,
-    )
 
 
 def _tell(**words: str) -> None:
@@ -60,7 +34,12 @@ def main(arguments: list[str]) -> int:
     watch_stdin(orphaned.set)
     recorder = Recorder(folder)
     try:
-        query = start(folder, read_json(folder / "query.json"), recorder)
+        run = Run.read(folder)
+        spark = open_session(f"faults-{run.mechanism}", run.experiment.workers_goal, settings=KEEP_LOGS)
+        query = start_query(
+            spark, run, folder, str(run.experiment.bootstrap), ("in", "out"), on_epoch=recorder.on_epoch,
+            on_event=recorder.event,
+        )  # fmt: skip
         while not query.await_end(_POLL_S):
             if orphaned.is_set():
                 query.stop()

@@ -2,18 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from harness.files import write_json
-from harness.results.machine import describe_machine
 from harness.suites.faults.schedule import Fault
 
-__all__ = ["FILE", "SCHEMA", "Outcome", "Verdict", "report_of", "show", "write_report"]
+__all__ = ["FILE", "SCHEMA", "Outcome", "Verdict", "report_of", "show"]
 
 _GOOD: dict[str, str] = {"survives": "survived", "refuses": "refused"}
 
@@ -50,21 +47,13 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the outcome as a line of a report."""
-        return {
-            **self.fault.to_json(),
-            "verdict": self.verdict,
-            "good": self.good,
-            "epoch": self.epoch,
-            "resume_s": None if self.resume_s is None else round(self.resume_s, 3),
-            "restarts": self.restarts,
-            "said": self.said,
-        }
+        own = asdict(self) | {"resume_s": None if self.resume_s is None else round(self.resume_s, 3)}
+        return {**own.pop("fault"), **own, "name": self.fault.name, "expected": self.fault.expected, "good": self.good}
 
 
 FILE = "faults.json"
 SCHEMA = 1
 _BROKEN = ("lost", "doubled", "wrong", "out_of_order")
-_COLUMNS = ("fault", "phase", "mechanism", "verdict", "restarts", "s to resume")
 
 
 def report_of(
@@ -113,18 +102,14 @@ def report_of(
     }
 
 
-def write_report(folder: Path, report: Mapping[str, Any]) -> None:
-    """Writes faults.json into a result folder, with the machine it was made on."""
-    write_json(folder / FILE, {**report, "environment": describe_machine(int(report["seed"]))})
-
-
 def show(report: Mapping[str, Any], console: Console) -> None:
     """Prints the table of faults, the oracle's answers and the totals."""
-    table = Table(box=None, pad_edge=False)
-    for name in _COLUMNS:
-        table.add_column(name, justify="right" if name in {"restarts", "s to resume"} else "left")
+    numbers = (Column(name, justify="right") for name in ("restarts", "s to resume"))
+    table = Table("fault", "phase", "mechanism", "verdict", *numbers, box=None, pad_edge=False)
     for line in report["faults"]:
-        table.add_row(*_row(line))
+        verdict = line["verdict"] if line["good"] else f"{line['verdict']} !"
+        resumed = "-" if line["resume_s"] is None else f"{line['resume_s']:.1f}"
+        table.add_row(line["name"], line["phase"], line["mechanism"], verdict, str(line["restarts"]), resumed)
     console.print(table)
     for name, campaign in report["campaigns"].items():
         why = "; ".join(campaign["reasons"])
@@ -136,9 +121,3 @@ def show(report: Mapping[str, Any], console: Console) -> None:
             )
     totals = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in report["totals"].items())
     console.print(f"{totals}; seed {report['seed']}, {report['seconds']:.0f} s")
-
-
-def _row(line: Mapping[str, Any]) -> tuple[str, ...]:
-    resumed = "-" if line["resume_s"] is None else f"{line['resume_s']:.1f}"
-    mark = "" if line["good"] else " !"
-    return line["name"], line["phase"], line["mechanism"], f"{line['verdict']}{mark}", str(line["restarts"]), resumed

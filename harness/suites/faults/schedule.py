@@ -1,15 +1,13 @@
 """Which faults a fault test inflicts, in which order: a pure function of the seed."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import cycle, islice
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from harness.experiment.faults import VICTIMS
-from harness.options import parse_names
-from impls import catalog
 from impls.faults import POINTS
 
 __all__ = ["EXPECTED", "KILLS", "MECHANISMS", "QUICK", "Fault", "draw_schedule"]
@@ -79,18 +77,9 @@ class Fault:
         return f"{self.number:03d}-{self.name}"
 
     @property
-    def kills(self) -> bool:
-        """Whether it kills a process at a fault point."""
-        return self.name in KILLS
-
-    @property
     def expected(self) -> Expectation:
         """survives: the query goes on; refuses: it ends with a sentence and goes on once the cause is repaired."""
         return EXPECTED[self.name]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the fault as a line of a report."""
-        return {**asdict(self), "name": self.name, "expected": self.expected}
 
 
 def draw_schedule(
@@ -102,17 +91,10 @@ def draw_schedule(
 
     Args:
         seed: decides order, phases and all that is left to chance.
-        mechanisms: the mechanisms; all four that must stand the test by default.
-        only: nothing but these faults, each once with every mechanism.
+        mechanisms: names of mechanisms; all four that must stand the test by default.
+        only: names of faults: nothing but these, each once with every mechanism.
         quick: twelve faults that show the most.
-
-    Raises:
-        UsageError: a mechanism or fault is unknown.
     """
-    for name in only:
-        parse_names(name, EXPECTED, "fault")
-    for name in mechanisms:
-        catalog.make(name)
     rng = np.random.default_rng(seed)
     chosen = tuple(mechanisms) or (QUICK_MECHANISMS if quick else MECHANISMS)
     if only:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from generators.clock import now_us
+from harness.experiment.description import Experiment, Run
 from harness.files import read_lines, write_json
-from harness.lab.arming import Arming
 from harness.lab.bringup import embedded_broker
-from harness.lab.processes import ProcessEnd, QueryProcess
+from harness.lab.processes import Arming, ProcessEnd, QueryProcess
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.bins import dense_bins
@@ -34,6 +34,7 @@ _INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
 _FEW, _MANY = 2, 4  # workers between which the query goes there and back
 _ENDLESS = 1 << 40  # records: the load goes on until it is told to stop
 _START_DEADLINE_S = 90.0
+_COMMAND_DEADLINE_S = 60.0
 _DRAIN_DEADLINE_S = 90.0
 _RESTARTS_MAX = 3
 
@@ -71,17 +72,14 @@ class Site:
         self.state.mkdir(parents=True, exist_ok=True)
         self.broker.start()
         create_topics(self.broker.bootstrap, dict(zip(_TOPICS, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
-        write_json(self.folder / "query.json", self._settings())
+        experiment = Experiment(
+            mechanisms=(self.mechanism,), keys=_KEYS, bins=BINS, workers=_FEW, workers_goal=_MANY,
+            durability=self._durability, result_partitions=_RESULT_PARTITIONS, bootstrap=self.broker.bootstrap,
+        )  # fmt: skip
+        write_json(self.folder / "run.json", Run(experiment, self.mechanism, 0, 0).to_json())
         self.query.start()
         self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
         self.await_true(lambda: self.applied() > 0, "the first records to be applied", _START_DEADLINE_S)
-
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "bootstrap": self.broker.bootstrap, "topics": _TOPICS, "partitions": _RESULT_PARTITIONS, "keys": _KEYS,
-            "bins": BINS, "workers": _FEW, "threads": _MANY, "mechanism": self.mechanism, "options": {},
-            "durability": self._durability,
-        }  # fmt: skip
 
     def _schedule(self) -> dict[str, Any]:
         load = {
@@ -138,18 +136,12 @@ class Site:
         """Returns the records applied since the beginning."""
         return sum(line["records"] for line in self.epochs())
 
-    def status(self) -> dict[str, Any]:
-        """Returns the query's status, nothing when it does not answer."""
-        with contextlib.suppress(UsageError):
-            return ask(self.checkpoint, {"do": "status"})
-        return {}
-
     @property
     def workers(self) -> int:
         """Workers that the last command asked for."""
         return (_FEW, _MANY)[self.migrations % 2]
 
-    def migrate(self, deadline_s: float) -> None:
+    def migrate(self) -> None:
         """Commands the rescale there, or back; returns when the command is durable, whoever died meanwhile."""
         goal = (_MANY, _FEW)[self.migrations % 2]
         before = self._commands()
@@ -161,16 +153,18 @@ class Site:
                 return bool(ask(self.checkpoint, {"do": "rescale", "workers": goal}))
             return False
 
-        self.await_true(durable, "the command to be durable", deadline_s)
+        self.await_true(durable, "the command to be durable", _COMMAND_DEADLINE_S)
         self.migrations += 1
 
     def _commands(self) -> set[str]:
         return {command["id"] for command in read_journal(self.checkpoint / "rescale" / "commands.log")}
 
     def settled(self) -> bool:
-        """Returns whether the query runs and every command given has reached its goal."""
-        status = self.status()
-        return bool(status) and not (status["migrating"] or status["misplaced"] or status["queued"])
+        """Returns whether the query answers and every command given has reached its goal."""
+        with contextlib.suppress(UsageError):
+            status = ask(self.checkpoint, {"do": "status"})
+            return not (status["migrating"] or status["misplaced"] or status["queued"])
+        return False
 
     def stop_and_check(self) -> dict[str, Any]:
         """Ends load and query when all records are applied, and returns the oracle's answer for the whole campaign."""
@@ -188,8 +182,6 @@ class Site:
             checkpoint=self.checkpoint / "spark",
             bin_of=dense_bins(_KEYS, BINS),
             expected_migrations=self.migrations,
-            input_topic=_TOPICS[0],
-            output_topic=_TOPICS[1],
         )
 
     def owners(self, epoch: int) -> list[int]:

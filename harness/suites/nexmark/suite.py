@@ -1,6 +1,5 @@
 """`./inv nexmark`: every query across a rescale, checked against its oracle, beside its twin on Spark's own state."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,33 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from harness.experiment.checks import lacks_twin
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import ROOT, read_json, write_json, write_text
-from harness.options import CUT_OFF, parse_list
+from harness.options import CUT_OFF, ending, parse_list
 from harness.options.declared import read_given
-from harness.options.ending import ending
 from harness.report.markdown import table_lines
-from harness.results.place import find_earlier, result_folder
-from harness.run.machine import check_machine
+from harness.results.place import Described, find_earlier, result_folder
+from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 from harness.suites.options import NEXMARK_QUICK
 from impls.operators.nexmark import QUERIES
-from plots.metrics import Unit, show
-from plots.withheld import marks
+from plots.metrics import Unit, marks, show
 
 __all__ = [
     "COLUMNS", "NexmarkSuite", "markdown", "measured", "read_rows", "rows_of", "run_nexmark", "suite_from", "table",
 ]  # fmt: skip
 
-COLUMNS = (
-    "query", "dialect", "mechanism", "verdict", "steady p50", "steady p99", "peak", "peak ratio", "duration", "moved",
-)  # fmt: skip
+# heading of a column -> name in a row, unit
+_FIGURES: dict[str, tuple[str, Unit]] = {
+    "steady p50": ("p50_ms", "ms"),
+    "steady p99": ("p99_ms", "ms"),
+    "peak": ("peak_ms", "ms"),
+    "peak ratio": ("peak_ratio", "x"),
+    "duration": ("duration_s", "s"),
+    "moved": ("bytes", "B"),
+}
+_NAMES = ("query", "dialect", "mechanism", "verdict")
+COLUMNS = (*_NAMES, *_FIGURES)
 
 
 def rows_of(query: str, result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -43,40 +48,21 @@ def rows_of(query: str, result: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for entry in result["runs"]:
         steady = entry["latency_ms"]["steady"]
-        migration: Mapping[str, Any] = next(iter(entry["migrations"]), {})
-        rows.append(
-            {
-                "query": query,
-                "dialect": QUERIES[query].dialect,
-                "mechanism": entry["mechanism"],
-                "verdict": ", ".join([entry["verdict"], *marks(entry)]),
-                "p50_ms": steady["p50"],
-                "p99_ms": steady["p99"],
-                "peak_ms": migration.get("peak_ms"),
-                "peak_ratio": migration.get("peak_ratio"),
-                "duration_s": migration.get("duration_s"),
-                "bytes": migration.get("bytes"),
-                "reasons": entry["reasons"],
-            }
-        )
+        found = {**next(iter(entry["migrations"]), {}), "p50_ms": steady["p50"], "p99_ms": steady["p99"]}
+        verdict = ", ".join([entry["verdict"], *marks(entry)])
+        names = dict(zip(_NAMES, (query, QUERIES[query].dialect, entry["mechanism"], verdict), strict=True))
+        rows.append({**names, **{name: found.get(name) for name, _ in _FIGURES.values()}, "reasons": entry["reasons"]})
     return rows
 
 
-_UNITS: dict[str, Unit] = {
-    "p50_ms": "ms", "p99_ms": "ms", "peak_ms": "ms", "peak_ratio": "x", "duration_s": "s", "bytes": "B",
-}  # fmt: skip
-
-
 def _texts(row: Mapping[str, Any]) -> list[str]:
-    head = [row["query"], row["dialect"], row["mechanism"], row["verdict"]]
-    return [*head, *(show(row[name], unit) for name, unit in _UNITS.items())]
+    return [*(row[name] for name in _NAMES), *(show(row[name], unit) for name, unit in _FIGURES.values())]
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Returns the rows for a terminal."""
-    out = Table(box=None, pad_edge=False)
-    for number, title in enumerate(COLUMNS):
-        out.add_column(title, justify="left" if number < 4 else "right", overflow="fold")
+    columns = [Column(name, overflow="fold", justify="left" if name in _NAMES else "right") for name in COLUMNS]
+    out = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         out.add_row(*_texts(row))
     return out
@@ -94,14 +80,10 @@ _TABLE = "nexmark.json"
 
 
 @dataclass(frozen=True)
-class NexmarkSuite:
+class NexmarkSuite(Described):
     """One experiment for each query; the same mechanisms, profile and rescale in all."""
 
     experiments: tuple[Experiment, ...]
-
-    def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-        return hashlib.sha256("".join(e.digest() for e in self.experiments).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
@@ -114,12 +96,8 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
     given = {name: options.get(name) or None for name in ("profile", "rate", "fault", "bins", "duration")}
     shared |= read_given(PARAMETERS, given)
-    workers = options.get("workers") or "2:4"
-    return NexmarkSuite(
-        tuple(
-            _experiment(query, options.get("mechanism"), {"workers": workers, **shared}) for query in named or QUERIES
-        )
-    )
+    shared["workers"] = options.get("workers") or "2:4"
+    return NexmarkSuite(tuple(_experiment(query, options.get("mechanism"), shared) for query in named or QUERIES))
 
 
 def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:

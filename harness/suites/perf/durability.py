@@ -8,20 +8,18 @@ from pathlib import Path
 
 from harness.experiment.make import make_experiment
 from harness.files import ROOT, write_json
+from harness.options import ending
 from harness.options.declared import read_words
-from harness.options.ending import ending
 from harness.results.machine import describe_machine
 from harness.results.place import new_folder
 from harness.suites.options import DURABILITY
-from harness.suites.perf.interleave import STEADY_MEASURES, interleave, ratio
-
-__all__ = ["main"]
+from harness.suites.perf.part import STEADY_MEASURES, interleave, ratio
 
 _LEVELS = ("none", "process", "host")
 
 
 @ending()
-def main(arguments: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     """Prints each level's cost as a ratio to none; returns the exit code, 2 for bad input."""
     options = read_words(DURABILITY, arguments, __doc__)
     folder = Path(options["output"]) if options["output"] else new_folder(ROOT / "results", "durability")
@@ -46,4 +44,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

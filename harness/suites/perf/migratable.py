@@ -7,7 +7,7 @@ from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.pairs import Interval, TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import TwinSettings
 
-__all__ = ["PART", "measure"]
+__all__ = ["PART"]
 
 _BINS = {16: 30, 256: 120, 4096: 46, 16384: 30}  # and pairs of blocks off the backlog: most where the bound is close
 _MEASURES = {  # whether it is of the backlog's blocks, and the block's field
@@ -20,7 +20,7 @@ _CPU, _LATENCY = "CPU of step and planning", "latency"
 _BOUNDS = {256: 1.05, 4096: 1.15}
 
 
-def measure(folder: Path, scale: Scale) -> PartResult:
+def _measure(folder: Path, scale: Scale) -> PartResult:
     """Measures live and twin in turns of 2.5 s, 10 pairs per number of bins; hash-count, 1 M keys, 10,000 records/s.
 
     CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 3 epochs.
@@ -94,4 +94,4 @@ def _curves(intervals: dict[int, dict[str, Interval]]) -> dict[str, list[list[fl
     }
 
 
-PART = Part("migratable", "The cost of being migratable", 9, measure)
+PART = Part("migratable", "The cost of being migratable", 9, _measure)

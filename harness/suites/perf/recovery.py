@@ -10,16 +10,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from harness.options import parse_number
+from harness.options import ending, parse_number
 from harness.options.declared import read_words
-from harness.options.ending import ending
 from harness.suites.options import RECOVERY
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
@@ -34,8 +32,8 @@ from impls.worker.attempts import run_epoch
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec, Task
 
-__all__ = ["Point", "main", "measure"]
-
+_BINS = 256
+_RECORDS = 500  # of an epoch
 _EPOCHS = REPLAY_EPOCHS * 3 // 2  # the log is then as long as it gets
 
 
@@ -46,31 +44,17 @@ class _Nowhere(Output):
         """Does nothing."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """One measured recovery; times in seconds, sizes in bytes."""
-
-    workload: str
-    keys: int
-    state_bytes: int
-    log_bytes: int
-    frames: int
-    recovery_s: float
-    epoch_ms: float
-
-
 class _Query:
     """One worker that owns everything, and the epochs it runs."""
 
-    def __init__(self, folder: Path, workload: str, keys: int, bins: int, records: int):
-        self.folder, self.keys, self.bins, self.records = folder, keys, bins, records
+    def __init__(self, folder: Path, workload: str, keys: int):
+        self.keys = keys
         self.operator: Operator = DenseCount(keys) if workload == "dense" else HashCount(preload=keys)
         self.files = Files(str(folder / "checkpoint"))
-        self.keeper = Keeper(self.files, "q", bins, epoch=-1, generation=1)
-        self.sizes = np.zeros(bins, np.int64)
-        self.owner = np.zeros(bins, np.int32)
-        state = str(folder / "state")
-        self.spec = QuerySpec("q", bins, self.operator, _Nowhere("", "", 1), state, self.files)
+        self.keeper = Keeper(self.files, "q", _BINS, epoch=-1, generation=1)
+        self.sizes = np.zeros(_BINS, np.int64)
+        self.owner = np.zeros(_BINS, np.int32)
+        self.spec = QuerySpec("q", _BINS, self.operator, _Nowhere("", "", 1), str(folder / "state"), self.files)
         self._random = np.random.default_rng(1)
         self.number = -1
 
@@ -85,47 +69,45 @@ class _Query:
         return report.ms.get("recover", 0.0) / 1e3
 
     def _batch(self) -> pa.Table:
-        keys = self._random.integers(0, self.keys, self.records)
-        bins = bin_of_hash(hash_int64(keys), self.bins)
+        keys = self._random.integers(0, self.keys, _RECORDS)
+        bins = bin_of_hash(hash_int64(keys), _BINS)
         if isinstance(self.operator, DenseCount):
-            bins = (keys // self.operator.per_bin(self.bins)).astype(np.int32)
-        zero = np.zeros(self.records, np.int64)
+            bins = (keys // self.operator.per_bin(_BINS)).astype(np.int32)
+        zero = np.zeros(_RECORDS, np.int64)
         columns = {"bin": bins.astype(np.int32), "partition": zero.astype(np.int32), "offset": zero, "time": zero}
         return pa.table({**columns, "key": keys})
 
 
-def measure(workload: str, keys: int, *, bins: int = 256, epochs: int = _EPOCHS, records: int = 500) -> Point:
-    """Returns one point of the curve, measured in a temporary folder that is deleted."""
-    folder = Path(tempfile.mkdtemp(prefix="rescale-recovery-"))
-    try:
-        query = _Query(folder, workload, keys, bins, records)
+def _measure(workload: str, keys: int) -> dict[str, Any]:
+    """Returns one point of the curve: one recovery, measured in a temporary folder that is deleted."""
+    with tempfile.TemporaryDirectory(prefix="rescale-recovery-", ignore_cleanup_errors=True) as name:
+        query = _Query(Path(name), workload, keys)
         query.epoch()
         start = time.perf_counter()
-        for _ in range(epochs):
+        for _ in range(_EPOCHS):
             query.epoch()
-        epoch_ms = (time.perf_counter() - start) / epochs * 1e3
+        epoch_ms = (time.perf_counter() - start) / _EPOCHS * 1e3
         log = query.files.names("log")
-        shutil.rmtree(store_path(folder / "state", 0))
+        shutil.rmtree(store_path(Path(name) / "state", 0))
         recovery_s = query.epoch()
-        state = int(query.sizes.sum())
-        return Point(workload, keys, state, sum(size for _, size in log), len(log), recovery_s, epoch_ms)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "workload": workload, "keys": keys, "state_bytes": int(query.sizes.sum()),
+        "log_bytes": sum(size for _, size in log), "frames": len(log),
+        "recovery_s": round(recovery_s, 3), "epoch_ms": round(epoch_ms, 3),
+    }  # fmt: skip
 
 
 @ending()
-def main(arguments: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> int:
     """Prints the curve, one line of JSON per point; returns the exit code, 2 for bad input."""
     options = read_words(RECOVERY, arguments, __doc__)
     sizes = [parse_number(text, "The number of keys") for text in options["keys"].split(",")]
     for _ in range(options["rounds"]):
         for keys in sizes:
-            point: dict[str, Any] = asdict(measure(options["workload"], keys))
-            line = {name: round(value, 3) if isinstance(value, float) else value for name, value in point.items()}
-            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.write(json.dumps(_measure(options["workload"], keys)) + "\n")
             sys.stdout.flush()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

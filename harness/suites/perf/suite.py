@@ -1,42 +1,42 @@
-"""`./inv perf`: every part of the performance suite in one result, gone on with where it was cut off."""
+"""`./inv perf`: every part of the performance suite in one result and a page, gone on with where it was cut off."""
 
-import hashlib
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.files import ROOT, read_json, write_json
-from harness.options import parse_names
-from harness.options.ending import ending
+from harness.files import ROOT, read_json, write_json, write_text
+from harness.options import ending, parse_names
+from harness.report.markdown import table_lines
 from harness.results.entry import ENTRY_FILE
-from harness.results.place import result_folder
+from harness.results.place import Described, result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
-from harness.suites.perf import growth, migratable, moved, rate, restart, steady
+from harness.suites.perf import migratable, moving, phases, steady
 from harness.suites.perf.part import Part, Scale
-from harness.suites.perf.phases import account as phases
-from harness.suites.perf.report import write_reference, write_tables
 from impls.errors import UsageError
+from plots.perf import write_figures
 
-__all__ = ["PARTS", "RESULT_FILE", "PerfSuite", "measured", "run_perf", "suite_from"]
+__all__ = [
+    "PARTS", "RESULT_FILE", "PerfSuite", "markdown", "measured", "run_perf", "suite_from", "write_tables",
+]  # fmt: skip
 
 RESULT_FILE = "perf.json"
+_FIGURES = "figures"
 
-PARTS: tuple[Part, ...] = (steady.PART, rate.PART, phases.PART, restart.PART, migratable.PART, moved.PART, growth.PART)
+PARTS: tuple[Part, ...] = (
+    steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, moving.GROWTH,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class PerfSuite:
+class PerfSuite(Described):
     """The parts to measure, and how large."""
 
     parts: tuple[str, ...]
     quick: bool = False
-
-    def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-        return hashlib.sha256(f"perf {','.join(self.parts)} {self.quick}".encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""
@@ -53,12 +53,6 @@ def suite_from(options: Mapping[str, Any]) -> PerfSuite:
     known = [part.name for part in PARTS]
     named = parse_names(str(options.get("part") or ""), known, "part")
     return PerfSuite(tuple(name for name in known if not named or name in named), bool(options.get("quick")))
-
-
-def _reference(suite: PerfSuite) -> Path:
-    if suite.quick or len(suite.parts) < len(PARTS):
-        raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
-    return ROOT / "results" / "reference"
 
 
 def measured(suite: PerfSuite, output: Path, *, force: bool = False) -> Path:
@@ -101,17 +95,80 @@ def run_perf(options: Mapping[str, Any]) -> int:
 
     The quick form shows that the suite works: bounds that it does not keep are printed, and no failure.
     """
-    suite = suite_from(options)
-    reference = _reference(suite) if options.get("reference") else None
-    output = Path(options.get("output") or ROOT / "results")
-    folder = measured(suite, output, force=bool(options.get("force")))
-    if reference is not None:
-        write_reference(folder, reference)
-    return _print_checks(folder, list(read_json(folder / RESULT_FILE)["parts"].values()), quick=suite.quick)
+    suite, reference = suite_from(options), bool(options.get("reference"))
+    if reference and (suite.quick or len(suite.parts) < len(PARTS)):
+        raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
+    folder = measured(suite, Path(options.get("output") or ROOT / "results"), force=bool(options.get("force")))
+    if reference:
+        _write_reference(folder, ROOT / "results" / "reference")
+    sys.stdout.write(f"{(folder / 'perf.md').read_text()}\n{folder}\n")
+    checks = [check for part in read_json(folder / RESULT_FILE)["parts"].values() for check in part["checks"]]
+    return 0 if suite.quick else int(not all(check["holds"] for check in checks))
 
 
-def _print_checks(folder: Path, parts: Sequence[Mapping[str, Any]], *, quick: bool) -> int:
-    checks = [check for part in parts for check in part["checks"]]
-    sys.stdout.write((folder / "perf.md").read_text() + "\n")
-    sys.stdout.write(f"{folder}\n")
-    return 0 if quick else int(not all(check["holds"] for check in checks))
+def markdown(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Returns the result as a page: what was measured where, the bounds, and every part's tables and figures.
+
+    Args:
+        result: as perf.json holds it.
+        figures: paths of the figures of each part, relative to the page.
+    """
+    return "\n".join(_lines(result, figures or {})) + "\n"
+
+
+def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    here = result["environment"]
+    yield "# Performance\n"
+    state = " with uncommitted changes" if here["dirty"] else ""
+    size = "The quick form: it shows that the suite works, its figures mean little. " if result["quick"] else ""
+    yield f"{size}Measured at commit {here['commit'][:12]}{state}, {_machine(here)}.\n"
+    checks = [check for part in result["parts"].values() for check in part["checks"]]
+    if checks:
+        yield from table_lines(("bound", "measured", "kept"), (_check(check) for check in checks), "lrl")
+        yield ""
+    for name, part in result["parts"].items():
+        yield f"## {part['title']}\n"
+        if busy := part.get("busy"):
+            yield (
+                f"**The machine was busy during {', '.join(busy)}**: other work took more than 10 % of the CPU time, "
+                "also when the round was run anew. Measure again on a quiet machine.\n"
+            )
+        for table in part["tables"]:
+            yield from _table(table)
+        for figure in figures.get(name, ()):
+            yield f"![{part['title']}]({figure})\n"
+
+
+def _machine(here: Mapping[str, Any]) -> str:
+    versions = here.get("versions", {})
+    known = ", ".join(f"{name} {versions[name]}" for name in ("python", "java", "pyspark") if name in versions)
+    return f"{here.get('cores', '?')} cores, {known}"
+
+
+def _check(check: Mapping[str, Any]) -> Sequence[str]:
+    sign, kept = "at most" if check["at_most"] else "at least", "yes" if check["holds"] else "**no**"
+    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{check['value']:,.3g}", kept
+
+
+def _table(table: Mapping[str, Any]) -> Iterator[str]:
+    yield f"**{table['title']}**" + (f" ({table['note']})" if table["note"] else "") + "\n"
+    yield from table_lines(table["columns"], table["rows"], "lr")
+    yield ""
+
+
+def write_tables(folder: Path, result: Mapping[str, Any]) -> None:
+    """Writes perf.md and the figures of a result folder."""
+    figures = write_figures(result, folder / _FIGURES)
+    names = {part: [f"{_FIGURES}/{path.name}" for path in paths] for part, paths in figures.items()}
+    write_text(folder / "perf.md", markdown(result, names))
+
+
+def _write_reference(folder: Path, reference: Path) -> None:
+    """Copies a result's tables and figures to the small results that go with the project."""
+    reference.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / "perf.md", reference / "README.md")
+    result = read_json(folder / RESULT_FILE)
+    result["environment"].pop("host", None)  # it says nothing to others
+    write_json(reference / RESULT_FILE, result)
+    shutil.rmtree(reference / _FIGURES, ignore_errors=True)
+    shutil.copytree(folder / _FIGURES, reference / _FIGURES, ignore=shutil.ignore_patterns("*.png"))

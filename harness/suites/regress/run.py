@@ -1,32 +1,45 @@
-"""`./inv regress --base REV`: both revisions run in turns, compared, and a suspect confirmed by a second round."""
+"""`./inv regress --base REV`: both revisions run in turns, compared, and a suspect confirmed by a second round.
 
+A comparison leaves its summary, as Markdown for a pull request, and a line in the history of measures.
+"""
+
+import json
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from harness.experiment.parameters import PARAMETERS
-from harness.files import ROOT, read_json, write_json, write_text
+from harness.files import ROOT, read_json, read_lines, write_json, write_text
+from harness.options import ending
 from harness.options.declared import read_given
-from harness.options.ending import ending
+from harness.report.markdown import table_lines
 from harness.results.place import find_folder, new_folder
-from harness.run.anew import AGAIN
+from harness.run.runs import AGAIN
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
-from harness.suites.regress.decide import Runs, compare, resampled, sides
-from harness.suites.regress.history import append
-from harness.suites.regress.measures import measures_of, was_busy
-from harness.suites.regress.summary import markdown
-from harness.suites.regress.trees import Tree, revision, work_tree
+from harness.suites.regress.decide import Change, Runs, Verdict, compare, resampled, sides
+from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, work_tree
 from impls.errors import UsageError
+from plots.perf import draw_trend
 
-__all__ = ["Comparison", "run_regress"]
+__all__ = ["Comparison", "append", "line_of", "markdown", "run_regress"]
 
 _OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
+_WORDS = {"worse": "slower", "better": "faster", "same": "no difference"}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Trend</title><style>body{{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}}
+svg{{max-width:100%;height:auto}}</style></head>
+<body><h1>Trend</h1><p>Medians of the runs of each commit, in the order in which they were measured. Only points of one
+machine can be compared.</p>{figures}</body></html>
+"""
 
 
 class Comparison:
@@ -76,7 +89,9 @@ def run_regress(options: Mapping[str, Any]) -> int:
     asked = read_given(REGRESS, options)
     pairs = asked.get("pairs", 9)
     commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
-    resample = _resample(asked.get("resample", 0), commits)
+    resample = asked.get("resample", 0)
+    if resample and commits["base"] != commits["head"]:
+        raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
     bench = _bench_options(options)
     use_java()
     ensure_jars()
@@ -88,31 +103,20 @@ def run_regress(options: Mapping[str, Any]) -> int:
         comparison = Comparison(trees, folder, bench, pairs)
         first = comparison.round(1)
         if resample:
-            return _noise(first, resample, folder)
+            worse = sum(verdict == "worse" for verdict, _ in resampled(first, resample))
+            text = f"{worse} of {resample} comparisons of this revision with itself, from {pairs} pairs of runs, "
+            return _finish(folder, f"{text}say worse\n", worse=worse > 0)
         verdict, found = compare(first, lambda: comparison.round(2))
-    text = markdown(commits, verdict, found, comparison.busy())
-    write_text(folder / "summary.md", text)
     append(folder.parent / "history.jsonl", commits["head"], first["head"])
-    (folder / "done").touch()
-    sys.stdout.write(f"{text}{folder}\n")
-    return int(verdict == "worse")
+    return _finish(folder, markdown(commits, verdict, found, comparison.busy()), worse=verdict == "worse")
 
 
-def _resample(number: int, commits: Mapping[str, str]) -> int:
-    if number and commits["base"] != commits["head"]:
-        raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
-    return number
-
-
-def _noise(pool: Runs, number: int, folder: Path) -> int:
-    """Writes and prints how many comparisons of the pool with itself say "worse"; returns 0 if none does, else 1."""
-    worse = sum(verdict == "worse" for verdict, _ in resampled(pool, number))
-    pairs = len(pool["base"])
-    text = f"{worse} of {number} comparisons of this revision with itself, from {pairs} pairs of runs, say worse\n"
+def _finish(folder: Path, text: str, *, worse: bool) -> int:
+    """Writes and prints what has come out; returns the exit code."""
     write_text(folder / "summary.md", text)
     (folder / "done").touch()
     sys.stdout.write(f"{text}{folder}\n")
-    return int(worse > 0)
+    return int(worse)
 
 
 def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: int) -> Path:
@@ -124,3 +128,60 @@ def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: i
     folder = new_folder(output, "regress")
     write_json(folder / "regress.json", asked)
     return folder
+
+
+def markdown(
+    commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any], busy: tuple[int, int] = (0, 0)
+) -> str:
+    """Returns the page: the verdict first, then a row per measure with base, ratio and interval.
+
+    Args:
+        commits: base and head.
+        verdict: of the whole comparison.
+        found: findings, second, counts and worse by mechanism, as `harness.suites.regress.decide.compare` gives them.
+        busy: runs that are in it although the machine was busy, and all runs.
+    """
+    caution = (
+        f"During {busy[0]} of {busy[1]} runs other work took more than 10 % of the CPU time, also when they were run "
+        "anew: compare again on a quiet machine.\n"
+    )
+    return "\n".join([*_lines(commits, verdict, found), *([caution] if busy[0] else [])]) + "\n"
+
+
+def _lines(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any]) -> Iterator[str]:
+    said = "**worse**" if verdict == "worse" else "no regression"
+    yield f"## {said}: {commits['head'][:12]} against {commits['base'][:12]}\n"
+    for mechanism, findings in found["findings"].items():
+        worse = {finding.measure for finding in found["worse"][mechanism]}
+        yield f"### {mechanism}\n"
+        rows = [_row(finding, worse, bool(found["second"])) for finding in findings]
+        for name, (before, after) in found["counts"][mechanism].items():
+            rows.append([name, f"{before:,.0f}", f"{after:,.0f}", "changed"])
+        yield from table_lines(("measure", "base", "head / base (95 % interval)", ""), rows, "lrrl")
+        yield ""
+        if second := found["second"].get(mechanism):
+            yield f"Second round: {', '.join(f'{finding.measure} {finding.ratio}' for finding in second)}.\n"
+
+
+def _row(finding: Change, worse: set[str], second: bool) -> list[str]:
+    word = _WORDS[finding.verdict]
+    if finding.verdict == "worse" and second:
+        word = "**slower, confirmed**" if finding.measure in worse else "slower, not confirmed"
+    return [finding.measure, f"{finding.base:,.1f}", str(finding.ratio), word]
+
+
+def line_of(commit: str, runs: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+    """Returns a commit's line: by mechanism and measure the median over its runs."""
+    names = {mechanism: list(runs[0][mechanism]) for mechanism in runs[0]}
+    medians = {
+        mechanism: {name: median(run[mechanism][name] for run in runs if name in run[mechanism]) for name in found}
+        for mechanism, found in names.items()
+    }
+    return {"commit": commit, "at": datetime.now(UTC).isoformat(timespec="seconds"), "runs": len(runs), **medians}
+
+
+def append(path: Path, commit: str, runs: Sequence[Mapping[str, Mapping[str, float]]]) -> None:
+    """Adds a commit's line to the history and draws trend.html beside it anew."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line_of(commit, runs)) + "\n")
+    write_text(path.with_name("trend.html"), _PAGE.format(figures="".join(draw_trend(read_lines(path)))))

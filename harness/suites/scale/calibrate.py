@@ -1,7 +1,7 @@
 """The simulator's costs from the files of real runs: medians, and least squares where two things add up."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from scipy.optimize import nnls
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
 from harness.results.validate import validate
-from harness.suites.scale.costs import Costs
+from harness.suites.scale.costs import COSTS, Costs
 from impls.errors import UsageError
 
 __all__ = ["Observed", "calibrate", "read_runs"]
@@ -58,20 +58,19 @@ class Observed:
         return [e["at_us"] for e in events if e["kind"] == "query_stop" and e["at_us"] < last]
 
 
-def read_runs(folders: Iterable[Path]) -> list[Observed]:
-    """Returns the valid runs of result folders; raises UsageError for a folder without one."""
-    out = []
+def read_runs(folders: Iterable[Path], why: str) -> list[Observed]:
+    """Returns the undisturbed valid runs of result folders; raises UsageError, saying `why`, for a folder without."""
+    out: list[Observed] = []
     for folder in folders:
         result = validate(folder)
-        valid = [
-            entry for entry in result["runs"] if entry["verdict"] == "valid" and " with " not in entry["mechanism"]
-        ]
-        if not valid:
-            raise UsageError(f"{folder} has no valid run to take costs from.")
-        cores, commit = int(result["environment"]["cores"]), str(result["environment"].get("commit", "unknown"))
+        runs = [run for run in result["runs"] if run["verdict"] == "valid" and " with " not in run["mechanism"]]
+        if not runs:
+            raise UsageError(f"{folder} has no valid run to {why}.")
+        here = result["environment"]
+        cores, commit = int(here["cores"]), str(here.get("commit", "unknown"))
         # the folder by its whole path: its name says where the costs come from
         at = folder.resolve()
-        out += [Observed(entry, at / entry["folder"], result["experiment"], cores, commit) for entry in valid]
+        out += [Observed(run, at / run["folder"], result["experiment"], cores, commit) for run in runs]
     return out
 
 
@@ -91,16 +90,14 @@ def calibrate(runs: Sequence[Observed], otherwise: Costs) -> Costs:
         raise UsageError("None of the runs has five steady epochs and no cost per record: take another result.")
     every = f"measured in {_where(runs)}"
     single = {name: text for name, text in source.items() if text != _where(runs)}
-    single |= {f.name: _kept(otherwise, f.name) for f in fields(Costs) if f.name not in {*found, "source", "slots"}}
-    return replace(otherwise, slots=runs[0].cores, source={"": every, **single}).with_values(found)
+    unknown = otherwise.source.get("", "of unknown origin")
+    single |= {name: otherwise.source.get(name) or unknown for name in COSTS if name not in {*found, "slots"}}
+    given: dict[str, Any] = {"slots": runs[0].cores, "source": {"": every, **single}, **found}
+    return replace(otherwise, **given)
 
 
 def _where(runs: Sequence[Observed]) -> str:
     return ", ".join(sorted({f"{run.folder.parents[1].name} (commit {run.commit[:12]})" for run in runs}))
-
-
-def _kept(costs: Costs, name: str) -> str:
-    return costs.source.get(name) or costs.source.get("", "of unknown origin")
 
 
 def _shown(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:

@@ -1,8 +1,8 @@
 """Simulated workers: what a written plan does to bins and queues, and how long it takes."""
 
-from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class Cluster:
         epochs = np.array([self.replicas.get(pair, -1) for pair in pairs], np.int64)
         shown = np.array(self._cuts)[np.minimum(epochs, len(self._cuts) - 2) + 1]
         upto = self._load.until(self._cuts[-1], bins)
-        since = np.maximum(upto - self._load.until_each(shown, bins), 0) * self.costs.log_record_bytes
+        since = np.maximum(upto - self._load.until(shown, bins), 0) * self.costs.log_record_bytes
         return np.where(epochs < 0, self.sizes[bins], np.minimum(since, self.sizes[bins])).astype(np.float64)
 
     def _copy(self, plan: EpochPlan, arrived: NDArray[np.int64], workers: int) -> tuple[NDArray[np.float64], float]:
@@ -236,16 +236,11 @@ def _chosen_pulls(plan: EpochPlan, need: NDArray[np.int64], sizes: NDArray[np.in
     """Returns the pulls that workers do, chosen worker by worker by the runtime's own rules."""
     if not plan.on_demand and plan.budget_bytes is None:
         return list(plan.pulls)
-    by_worker: dict[int, list[Pull]] = defaultdict(list)
-    for pull in plan.pulls:
-        by_worker[pull.target].append(pull)
-    bins = [pull.bin for pull in plan.pulls]
-    size: Mapping[int, int] = dict(zip(bins, sizes[bins].tolist(), strict=True))
-    wanted: Mapping[int, int] = dict(zip(bins, need[bins].tolist(), strict=True)) if plan.on_demand else {}
+    bins, target = [pull.bin for pull in plan.pulls], attrgetter("target")
+    size = dict(zip(bins, sizes[bins].tolist(), strict=True))
+    wanted = dict(zip(bins, need[bins].tolist(), strict=True))
     chosen: list[Pull] = []
-    for _, mine in sorted(by_worker.items()):
-        if plan.on_demand:
-            chosen += on_demand(mine, wanted, size, plan)
-        else:
-            chosen += within_budget(mine, size, plan.budget_bytes)
+    for _, pulls in groupby(sorted(plan.pulls, key=target), target):
+        mine, most = list(pulls), plan.budget_bytes
+        chosen += on_demand(mine, wanted, size, plan) if plan.on_demand else within_budget(mine, size, most)
     return chosen

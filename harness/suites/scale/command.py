@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from harness.options import parse_list
+from harness.options import ending, parse_list
 from harness.options.declared import read_given
-from harness.options.ending import ending
 from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import calibrate, read_runs
-from harness.suites.scale.check import FIGURES, Compared, compare, median_error
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
-from harness.suites.scale.scenario import Scenario, at_scale, make_scenario, predict_all
+from harness.suites.scale.scenario import Compared, Scenario, at_scale, compare, errors_of, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
 
 __all__ = ["prediction_table", "run_simulate_scale"]
@@ -59,13 +57,11 @@ def _simulate(given: dict[str, Any], costs: Costs) -> None:
 
 def prediction_table(predictions: Sequence[Prediction], title: str) -> Table:
     """Returns the predictions as a table, sorted by peak; the control's is its highest steady latency."""
-    table = Table(title=title, title_justify="left")
-    table.add_column("mechanism", no_wrap=True)
-    for column in (
+    figures = (
         "steady p50 ms", "peak ms", "p99 ms", "duration s", "calm after s", "epochs", "moved bins", "moved MiB",
         "copied MiB", "planning s",
-    ):  # fmt: skip
-        table.add_column(column, justify="right")
+    )  # fmt: skip
+    table = _table(title, ("mechanism",), figures)
     for p in sorted(predictions, key=lambda p: p.peak_ms or p.steady_max_ms):
         table.add_row(
             p.mechanism, f"{p.steady_p50_ms:,.0f}", f"{p.peak_ms or p.steady_max_ms:,.0f}", _text(p.migrating_p99_ms),
@@ -75,12 +71,16 @@ def prediction_table(predictions: Sequence[Prediction], title: str) -> Table:
     return table
 
 
+def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
+    columns = [*(Column(name, no_wrap=True) for name in names), *(Column(name, justify="right") for name in figures)]
+    return Table(*columns, title=title, title_justify="left")
+
+
 def _check(folder: Path, costs: Costs) -> None:
     rows = compare(folder, costs)
     console = _console()
     console.print(_check_table(rows, f"{folder.name}: first migration of every valid run"))
-    for figure in FIGURES:
-        error = median_error(rows, figure)
+    for figure, error in errors_of(rows).items():
         text = "no run whose load was met" if error is None else f"median error {100 * error:.0f} %"
         console.print(f"{figure}: {text}")
     if folder.name in " ".join(costs.source.values()):
@@ -90,11 +90,7 @@ def _check(folder: Path, costs: Costs) -> None:
 
 def _check_table(rows: Sequence[Compared], title: str) -> Table:
     """Returns measured and predicted figures as a table, run by run."""
-    table = Table(title=title, title_justify="left")
-    for column in ("run", "load", "figure"):
-        table.add_column(column, no_wrap=True)
-    for column in ("measured", "predicted", "error %"):
-        table.add_column(column, justify="right")
+    table = _table(title, ("run", "load", "figure"), ("measured", "predicted", "error %"))
     for row in rows:
         digits = 2 if row.figure.endswith("_s") else 0
         numbers = (f"{value:,.{digits}f}" for value in (row.measured, row.predicted))
@@ -103,7 +99,7 @@ def _check_table(rows: Sequence[Compared], title: str) -> Table:
 
 
 def _calibrate(folders: str, path: Path) -> None:
-    runs = read_runs([Path(part) for part in parse_list(folders)])
+    runs = read_runs(map(Path, parse_list(folders)), "take costs from")
     costs = calibrate(runs, read_costs(path if path.exists() else DEFAULT_COSTS))
     write_costs(costs, path)
     _console().print(f"{path}: {_origin(costs)}")

@@ -9,7 +9,7 @@ from typing import Any
 from harness.files import write_json
 from impls.errors import UsageError
 
-__all__ = ["DEFAULT_COSTS", "Costs", "read_costs", "write_costs"]
+__all__ = ["COSTS", "DEFAULT_COSTS", "Costs", "read_costs", "write_costs"]
 
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
 
@@ -55,6 +55,11 @@ class Costs:
     external_bin_ms: float
     source: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if name != "source" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+                raise ValueError(f"{name} must be a number from 0, not {value!r}")
+
     def stop_s(self, what: str) -> float:
         """Returns how long a stop and start of the query, or of the application, takes."""
         return self.application_s if what == "application" else self.query_s
@@ -67,10 +72,8 @@ class Costs:
             self, record_us=self.external_record_us, pull_bin_ms=self.external_bin_ms, pull_bytes_s=float("inf")
         )
 
-    def with_values(self, values: Mapping[str, float]) -> "Costs":
-        """Returns the costs with some values changed, checked as those of a file are."""
-        every = {f.name: getattr(self, f.name) for f in fields(Costs) if f.name != "source"}
-        return _costs({**every, **values}, dict(self.source))
+
+COSTS = tuple(one.name for one in fields(Costs) if one.name != "source")
 
 
 def read_costs(path: Path = DEFAULT_COSTS) -> Costs:
@@ -78,7 +81,7 @@ def read_costs(path: Path = DEFAULT_COSTS) -> Costs:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         values: dict[str, Any] = data["values"]
-        return _costs(values, dict(data.get("source", {})))
+        return Costs(**{name: values[name] for name in COSTS}, source=dict(data.get("source", {})))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"The costs in {path} cannot be read ({error}): make them anew with --calibrate.") from error
 
@@ -88,11 +91,3 @@ def write_costs(costs: Costs, path: Path) -> None:
     values = asdict(costs)
     source = values.pop("source")
     write_json(path, {"source": dict(source), "values": values})
-
-
-def _costs(values: Mapping[str, Any], source: dict[str, str]) -> Costs:
-    numbers = {f.name: values[f.name] for f in fields(Costs) if f.name != "source"}
-    for name, value in numbers.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise ValueError(f"{name} must be a number from 0, not {value!r}")
-    return Costs(**numbers, source=source)

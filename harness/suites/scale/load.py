@@ -21,14 +21,13 @@ class EvenLoad:
         self._per_ms = rates / 1e3
         self._phase = np.random.default_rng(seed).random(len(rates))
 
-    def until(self, at_ms: float, bins: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Returns the records of each bin (or of some) scheduled before a point in time, shape (B,) or that of bins."""
-        per_ms, phase = (self._per_ms, self._phase) if bins is None else (self._per_ms[bins], self._phase[bins])
-        counts: NDArray[np.int64] = (per_ms * at_ms + phase).astype(np.int64)
-        return counts
+    def until(
+        self, at_ms: float | NDArray[np.float64], bins: NDArray[np.int64] | slice = slice(None)
+    ) -> NDArray[np.int64]:
+        """Returns the records of each bin (or of some) scheduled before a point in time, or each before one of its own.
 
-    def until_each(self, at_ms: NDArray[np.float64], bins: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns the records of bins scheduled each before a point in time of its own, shape (n,) both."""
+        The shape is (B,), or that of bins.
+        """
         counts: NDArray[np.int64] = (self._per_ms[bins] * at_ms + self._phase[bins]).astype(np.int64)
         return counts
 

@@ -1,29 +1,33 @@
-"""What `./inv simulate-scale` simulates, from its options: sizes, shares and goal, and a prediction per mechanism."""
+"""What is simulated, from options or from a result; predictions of it, and how far they are from what was measured."""
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.experiment.description import Experiment
 from harness.experiment.make import mechanism_options
-from harness.experiment.schedules import megaphone_pattern
+from harness.experiment.schedules import megaphone_pattern, plan_for
 from harness.options.declared import read_given
 from harness.suites.options import SCALE
+from harness.suites.scale.calibrate import read_runs
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import zipf_bins
 from harness.suites.scale.simulate import Prediction, Setting, predict
 from impls import catalog
 from impls.errors import UsageError
-from impls.placement import Placing, policies
+from impls.placement import Placing, initial, policies
 
-__all__ = ["Scenario", "at_scale", "make_scenario", "predict_all", "shares_of"]
+__all__ = ["FIGURES", "Compared", "Scenario", "at_scale", "compare", "errors_of", "make_scenario", "predict_all"]
 
+FIGURES = ("steady_p50_ms", "peak_ms", "duration_s")
 _WORKERS_MAX = 10_000
 _KEY_BYTES = 8
 
@@ -52,26 +56,26 @@ class Scenario:
 
     def setting(self, costs: Costs) -> Setting:
         """Returns what is simulated, the same for every mechanism."""
-        initial = (np.arange(self.bins) * self.workers // self.bins).astype(np.int32)
+        begin = (np.arange(self.bins) * self.workers // self.bins).astype(np.int32)
         keys = max(self.state_bytes // _KEY_BYTES, self.bins)
         return Setting(
-            initial=initial,
-            goal=self._goal(initial),
+            initial=begin,
+            goal=self._goal(begin),
             sizes=np.full(self.bins, self.state_bytes // self.bins, np.int64),
-            shares=shares_of(self.distribution, self.bins, keys, self.exponent, self.seed),
+            shares=_shares_of(self.distribution, self.bins, keys, self.exponent, self.seed),
             rate=float(self.rate),
             costs=costs,
             options=dict(self.options),
             seed=self.seed,
         )
 
-    def _goal(self, initial: NDArray[np.int32]) -> NDArray[np.int32]:
+    def _goal(self, begin: NDArray[np.int32]) -> NDArray[np.int32]:
         if self.workers == self.workers_goal:
-            return megaphone_pattern(initial, self.workers)
-        return policies()["minimal_move"](Placing(initial, self.workers_goal, None, None))
+            return megaphone_pattern(begin, self.workers)
+        return policies()["minimal_move"](Placing(begin, self.workers_goal, None, None))
 
 
-def shares_of(distribution: str, bins: int, keys: int, exponent: float, seed: int) -> NDArray[np.float64]:
+def _shares_of(distribution: str, bins: int, keys: int, exponent: float, seed: int) -> NDArray[np.float64]:
     """Returns each bin's share of the records; raises UsageError for a distribution that is not simulated."""
     if distribution not in {"uniform", "zipf"}:
         raise UsageError(f"The simulator knows the distributions uniform and zipf, not {distribution!r}.")
@@ -80,8 +84,8 @@ def shares_of(distribution: str, bins: int, keys: int, exponent: float, seed: in
 
 def make_scenario(given: Mapping[str, Any]) -> Scenario:
     """Builds a scenario from the options of the command line that were given; raises UsageError for bad ones."""
-    fields = {field.name for field in dataclasses.fields(Scenario)}
-    values = {name: value for name, value in read_given(SCALE, given).items() if name in fields}
+    known = {one.name for one in fields(Scenario)}
+    values = {name: value for name, value in read_given(SCALE, given).items() if name in known}
     if "workers" in values:
         values["workers"], values["workers_goal"] = values["workers"]
     values["options"] = mechanism_options(values.pop("options", ""))
@@ -126,7 +130,7 @@ def _check(scenario: Scenario) -> None:
     for name in scenario.mechanisms:
         known = catalog.options(name)
         catalog.make(name, **{option: value for option, value in scenario.options.items() if option in known})
-    shares_of(scenario.distribution, 2, 2, scenario.exponent, scenario.seed)
+    _shares_of(scenario.distribution, 2, 2, scenario.exponent, scenario.seed)
 
 
 def at_scale(costs: Costs, bandwidth_bytes_s: float | None = None) -> Costs:
@@ -139,3 +143,79 @@ def at_scale(costs: Costs, bandwidth_bytes_s: float | None = None) -> Costs:
         checkpoint_bytes_s=min(costs.checkpoint_bytes_s, most),
         replica_bytes_s=min(costs.replica_bytes_s, most),
     )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One figure of a run's first migration; `load` is met or late, and a late run says little."""
+
+    run: str
+    mechanism: str
+    load: str
+    figure: str
+    measured: float
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted / self.measured - 1
+
+
+def compare(folder: Path, costs: Costs) -> list[Compared]:
+    """Predicts every valid run of a result, once per mechanism.
+
+    Raises:
+        UsageError: the result cannot be read, has no valid run, or a load that the simulator does not know.
+    """
+    runs = read_runs([folder], "check predictions against")
+    experiment = Experiment.from_json({k: v for k, v in runs[0].parameters.items() if k != "digest"})
+    entries = [run.entry for run in runs]
+    setting = _setting_of(experiment, _bin_bytes(entries, experiment), costs, runs[0].cores)
+
+    @cache
+    def predicted(mechanism: str) -> Prediction:
+        return predict(mechanism, setting)
+
+    return [row for entry in entries for row in _rows(entry, predicted(entry["mechanism"]))]
+
+
+def errors_of(rows: Sequence[Compared]) -> dict[str, float | None]:
+    """Returns the median size of each figure's error over the runs whose load was met, None if there are none."""
+    found = {name: [abs(row.error) for row in rows if row.figure == name and row.load == "met"] for name in FIGURES}
+    return {name: float(np.median(errors)) if errors else None for name, errors in found.items()}
+
+
+def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int) -> Setting:
+    """Returns the first migration of an experiment as a setting; raises UsageError where it has none to simulate."""
+    if experiment.rate_shape != "constant":
+        raise UsageError("The simulator knows constant rates only: check it with another result.")
+    bins = experiment.bins
+    start = initial(bins, experiment.workers, experiment.policy)
+    shares = _shares_of(experiment.distribution, bins, experiment.keys, experiment.exponent, experiment.seed)
+    sizes = np.full(bins, bin_bytes, np.int64)
+    steps = plan_for(experiment)
+    goal = steps[0].goal(start, shares * experiment.rate, sizes) if steps else start
+    own = replace(costs, slots=cores, record_us=costs.record_us + experiment.cost_us)
+    return Setting(start, goal, sizes, shares, float(experiment.rate), own, dict(experiment.options), experiment.seed)
+
+
+def _bin_bytes(runs: Sequence[dict[str, Any]], experiment: Experiment) -> int:
+    """Returns the bytes of a bin as a migration of the result had to move them, else those of a count per key."""
+    moves = [m for entry in runs for m in entry["migrations"] if m.get("required_bins") and m.get("required_bytes")]
+    if moves:
+        return int(np.median([m["required_bytes"] / m["required_bins"] for m in moves]))
+    return max(experiment.keys * (_KEY_BYTES + experiment.value_bytes) // experiment.bins, 1)
+
+
+def _rows(entry: dict[str, Any], predicted: Prediction) -> Iterator[Compared]:
+    first = entry["migrations"][0] if entry["migrations"] else {}
+    measured = {
+        "steady_p50_ms": entry["latency_ms"]["steady"].get("p50"),
+        "peak_ms": first.get("peak_ms"),
+        "duration_s": first.get("duration_s"),
+    }
+    for figure in FIGURES:
+        value, guess = measured[figure], getattr(predicted, figure)
+        if value and guess is not None:
+            yield Compared(Path(entry["folder"]).name, entry["mechanism"], entry["load"], figure, value, guess)

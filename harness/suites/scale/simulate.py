@@ -20,6 +20,7 @@ from impls.protocol.plan import WrittenPlan
 
 __all__ = ["Prediction", "Setting", "predict"]
 
+_EPOCHS_MAX = 200_000  # a migration that takes more is given up
 _STEADY_EPOCHS = 20
 _REPLICA_EPOCHS = 5_000
 _CALM_EPOCHS = 500
@@ -34,7 +35,6 @@ class Setting:
         initial, goal: int32, shape (B,).
         sizes: int64, bytes of each bin. shares: each bin's share of the records.
         rate: records per second. options: the mechanism's.
-        epochs_max: a migration that takes more is given up.
     """
 
     initial: NDArray[np.int32]
@@ -45,40 +45,38 @@ class Setting:
     costs: Costs
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 1
-    epochs_max: int = 200_000
 
 
-@dataclass(frozen=True)
+@dataclass
 class Prediction:
-    """The outcome of one migration; latencies in ms, `slowest_plan_ms` and `planning_s` are this program's own time.
+    """The outcome of one migration, summed up epoch by epoch; latencies in ms, `planning_s` is this program's own time.
 
     Attributes:
+        epochs: of the migration.
         steady_p50_ms, steady_max_ms: before the command.
         peak_ms: highest latency of the records in flight during the migration; None without one.
-        migrating_p50_ms, migrating_p99_ms: of the same records.
+        migrating_p99_ms: of the same records.
         duration_s: from the first to the last moved bin, or from the stop; calm_s: from the command until the highest
             latency of an epoch is back within 1.1x the steady one, None if it was not within 500 epochs.
-        epochs: of the migration. moved_bytes: pulled in it. copied_bytes: read for replicas in it.
+        moved_bytes: pulled in the migration. copied_bytes: read for replicas in it.
         standing_bytes: read for replicas before it.
     """
 
     mechanism: str
-    epochs: int
     steady_epoch_ms: float
     steady_p50_ms: float
     steady_max_ms: float
-    peak_ms: float | None
-    migrating_p50_ms: float | None
-    migrating_p99_ms: float | None
-    duration_s: float | None
-    calm_s: float | None
-    longest_pull_ms: float
-    moved_bins: int
-    moved_bytes: float
-    copied_bytes: float
     standing_bytes: float
-    planning_s: float
-    slowest_plan_ms: float
+    epochs: int = 0
+    peak_ms: float | None = None
+    migrating_p99_ms: float | None = None
+    duration_s: float | None = None
+    calm_s: float | None = None
+    longest_pull_ms: float = 0.0
+    moved_bins: int = 0
+    moved_bytes: float = 0.0
+    copied_bytes: float = 0.0
+    planning_s: float = 0.0
 
 
 def predict(mechanism: str, setting: Setting) -> Prediction:
@@ -108,52 +106,52 @@ class _Run:
         self.cluster = Cluster(load, costs, setting.sizes, setting.initial, setting.seed)
         self.controller = Controller(setting.initial, self.mechanism)
         self.number = 0
-        self.plan_s: list[float] = []
-        self.stopped_ms: float | None = None
+        self.planning_s = 0.0
+        self.begun_ms: float | None = None  # when the query was stopped for the migration, else its first moved bin
 
     def predict(self) -> Prediction:
         steady = list(self._settle())
         quiet = steady[-_STEADY_EPOCHS:]
-        calm, usual = Histogram(), max(epoch.latencies.max for epoch in quiet)
+        calm = Histogram()
         for epoch in quiet:
             calm.add(epoch.latencies)
-        commanded, first = self.cluster.now_ms, self.number
-        migrating, watch = Histogram(), _Watch(usual, commanded)
-        if self.name != "none":
-            self.controller.accept(Command("c", "rebalance", self.setting.goal, "simulated", self.number))
-            while self.controller.migrating:
-                self._check_length(first)
-                epoch = self._step()
-                migrating.add(epoch.latencies)
-                watch.see(epoch)
-            epochs = self.number - first
-            for _ in range(_CALM_EPOCHS):
-                if watch.calm:
-                    break
-                watch.after(epoch := self._step())
-                if epoch.cut_ms - watch.span_ms < watch.end_ms:  # some of its records were due during the migration
-                    migrating.add(epoch.latencies)
-        else:
-            epochs = 0
-        return Prediction(
+        found = Prediction(
             mechanism=self.name,
-            epochs=epochs,
             steady_epoch_ms=float(np.median([epoch.end_ms - epoch.cut_ms for epoch in quiet])),
             steady_p50_ms=calm.percentile(0.5),
-            steady_max_ms=usual,
-            peak_ms=migrating.max_ms or None,
-            migrating_p50_ms=migrating.percentile(0.5) or None,
-            migrating_p99_ms=migrating.percentile(0.99) or None,
-            duration_s=watch.duration_s(self.stopped_ms),
-            calm_s=watch.calm_s,
-            longest_pull_ms=watch.longest_pull_ms,
-            moved_bins=watch.moved_bins,
-            moved_bytes=watch.moved_bytes,
-            copied_bytes=watch.copied_bytes,
+            steady_max_ms=max(epoch.latencies.max for epoch in quiet),
             standing_bytes=sum(epoch.copied_bytes for epoch in steady),
-            planning_s=sum(self.plan_s),
-            slowest_plan_ms=max(self.plan_s) * 1e3,
         )
+        if self.name != "none":
+            self._migrate(found)
+        found.planning_s = self.planning_s
+        return found
+
+    def _migrate(self, found: Prediction) -> None:
+        """Migrates to the goal, and runs on until latencies are calm again."""
+        migrating, commanded_ms, first, end_ms = Histogram(), self.cluster.now_ms, self.number, 0.0
+        self.controller.accept(Command("c", "rebalance", self.setting.goal, "simulated", first))
+        while self.controller.migrating:
+            self._check_length(first)
+            epoch = self._step()
+            end_ms = epoch.end_ms
+            migrating.add(epoch.latencies)
+            found.moved_bins += epoch.moved_bins
+            found.moved_bytes += epoch.moved_bytes
+            found.copied_bytes += epoch.copied_bytes
+            found.longest_pull_ms = max(found.longest_pull_ms, epoch.longest_pull_ms)
+            if epoch.moved_bins:
+                self.begun_ms = epoch.begin_ms if self.begun_ms is None else self.begun_ms
+                found.duration_s = (end_ms - self.begun_ms) / 1e3
+        found.epochs = self.number - first
+        for _ in range(_CALM_EPOCHS):
+            epoch = self._step()
+            if epoch.cut_ms - epoch.latencies.max < end_ms:  # some of its records were due during the migration
+                migrating.add(epoch.latencies)
+            if epoch.latencies.max <= found.steady_max_ms * _CALM_FACTOR and epoch.cut_ms > end_ms:
+                found.calm_s = (epoch.cut_ms - commanded_ms) / 1e3
+                break
+        found.peak_ms, found.migrating_p99_ms = migrating.max_ms or None, migrating.percentile(0.99) or None
 
     def _settle(self) -> Iterator[SimulatedEpoch]:
         """Yields steady epochs: at least twenty, and as many as the first copies of standing replicas need."""
@@ -164,15 +162,15 @@ class _Run:
                 return
 
     def _check_length(self, first: int) -> None:
-        if self.number - first >= self.setting.epochs_max:
+        if self.number - first >= _EPOCHS_MAX:
             left = self.controller.misplaced
-            raise UsageError(f"{self.name}: {left} bins are left after {self.setting.epochs_max} epochs.")
+            raise UsageError(f"{self.name}: {left} bins are left after {_EPOCHS_MAX} epochs.")
 
     def _step(self) -> SimulatedEpoch:
         """Plans and runs one epoch, and stops before it if the plan asks for that."""
         written = self._plan()
         if written.plan.stop is not None:
-            self.stopped_ms = self.cluster.now_ms
+            self.begun_ms = self.cluster.now_ms
             self.controller.observe(Observation(self.number, stopped=True))
             self.cluster.stop(written.plan.stop)
             written = self._plan()
@@ -184,7 +182,7 @@ class _Run:
     def _plan(self) -> WrittenPlan:
         begin = time.perf_counter()
         written = self.controller.plan(self.number, 1)
-        self.plan_s.append(time.perf_counter() - begin)
+        self.planning_s += time.perf_counter() - begin
         return written
 
 
@@ -196,38 +194,3 @@ def _check_load(assignment: NDArray[np.int32], setting: Setting, costs: Costs) -
         raise OverflowError(f"worker {worker} gets {busy[worker]:.1f} times the records that it can do")
     if costs.slots and busy.sum() >= costs.slots:
         raise OverflowError(f"the workers need {busy.sum():.1f} cores and have {costs.slots}")
-
-
-class _Watch:
-    """Sums a migration up, epoch by epoch, and says when latencies are calm again."""
-
-    def __init__(self, usual_ms: float, commanded_ms: float):
-        self._limit, self._commanded = usual_ms * _CALM_FACTOR, commanded_ms
-        self._begin: float | None = None
-        self._end = self.end_ms = self.span_ms = 0.0
-        self.calm = False
-        self.calm_s: float | None = None
-        self.moved_bins, self.moved_bytes, self.copied_bytes, self.longest_pull_ms = 0, 0.0, 0.0, 0.0
-
-    def see(self, epoch: SimulatedEpoch) -> None:
-        """Takes in an epoch of the migration."""
-        self.end_ms, self.span_ms = epoch.end_ms, epoch.latencies.max
-        self.moved_bins += epoch.moved_bins
-        self.moved_bytes += epoch.moved_bytes
-        self.copied_bytes += epoch.copied_bytes
-        self.longest_pull_ms = max(self.longest_pull_ms, epoch.longest_pull_ms)
-        if epoch.moved_bins:
-            self._begin = epoch.begin_ms if self._begin is None else self._begin
-            self._end = epoch.end_ms
-
-    def after(self, epoch: SimulatedEpoch) -> None:
-        """Takes in an epoch behind the migration."""
-        self.span_ms = epoch.latencies.max
-        if epoch.latencies.max <= self._limit and epoch.cut_ms > self.end_ms:
-            self.calm, self.calm_s = True, (epoch.cut_ms - self._commanded) / 1e3
-
-    def duration_s(self, stopped_ms: float | None) -> float | None:
-        """Returns the time from the first moved bin, or the stop, to the last one; None if nothing moved."""
-        if self._begin is None:
-            return None
-        return (self._end - (self._begin if stopped_ms is None else stopped_ms)) / 1e3

@@ -8,10 +8,10 @@ from impls.operators.timed import KeyContext, KeyedProcess
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
-__all__ = ["Q4", "Q6", "WinningBids"]
+__all__ = ["Q4", "Q6"]
 
 
-class WinningBids(TimedQuery, KeyedProcess):
+class _WinningBids(TimedQuery, KeyedProcess):
     """When an auction closes, calls closed() with its winning bid, if there is one.
 
     An auction is open in [dateTime, expires), half-open; event time counts, not arrival. Of the bids in that time that
@@ -70,7 +70,7 @@ def _take(auction: dict[str, Any], bid: list[int]) -> bool:
     return wins
 
 
-class Q4(WinningBids):
+class Q4(_WinningBids):
     """For each category and sliding window of 10 s every 5 s, the mean winning price of the auctions closed in it.
 
     Dialect "beam": reserve, closing and windows as there; a closing counts at the time `expires`, in every window
@@ -84,7 +84,7 @@ class Q4(WinningBids):
     dialect = "beam"
     fields = ("start", "category", "price")
     about = "category"
-    columns = (*WinningBids.base, about)
+    columns = (*_WinningBids.base, about)
     size, period = 10 * SECOND, 5 * SECOND
 
     def closed(self, context: KeyContext, about: int, price: int) -> None:
@@ -104,7 +104,7 @@ class Q4(WinningBids):
         keyed.emit(partial.bin, partial.key, dict(zip(self.fields, answer, strict=True)))
 
 
-class Q6(WinningBids):
+class Q6(_WinningBids):
     """For each auction closed with a winner, the mean winning price of its seller's last ten such auctions.
 
     Dialect "beam": keyed by seller (Megaphone: by bidder), ten rows (Flink's SQL framing: eleven). "Last" is by closing
@@ -118,7 +118,7 @@ class Q6(WinningBids):
     dialect = "beam"
     fields = ("seller", "auction", "price")
     about = "seller"
-    columns = (*WinningBids.base, about)
+    columns = (*_WinningBids.base, about)
     last = 10
 
     def closed(self, context: KeyContext, about: int, price: int) -> None:

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 from decoding import decode_block
+from digests import keycount_digest
 from hdrh.histogram import HdrHistogram
 
 from generators.errors import GeneratorError
-from generators.keycount import digest, encode_block, partition_of, split_block
 from generators.keys import make_keys
 from generators.lag import LagHistogram
 from generators.rates import ConstantRate
 from generators.shapes import make_schedule
-from generators.stream import Share, Stream
+from generators.stream import Share, Stream, keycount_values
 
 # a digest that moves means that streams made before and after are different workloads under one name
 GOLDEN = {
@@ -34,18 +34,18 @@ GOLDEN_SHAPES = {
 @pytest.mark.parametrize(("distribution", "seed"), GOLDEN)
 def test_a_stream_is_the_same_forever(distribution, seed):
     sampler = make_keys(distribution, 4_000_000, 1.1, seed)
-    assert digest(sampler, ConstantRate(10_000), 100_000) == GOLDEN[distribution, seed]
+    assert keycount_digest(sampler, ConstantRate(10_000), 100_000) == GOLDEN[distribution, seed]
 
 
 @pytest.mark.parametrize("shape", GOLDEN_SHAPES)
 def test_a_shaped_stream_is_the_same_forever(shape):
     sampler = make_keys("uniform", 4_000_000, 1.1, 1)
-    assert digest(sampler, make_schedule(shape, 10_000, 1.0), 100_000) == GOLDEN_SHAPES[shape]
+    assert keycount_digest(sampler, make_schedule(shape, 10_000, 1.0), 100_000) == GOLDEN_SHAPES[shape]
 
 
 def test_records_are_two_numbers_of_16_digits():
     pairs = [(0, 10), (123_456_789, 20), (10**16 - 1, 1_795_271_384_722_149)]
-    values = split_block(encode_block(*np.array(pairs).T))
+    values = keycount_values(*np.array(pairs).T)
     assert values == [b"%016d%016d" % pair for pair in pairs]
     keys, times = decode_block(values)
     assert list(zip(keys.tolist(), times.tolist(), strict=True)) == pairs
@@ -54,11 +54,11 @@ def test_records_are_two_numbers_of_16_digits():
 @pytest.mark.parametrize("number", [-1, 10**16])
 def test_a_number_that_does_not_fit_is_refused(number):
     with pytest.raises(GeneratorError, match="numbers from 0 to"):
-        encode_block(np.array([1, number]), np.array([1, 2]))
+        keycount_values(np.array([1, number]), np.array([1, 2]))
 
 
 def test_no_records_are_fine():
-    assert split_block(encode_block(np.empty(0, np.int64), np.empty(0, np.int64))) == []
+    assert keycount_values(np.empty(0, np.int64), np.empty(0, np.int64)) == []
     assert [len(part) for part in decode_block([])] == [0, 0]
 
 
@@ -70,7 +70,8 @@ def test_another_layout_is_refused():
 
 
 def test_records_go_round_the_partitions():
-    assert partition_of(np.arange(5), 3).tolist() == [0, 1, 2, 0, 1]
+    stream = Stream(make_keys("uniform", 10, 1.0, 1), ConstantRate(10), 0, 5)
+    assert [p for block in stream.blocks(Share(0, 1, 3), [0] * 3, 2) for p in block.partitions] == [0, 1, 2, 0, 1]
 
 
 def test_scheduled_times_start_at_the_start():

@@ -10,8 +10,7 @@ from scipy.stats import chisquare
 
 from generators.errors import GeneratorError
 from generators.keys import DriftKeys, UniformKeys, ZipfKeys, make_keys
-from generators.permutation import Permutation
-from generators.random64 import draw, mix
+from generators.random64 import Permutation, draw, mix
 
 DRAWS = 200_000
 

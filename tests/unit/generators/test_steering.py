@@ -4,36 +4,35 @@ import threading
 
 import pytest
 
-from generators import steering
+from generators import stdin
 from generators.errors import GeneratorError
-from generators.steering import Steering
+from generators.stdin import Steering
 
 
 def test_one_that_is_not_extendable_ends_at_once():
-    assert not Steering(threading.Event(), 10, extendable=False).goes_on(10)
+    assert Steering(threading.Event(), extendable=False).goes_on(10) is None
 
 
 def test_the_words_are_obeyed_and_others_passed_over():
-    told = Steering(threading.Event(), 10, extendable=True)
+    told = Steering(threading.Event(), extendable=True)
     told.take(b"reco")
     told.take(b"rds 25\nrecords\nwhat\nrecords 3")
-    assert told.goes_on(10)
-    assert told.records == 25, "half a line is not taken"
+    assert told.goes_on(10) == 25, "half a line is not taken"
     told.take(b"0\nrecords 20\n")
-    assert told.records == 30, "a stream does not become shorter"
+    assert told.goes_on(25) == 30, "a stream does not become shorter"
     told.take(b"end\n")
-    assert told.goes_on(10), "what was promised is sent before the end"
-    assert not told.goes_on(30)
+    assert told.goes_on(10) == 30, "what was promised is sent before the end"
+    assert told.goes_on(30) is None
 
 
 def test_a_stop_ends_the_wait():
     stop = threading.Event()
-    told = Steering(stop, 10, extendable=True)
+    told = Steering(stop, extendable=True)
     threading.Timer(0.1, stop.set).start()
-    assert not told.goes_on(10)
+    assert told.goes_on(10) is None
 
 
 def test_without_a_word_it_says_so(monkeypatch):
-    monkeypatch.setattr(steering, "_WORD_DEADLINE_S", 0.1)
+    monkeypatch.setattr(stdin, "_WORD_DEADLINE_S", 0.1)
     with pytest.raises(GeneratorError, match="go on after 10 records"):
-        Steering(threading.Event(), 10, extendable=True).goes_on(10)
+        Steering(threading.Event(), extendable=True).goes_on(10)

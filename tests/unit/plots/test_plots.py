@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from synthetic import new_experiment
 
-from plots import metrics, theme, throughput
+from plots import metrics, theme, timelines
 from plots.data import load
 from plots.figures import all_figures, svg_of, write_all
-from plots.restart_against_live import restart_and_live
+from plots.latency import restart_and_live
 
 
 @pytest.fixture(scope="module")
@@ -147,9 +147,9 @@ def test_due_records_follow_the_rate_s_shape(folder, tmp_path):
     run = load(folder).runs[0]
     stepped = type(run)(run.entry, tmp_path)
     (tmp_path / "load.json").write_text(json.dumps({"rate": 10, "due_by_second": [10, 20, 70]}))
-    ends, due = throughput.scheduled_per_second(stepped)
+    ends, due = timelines.scheduled_per_second(stepped)
     assert (ends.tolist(), due.tolist()) == ([1, 2, 3], [10, 10, 50])
-    ends, due = throughput.scheduled_per_second(run)
+    ends, due = timelines.scheduled_per_second(run)
     assert due.tolist() == [run.load["rate"]], "a load that has but a rate"
 
 

@@ -33,7 +33,7 @@ from impls.errors import StateError
 from impls.spark.columns import with_heartbeat
 from impls.worker.output import Output
 
-__all__ = ["EpochMark", "TwinSettings", "blocks_of", "main"]
+__all__ = ["EpochMark", "TwinSettings", "blocks_of"]
 
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
 _READY_DEADLINE_S = 180.0
@@ -168,13 +168,13 @@ def _measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
             _await(query, lambda: sides.ready, "both sides' state", _READY_DEADLINE_S)
             meter = _Meter()
             load = schedule(folder, experiment, "in")
-            sides.begin(load["start_us"] + round(settings.lead_in_s * 1e6), settings.block_s)
+            sides.block_s, sides.start_us = settings.block_s, load["start_us"] + round(settings.lead_in_s * 1e6)
             with Load(folder, broker.bootstrap, load, resume=False) as generator:
                 within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
                 _await(query, generator.finished, "the load", within)
             _await(query, lambda: _records(marks) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         blocks = blocks_of(marks, backlog=False)[: settings.pairs * 2]
-        sides.begin_counted(_BLOCK_EPOCHS)
+        sides.block_epochs = _BLOCK_EPOCHS
         before = 0
         for number, pairs in enumerate(settings.pairs_per_pass):
             marks.clear()
@@ -215,7 +215,7 @@ def _records(marks: list[EpochMark]) -> int:
     return sum(mark.done.records for mark in list(marks))
 
 
-def main(arguments: list[str]) -> int:
+def _main(arguments: list[str]) -> int:
     """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
     folder = Path(arguments[0])
     code = measure_here(folder, TwinSettings, _measure_blocks)
@@ -225,4 +225,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(_main(sys.argv[1:]))

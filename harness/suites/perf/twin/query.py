@@ -54,7 +54,12 @@ def block_at(since_s: float, block_s: float) -> tuple[int, str]:
 
 
 class Alternating:
-    """`foreachBatch` of the query: each side counts its own epochs and has its own state."""
+    """`foreachBatch` of the query: each side counts its own epochs and has its own state.
+
+    Attributes:
+        start_us: from when on blocks of `block_s` seconds follow each other; before that the sides take turns.
+        block_epochs: if it is set, blocks of so many epochs follow each other from the next query's epoch 0 on.
+    """
 
     def __init__(
         self,
@@ -75,14 +80,6 @@ class Alternating:
         self._epochs = dict.fromkeys(_SIDES, 0)
         self._last: EpochRecord | None = None
         self.start_us, self.block_s, self.block_epochs = 0, 1.0, 0
-
-    def begin(self, start_us: int, block_s: float) -> None:
-        """Lets blocks of `block_s` seconds follow each other from `start_us` on; before that the sides take turns."""
-        self.block_s, self.start_us = block_s, start_us
-
-    def begin_counted(self, block_epochs: int) -> None:
-        """Lets blocks of `block_epochs` epochs follow each other from the next query's epoch 0 on."""
-        self.block_epochs = block_epochs
 
     @property
     def ready(self) -> bool:

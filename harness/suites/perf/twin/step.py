@@ -22,8 +22,8 @@ from impls.spark.step import answer_of, freeze_imports
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import Store, store_path
 from impls.store.lock import take_lock
-from impls.store.meta import Meta, at_epoch, new_meta, read_meta, write_meta
-from impls.store.records import Results, concat, from_bytes, results_from_bytes, results_to_bytes, times_of, to_bytes
+from impls.store.meta import Meta, read_meta, write_meta
+from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.cells import make_cells
@@ -76,11 +76,11 @@ def _advance(
     meta = read_meta(txn) or _created(order, report.worker, txn)
     if meta.epoch == order.epoch:  # by an earlier attempt
         results, times = (get_of_epoch(txn, OUTBOX + name, order.epoch) or b"" for name in _NAMES)
-        return results_from_bytes(results), from_bytes(times)
+        return Results.from_bytes(results), from_bytes(times)
     if meta.epoch != order.epoch - 1:
         raise StateError(f"Worker {report.worker} is at epoch {meta.epoch}, not before {order.epoch}.")
     done = _apply(order, report, txn, tables)
-    write_meta(txn, at_epoch(meta, order.epoch, 1))
+    write_meta(txn, meta.at_epoch(order.epoch, 1))
     return done
 
 
@@ -88,7 +88,7 @@ def _created(order: TwinOrder, worker: int, txn: lmdb.Transaction) -> Meta:
     state = BinState(txn, order.workers)
     order.operator.create(worker, order.workers, state)
     state.write_sizes()
-    return new_meta(order.query, worker, order.epoch - 1, 1)
+    return Meta.new(order.query, worker, order.epoch - 1, 1)
 
 
 def _apply(order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list[pa.Table]) -> tuple[Results, pa.Table]:
@@ -99,7 +99,7 @@ def _apply(order: TwinOrder, report: Report, txn: lmdb.Transaction, tables: list
         results = order.operator.apply(table, state)
         state.write_sizes()
         times = times_of(table)
-    for name, value in zip(_NAMES, (results_to_bytes(results), to_bytes(times)), strict=True):
+    for name, value in zip(_NAMES, (results.to_bytes(), to_bytes(times)), strict=True):
         put_of_epoch(txn, OUTBOX + name, order.epoch, value)
         report.outbox_bytes += len(value)
     return results, times

@@ -1,6 +1,8 @@
 """How tests are given to processes: a file's to one of them, those of the Spark session to one, what is long first."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -22,6 +24,40 @@ def test_the_tests_of_a_file_run_in_one_process():
     assert len(processes) >= 3
     assert all(len(found) == 1 for found in processes.values()), dict(processes)
     assert len(set.union(*processes.values())) == 2
+
+
+TELLING = """
+import os, time
+import pytest
+@pytest.mark.parametrize("n", range(4))
+def test_it(n, pytestconfig):
+    time.sleep(0.05)
+    words = (pytestconfig.workerinput["workerid"], str(os.nice(0)), __file__)
+    with open(os.environ["TOLD"], "a") as out:
+        out.write(" ".join(words) + chr(10))
+"""
+
+
+@pytest.mark.lengthy
+@pytest.mark.parametrize("folders", [("integration", "unit"), ("integration",)], ids="+".join)
+def test_the_last_of_three_processes_computes_at_a_low_priority_and_starts_no_spark(tmp_path, folders):
+    files = [tmp_path / "tests" / folder / f"test_{folder}_{n}.py" for folder in folders for n in range(6)]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(TELLING)
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    told = tmp_path / "told"
+    environ = os.environ | {"TOLD": str(told), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3", "--no-loadscope-reorder"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout
+    lines = [line.split() for line in told.read_text().splitlines()]
+    assert len(lines) == 4 * len(files)
+    own = os.nice(0)
+    last = {(int(nice) > own, Path(file).parent.name) for process, nice, file in lines if process == "gw2"}
+    assert last == ({(True, "unit")} if "unit" in folders else {(False, "integration")})
+    assert {int(nice) for process, nice, _ in lines if process != "gw2"} == {own}
 
 
 @pytest.mark.lengthy

@@ -8,7 +8,7 @@ from harness.cli import verb
 from harness.experiment.make import experiments_from
 from harness.suites.nexmark.suite import suite_from
 from harness.suites.scale.scenario import make_scenario
-from harness.suites.sweep.run import grid_from
+from harness.suites.sweep import grid_from
 
 SWEEP = {"mechanism": "none,meces", "keys": "1M,2M", "skew": "0,1", "workers": "2:4", "option": "pull_budget_bytes=4M",
          "duration": "9", "policy": "contiguous"}  # fmt: skip

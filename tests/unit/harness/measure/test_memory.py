@@ -8,8 +8,16 @@ import threading
 import pytest
 
 from harness.files import read_lines
-from harness.measure.memory import MemorySampler, PythonWorkers, memory_entries, peaks
-from harness.measure.processes import _other_memory, children, command_line, memory_of
+from harness.measure.memory import (
+    MemorySampler,
+    PythonWorkers,
+    _other_memory,
+    children,
+    command_line,
+    memory_entries,
+    memory_of,
+    peaks,
+)
 
 MIB = 1 << 20
 HOLD = "import sys; held = bytearray(int(sys.argv[1])); print('ready', flush=True); sys.stdin.read()"

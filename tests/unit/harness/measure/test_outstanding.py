@@ -5,7 +5,7 @@ from synthetic import BINS, write_run
 
 from harness.files import read_lines
 from harness.measure.cells import read_epochs
-from harness.measure.outstanding import outstanding
+from harness.measure.migrations import outstanding
 
 WARM_US = 2_000
 

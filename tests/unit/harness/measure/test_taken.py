@@ -8,8 +8,7 @@ import pytest
 from synthetic import BEGIN_US
 
 from harness.measure import cpu
-from harness.measure.cpu import CpuReader, own_ticks
-from harness.measure.taken import BUSY, Taken, machine, taken
+from harness.measure.cpu import BUSY, CpuReader, Taken, machine, own_ticks, taken
 
 S = 1_000_000
 

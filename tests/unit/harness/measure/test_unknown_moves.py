@@ -16,8 +16,8 @@ from harness.report.report import write_report
 from harness.results.entry import ENTRY_FILE, summarise_run
 from harness.results.summary import write_result
 from harness.results.validate import validate
-from harness.suites.perf.interleave import migrations
-from harness.suites.regress.measures import measures_of
+from harness.suites.perf.part import migrations
+from harness.suites.regress.trees import measures_of
 from impls.errors import StateError
 from plots.data import load
 from plots.metrics import by_name

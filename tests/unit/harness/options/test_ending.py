@@ -3,7 +3,7 @@
 import pytest
 
 from generators.errors import GeneratorError
-from harness.options.ending import ending
+from harness.options import ending
 from impls.errors import StateError, UsageError
 
 

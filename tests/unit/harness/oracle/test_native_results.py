@@ -34,7 +34,7 @@ def _found(history, native):
     )  # fmt: skip
     return check(
         history.records, results, history.ranges, bin_of=histories.bin_of, partitions=histories.OUTPUTS,
-        moves=MovedBins.none(),
+        moves=MovedBins.of([]),
     ), repeats  # fmt: skip
 
 

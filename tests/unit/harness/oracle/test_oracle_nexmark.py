@@ -74,7 +74,7 @@ def test_an_event_in_no_epoch_is_lost():
     events, answers = case("q4", 3)
     kept = ranges(events).take(np.arange(6))
     found, arrived = check(
-        topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=MovedBins.none()
+        topic(events), results(answers), kept, query="q4", bin_of=hash_bins(16), moves=MovedBins.of([])
     )
     assert found.totals["lost"] > 10
     assert set(arrived.epoch.tolist()) == {-1, *kept.epoch.tolist()}

@@ -7,7 +7,7 @@ import pytest
 
 from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.columns import OracleError
-from harness.oracle.offsets import read_offsets
+from harness.oracle.offsets import read_ranges
 from harness.oracle.run import read_facts, read_moves
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -29,26 +29,26 @@ def _checkpoint(folder, ends, committed):
 def test_committed_epochs_have_their_ranges(tmp_path):
     lines = {0: "-", 1: '{"in":{"1":7,"0":5}}', 2: '{"in":{"0":5,"1":9}}', 10: '{"in":{"0":6,"1":9}}'}
     lines |= dict.fromkeys(range(3, 10), lines[2]) | {11: '{"in":{"0":20,"1":20}}'}
-    log = read_offsets(_checkpoint(tmp_path, lines, range(11)), "in")
-    assert log.open == (11,)
-    table = log.ranges().table().to_pylist()
+    ranges = read_ranges(_checkpoint(tmp_path, lines, range(11)), "in")
+    table = ranges.table().to_pylist()
     assert [tuple(row.values()) for row in table] == [(1, 1, 0, 7), (1, 0, 0, 5), (2, 1, 7, 9), (10, 0, 5, 6)]
 
 
 def test_purged_log_cannot_be_checked(tmp_path):
     lines = dict.fromkeys(range(3, 6), '{"in":{"0":5}}')
     with pytest.raises(OracleError, match=r"lack 3 epochs, first 0: set .*minBatchesToRetain"):
-        read_offsets(_checkpoint(tmp_path, lines, lines), "in")
+        read_ranges(_checkpoint(tmp_path, lines, lines), "in")
 
 
 def test_checkpoint_without_a_commit_cannot_be_checked(tmp_path):
     with pytest.raises(OracleError, match="No epoch is committed"):
-        read_offsets(tmp_path, "in")
+        read_ranges(tmp_path, "in")
 
 
 def test_other_topics_and_sources_are_passed_over(tmp_path):
     lines = {0: '17\n{"other":{"0":3}}\n{"in":{"0":4}}\n{"rowsPerSecond":1}'}
-    assert read_offsets(_checkpoint(tmp_path, lines, lines), "in").ends == {0: {0: 4}}
+    ranges = read_ranges(_checkpoint(tmp_path, lines, lines), "in")
+    assert [tuple(row.values()) for row in ranges.table().to_pylist()] == [(0, 0, 0, 4)]
 
 
 def _plan(epoch, routing, pulls=()):

@@ -12,7 +12,7 @@ from synthetic import MECHANISMS, write_experiment, write_sweep
 
 from harness.report.across import compare, find_experiments, write_comparison
 from harness.results.validate import validate
-from harness.suites.sweep.grid import make_grid
+from harness.suites.sweep import make_grid
 from plots import theme
 from plots.across import ACROSS, svg_across
 from plots.marks import groups_of, labels_of, marks_of

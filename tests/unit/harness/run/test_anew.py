@@ -6,8 +6,7 @@ from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
 from harness.files import write_json
 from harness.results.entry import ENTRY_FILE
-from harness.run import anew
-from harness.run.anew import busy_runs, until_quiet
+from harness.run.runs import busy_runs, until_quiet
 from harness.suites.bench import bench
 from impls.errors import UsageError
 
@@ -39,7 +38,7 @@ def carried_out(monkeypatch):
             (place / "epochs.jsonl").touch()
             (place / "done").touch()
 
-    monkeypatch.setattr(anew, "run_all", carry_out)
+    monkeypatch.setattr("harness.run.runs.run_all", carry_out)
     return busy, begun
 
 

@@ -8,8 +8,8 @@ import pytest
 from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
 from harness.files import read_json, write_json
-from harness.lab.arming import VARIABLE
 from harness.lab.broker import ExternalBroker
+from harness.lab.processes import VARIABLE
 from harness.run.disturb import Disturbance, disturbed
 from impls.errors import UsageError
 

@@ -68,6 +68,19 @@ def test_no_java_at_all_says_how_to_get_one(tmp_path, monkeypatch):
         find_java()
 
 
+def test_a_java_is_asked_once_and_again_when_it_has_changed(fake, monkeypatch, tmp_path):
+    java, asked = fake("17.0.1"), tmp_path / "asked"
+    java.write_text(f"{java.read_text()}echo >> {asked}\n")
+    monkeypatch.setenv("JAVA_HOME", str(java.parents[1]))
+    for _ in range(2):
+        assert use_java() == java
+    assert asked.read_text().count("\n") == 1
+    java.write_text(java.read_text().replace("17.0.1", "21.0.1"))
+    os.utime(java, (1, 1))
+    assert java_version(find_java()) == 21
+    assert asked.read_text().count("\n") == 2
+
+
 def test_the_real_java_tells_its_home():
     java = find_java()
     assert (java_version(java) or 0) >= 17

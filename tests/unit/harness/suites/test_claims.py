@@ -11,7 +11,7 @@ from harness.suites.claims.claims import CLAIMS_FILE, Claim, ClaimSource, read_c
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
 from harness.suites.claims.verify import check, run_claims
-from harness.suites.sweep.grid import make_grid
+from harness.suites.sweep import make_grid
 from impls import catalog
 from impls.errors import UsageError
 from plots.metrics import METRICS

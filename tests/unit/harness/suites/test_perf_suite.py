@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
-from harness.suites.perf.phases.account import LINES, EpochPhases, account, shares
-from harness.suites.perf.rate import Probe, Search, rate_ratio
-from harness.suites.perf.report import markdown, write_tables
-from harness.suites.perf.restart import excess_ms
-from harness.suites.perf.suite import PARTS, suite_from
+from harness.suites.perf.phases import LINES, EpochPhases, account, shares
+from harness.suites.perf.steady import Probe, Search, rate_ratio
+from harness.suites.perf.suite import PARTS, markdown, suite_from, write_tables
 from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import EpochMark, blocks_of
 from harness.suites.perf.twin.query import TurnEpoch, block_at
@@ -144,7 +143,8 @@ def test_the_account_of_an_epoch_does_not_overlap_and_leaves_little_out():
     spark = {"latestOffset": 5, "walCommit": 8, "getBatch": 0, "queryPlanning": 2, "addBatch": 110, "commitOffsets": 9}
     driver = {"between": 40.0, "plan": 1.0, "build": 20.0, "job": 80.0, "observe": 3.0}
     workers = {"open": 1.0, "pull": 0.5, "apply": 6.0, "commit": 2.0, "log": 1.0, "send": 4.0, "snapshot": 0.5}
-    epoch = EpochPhases(144.0, spark, driver, workers, before=15.0, first=20.0, second=40.0, behind=5.0)
+    job = {"before": 15.0, "first": 20.0, "second": 40.0, "behind": 5.0}
+    epoch = EpochPhases(144.0, spark, driver, workers, job)
     lines = account(epoch)
     assert list(lines) == list(LINES)
     assert all(value >= 0 for value in lines.values())

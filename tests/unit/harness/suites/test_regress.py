@@ -7,11 +7,8 @@ import pytest
 
 from harness.files import write_json
 from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
-from harness.suites.regress.history import append, line_of
-from harness.suites.regress.measures import measures_of
-from harness.suites.regress.run import Comparison, run_regress
-from harness.suites.regress.summary import markdown
-from harness.suites.regress.trees import revision
+from harness.suites.regress.run import Comparison, append, line_of, markdown, run_regress
+from harness.suites.regress.trees import measures_of, revision
 from impls.errors import StateError, UsageError
 
 PAIRS = 9

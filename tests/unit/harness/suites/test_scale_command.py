@@ -8,10 +8,9 @@ from synthetic import new_experiment
 
 from harness.options import parse_bytes
 from harness.suites.scale.calibrate import calibrate, read_runs
-from harness.suites.scale.check import FIGURES, compare, median_error
 from harness.suites.scale.command import prediction_table, run_simulate_scale
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
-from harness.suites.scale.scenario import at_scale, make_scenario, predict_all
+from harness.suites.scale.scenario import FIGURES, at_scale, compare, errors_of, make_scenario, predict_all
 from impls import catalog
 from impls.errors import UsageError
 
@@ -24,7 +23,7 @@ def result(tmp_path_factory):
 
 
 def test_costs_of_a_result_are_those_it_was_made_with(result):
-    costs = calibrate(read_runs([result]), read_costs())
+    costs = calibrate(read_runs([result], "take costs from"), read_costs())
     assert costs.epoch_ms + 4 * costs.worker_ms == pytest.approx(203, abs=8)
     assert costs.slots == 2
     assert costs.pull_bytes_s > 0
@@ -36,12 +35,12 @@ def test_calibration_says_which_costs_it_did_not_find(result, tmp_path, capsys):
     path = tmp_path / "costs.json"
     assert run_simulate_scale({"calibrate": str(result), "costs": str(path)}) == 0
     assert "external_record_us" in capsys.readouterr().out
-    assert read_costs(path) == calibrate(read_runs([result]), read_costs())
+    assert read_costs(path) == calibrate(read_runs([result], "take costs from"), read_costs())
 
 
 def test_check_compares_every_run(result, tmp_path, capsys):
     path = tmp_path / "costs.json"
-    write_costs(calibrate(read_runs([result]), read_costs()), path)
+    write_costs(calibrate(read_runs([result], "take costs from"), read_costs()), path)
     rows = compare(result, read_costs(path))
     runs = {"none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched"}
     assert {row.mechanism for row in rows if row.figure == "steady_p50_ms"} == runs
@@ -57,8 +56,8 @@ def test_check_compares_every_run(result, tmp_path, capsys):
 
 def test_a_late_run_counts_for_no_error(result):
     rows = compare(result, read_costs())
-    assert median_error(rows, "peak_ms") is not None
-    assert median_error([], "peak_ms") is None
+    assert errors_of(rows)["peak_ms"] is not None
+    assert errors_of([])["peak_ms"] is None
 
 
 def test_the_committed_costs_are_whole_and_say_where_they_come_from():

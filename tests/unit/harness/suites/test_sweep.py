@@ -11,11 +11,10 @@ from harness.report.conclusions import conclusions
 from harness.report.report import redraw, write_report
 from harness.results.summary import CELL_FILE
 from harness.results.validate import validate
-from harness.run import anew
 from harness.run.lines import Lines
 from harness.run.runs import run_all
-from harness.suites.sweep.grid import PRESETS, make_grid
-from harness.suites.sweep.run import grid_from, prepare, sweep
+from harness.suites.runs import prepare_runs
+from harness.suites.sweep import PRESETS, grid_from, make_grid, sweep
 from impls.errors import UsageError
 from plots.data import load
 from plots.figures import all_figures, svg_of
@@ -102,14 +101,14 @@ def test_bad_input_is_one_sentence(options, words):
 
 def test_what_is_done_is_kept_and_what_was_cut_off_is_made_anew(tmp_path):
     grid = make_grid({"mechanism": "none", "keys": "1M,2M,4M"})
-    prepare(grid, tmp_path)
+    prepare_runs(grid, grid.runs(), tmp_path, grid.base.seed)
     first, second, third = (tmp_path / "runs" / run.folder for run, _ in grid.runs())
     (first / "done").touch()
     (first / "kept").touch()
     (second / "half.jsonl").write_text("{")
     (third / "run.json").unlink()
     described = (tmp_path / "experiment.json").read_bytes()
-    prepare(grid, tmp_path)
+    prepare_runs(grid, grid.runs(), tmp_path, grid.base.seed)
     assert (first / "kept").exists()
     assert not (second / "half.jsonl").exists()
     assert read_json(third / "run.json")["keys"] == read_json(third / CELL_FILE)["keys"]
@@ -118,7 +117,7 @@ def test_what_is_done_is_kept_and_what_was_cut_off_is_made_anew(tmp_path):
 
 def test_a_finished_run_is_not_started_again(tmp_path, capsys):
     grid = make_grid({"mechanism": "none", "keys": "1M,2M"})
-    prepare(grid, tmp_path)
+    prepare_runs(grid, grid.runs(), tmp_path, grid.base.seed)
     runs = [run for run, _ in grid.runs()]
     for run in runs:
         (tmp_path / "runs" / run.folder / "done").touch()
@@ -137,7 +136,7 @@ def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
         if not all((folder / run.folder / "done").exists() for run in runs):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(anew, "run_all", carry_out_one)
+    monkeypatch.setattr("harness.run.runs.run_all", carry_out_one)
     folder, code = sweep(grid, tmp_path)
     assert (code, (folder / "done").exists(), len(read_json(folder / "result.json")["runs"])) == (130, False, 1)
     assert (folder / "report.html").exists()

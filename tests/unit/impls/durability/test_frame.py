@@ -28,7 +28,7 @@ def test_a_frame_is_read_back_as_it_was_written(entries, slots, queue, pulls, fr
     written.codes = np.array([c for c, _ in slots], np.int64)
     written.counts = np.array([c for _, c in slots], np.int64)
     written.queue = queue
-    read = frames.decode(frames.encode(written), "x")
+    read = frames.Frame.decode(written.encode(), "x")
     for name in ("query", "worker", "epoch", "generation", "fresh", "pulls", "names", "values", "queue"):
         assert getattr(read, name) == getattr(written, name)
     assert np.array_equal(read.codes, written.codes)
@@ -39,13 +39,13 @@ def test_a_frame_is_read_back_as_it_was_written(entries, slots, queue, pulls, fr
 
 @given(bit=st.integers(0, 10_000), cut=st.integers(0, 10_000))
 def test_every_flipped_bit_and_every_cut_of_a_frame_is_found(bit, cut):
-    raw = frames.encode(frames.Frame("q", 3, 17, 2, names=[bin_key(STATE, 1) + b"k"], values=[b"v"]))
+    raw = frames.Frame("q", 3, 17, 2, names=[bin_key(STATE, 1) + b"k"], values=[b"v"]).encode()
     flipped = bytearray(raw)
     flipped[bit // 8 % len(raw)] ^= 1 << bit % 8
     with pytest.raises(CorruptStateError, match="/some/where"):
-        frames.decode(bytes(flipped), "/some/where")
+        frames.Frame.decode(bytes(flipped), "/some/where")
     with pytest.raises(CorruptStateError, match="torn"):
-        frames.decode(raw[: cut % len(raw)], "/some/where")
+        frames.Frame.decode(raw[: cut % len(raw)], "/some/where")
 
 
 def test_files_are_whole_or_absent_and_listed_without_half_written_ones(tmp_path):

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.protocol.drops import Drop, drops_within_budget
-from impls.protocol.plan import Pull
+from impls.protocol.plan import Drop, Pull, drops_within_budget
 
 DROPS = st.lists(
     st.builds(Drop, st.integers(0, 20), st.integers(0, 3), st.integers(0, 50)),

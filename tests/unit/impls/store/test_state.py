@@ -12,7 +12,7 @@ from impls.store.bins import copy_bin, read_size
 from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import put_checked
 from impls.store.environment import Store, wipe
-from impls.store.meta import new_meta, read_meta, write_meta
+from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.queue import add_to_queues, queue_lengths, take_queues
 from impls.store.state import BinState
 from impls.store.tables import DENSE, META, STATE, bin_key, bin_range, drop_range
@@ -159,7 +159,7 @@ def test_one_environment_per_path_and_process(tmp_path):
 
 
 def test_meta_is_read_back_and_another_format_is_refused(store):
-    meta = new_meta("q", 3, 7, 2)
+    meta = Meta.new("q", 3, 7, 2)
     with store.begin() as txn:
         assert read_meta(txn) is None
         write_meta(txn, meta)

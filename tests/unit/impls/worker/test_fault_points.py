@@ -12,7 +12,7 @@ import pytest
 from processes import spawn
 
 from harness.files import ROOT
-from harness.lab.arming import VARIABLE, Arming
+from harness.lab.processes import VARIABLE, Arming
 from impls.faults import POINTS, fault, install
 
 WALK = """

@@ -1,10 +1,13 @@
-"""What a sweep varies: presets of the literature's sweeps, or a free grid; pure functions of the options."""
+"""Sweeps: presets of the literature's or a free grid, each mechanism in each cell.
 
-import hashlib
-import json
+Finished runs are skipped, and a run that was cut off is measured again.
+"""
+
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +15,18 @@ import numpy as np
 from harness.experiment.checks import check
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
-from harness.options import parse_number
-from harness.run.runs import NamedRun
+from harness.files import ROOT
+from harness.options import ending, parse_number
+from harness.report.comparison import print_comparison
+from harness.results.place import Described, find_earlier, new_folder, unchanged
+from harness.run.lines import Lines
+from harness.run.runs import NamedRun, check_machine
+from harness.setup.jars import ensure_jars
 from harness.suites.options import AXES, SWEEP_QUICK
+from harness.suites.runs import prepare_runs, run_and_report
 from impls.errors import UsageError
 
-__all__ = ["PRESETS", "Cell", "Grid", "Preset", "make_grid"]
+__all__ = ["PRESETS", "Cell", "Grid", "Preset", "grid_from", "make_grid", "run_sweep", "sweep"]
 
 Cell = dict[str, Any]
 _THREE = "megaphone-all-at-once,megaphone-fluid,megaphone-batched"
@@ -73,7 +82,7 @@ PRESETS: dict[str, Preset] = {
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(Described):
     """Every mechanism in every cell, `rounds` times.
 
     Attributes:
@@ -126,10 +135,6 @@ class Grid:
         grid = {"x": self.x, "varied": self.varied, "cells": list(self.cells), "mirrors": self.mirrors}
         return {**self.base.to_json(), "name": self.name, "grid": grid}
 
-    def digest(self) -> str:
-        """Returns a short digest of all parameters."""
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()[:12]
-
 
 def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False) -> Grid:
     """Builds a grid and checks every cell; raises UsageError with one sentence.
@@ -143,13 +148,13 @@ def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False
         raise UsageError(f"The preset {preset!r} is unknown: use one of {', '.join(PRESETS)}.")
     chosen = PRESETS.get(preset)
     values = {name: value for name, value in given.items() if value is not None}
-    base = {
-        "mechanism": _DEFAULT,
-        **({} if chosen is None else {"mechanism": chosen.mechanisms, **(chosen.base or {})}),
-    }
+    base: dict[str, Any] = (
+        {"mechanism": chosen.mechanisms, **(chosen.base or {})} if chosen else {"mechanism": _DEFAULT}
+    )
     axes: dict[str, str] = {} if chosen is None else dict(chosen.quick if quick else chosen.axes)
     if quick:
-        base |= SWEEP_QUICK | {"mechanism": _without_fluid(str(base["mechanism"]))}
+        quicker = (name for name in str(base["mechanism"]).split(",") if name != "megaphone-fluid")
+        base |= SWEEP_QUICK | {"mechanism": ",".join(quicker)}
     axes |= {axis: str(values.pop(axis)) for axis in AXES if axis in values}
     base |= values
     shared = make_experiment(**{**base, "name": base.get("name") or f"sweep-{preset or 'grid'}"})
@@ -163,10 +168,6 @@ def make_grid(given: Mapping[str, Any], *, preset: str = "", quick: bool = False
     for cell in cells:
         check(replace(grid.experiment(cell, ""), mechanisms=shared.mechanisms))
     return replace(grid, x=chosen.x if chosen and chosen.x in grid.varied else grid.varied[0])
-
-
-def _without_fluid(mechanisms: str) -> str:
-    return ",".join(name for name in mechanisms.split(",") if name != "megaphone-fluid")
 
 
 def _values(axis: str, text: str) -> list[Any]:
@@ -187,9 +188,49 @@ def _values(axis: str, text: str) -> list[Any]:
 def _cells(axes: Mapping[str, Sequence[Any]], shared: Experiment, *, tied: bool) -> Iterator[Cell]:
     defaults: Cell = {axis: getattr(shared, axis) for axis in AXES if axis != "skew"}
     defaults["skew"] = shared.exponent if shared.distribution == "zipf" else 0.0
-    together = len({len(values) for values in axes.values()}) == 1
-    if tied and not together:
+    if tied and len({len(values) for values in axes.values()}) != 1:
         raise UsageError(f"{' and '.join(axes)} vary together in this preset: give as many values of each.")
     for values in zip(*axes.values(), strict=True) if tied else product(*axes.values()):
         cell = {**defaults, **dict(zip(axes, values, strict=True))}
         yield {axis: cell[axis] for axis in AXES}
+
+
+def sweep(grid: Grid, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
+    """Runs a sweep and returns (result folder, exit code): 0 all valid, 1 not all, 130 cut off.
+
+    A run during which the machine was busy is made anew `again` times at most.
+
+    The newest unfinished result of the same sweep is gone on with; a finished one of the same code is returned.
+    """
+    finished = None if force else find_earlier(grid, output, finished=True)
+    if finished is not None and unchanged(finished):
+        return finished, 0
+    begun = None if force else find_earlier(grid, output, finished=False)
+    folder = begun or new_folder(output, grid.name)
+    prepare_runs(grid, grid.runs(), folder, grid.base.seed)
+    runs = [run for run, _ in grid.runs()]
+    view = Lines(len(runs), sys.stdout)
+    done = sum((folder / "runs" / run.folder / "done").exists() for run in runs)
+    view.note(f"{grid.name}: {len(runs)} runs, {done} done before, about {grid.minutes():.0f} min for all of them")
+    return folder, run_and_report(runs, folder, view, "the same options again go on", anew=again)
+
+
+def grid_from(options: Mapping[str, Any]) -> Grid:
+    """Returns the grid that the options of `./inv sweep` describe; raises UsageError for bad ones."""
+    own = {"preset", "quick", "output", "force"}
+    given = {name: value for name, value in options.items() if name not in own}
+    return make_grid(given, preset=str(options.get("preset") or ""), quick=bool(options.get("quick")))
+
+
+@ending()
+def run_sweep(options: Mapping[str, Any]) -> int:
+    """Runs a sweep, prints its comparison and the path of its result as the last line, and returns the exit code."""
+    grid = grid_from(options)
+    output = Path(options.get("output") or ROOT / "results")
+    largest = max((run.experiment for run, _ in grid.runs()), key=lambda e: e.keys * e.rate)
+    check_machine(largest, output)
+    ensure_jars()
+    folder, code = sweep(grid, output, force=bool(options.get("force")))
+    print_comparison(folder)
+    sys.stdout.write(f"{folder}\n")
+    return code

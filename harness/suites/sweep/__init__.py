@@ -1,1 +1,0 @@
-"""Sweeps: a grid of experiments, resumable, with the figures of the literature."""
