@@ -17,7 +17,7 @@ from hosts import A, B, until
 from pyarrow import flight
 
 from impls.store.environment import Store, store_path
-from impls.store.meta import new_meta, write_meta
+from impls.store.meta import Meta, write_meta
 from impls.store.state import BinState
 from impls.transfer.client import fetch
 from impls.transfer.offer import offer
@@ -39,10 +39,10 @@ class Host:
 
     def __post_init__(self) -> None:
         self.places = Places(self.folder, "q", 2)
-        self._fill(0, new_meta("q", 0, EPOCH - 1, 2))
-        self._fill(1, new_meta("another query", 1, EPOCH - 1, 2))
-        self._fill(2, new_meta("q", 2, EPOCH - 2, 2))
-        self._fill(3, new_meta("q", 3, EPOCH + 1, 2))
+        self._fill(0, Meta.new("q", 0, EPOCH - 1, 2))
+        self._fill(1, Meta.new("another query", 1, EPOCH - 1, 2))
+        self._fill(2, Meta.new("q", 2, EPOCH - 2, 2))
+        self._fill(3, Meta.new("q", 3, EPOCH + 1, 2))
         self.start()
 
     def _fill(self, worker: int, meta: Any) -> None:
