@@ -11,7 +11,8 @@ FULL = Report(
     3, attempt=1, repeated=True, recovered="missing", records=7, results=5, rates=([1, 2], [3, 4]), sizes=([1], [40]),
     lmdb_bytes=4096, outbox_bytes=99, done_us=1_700_000_000_000_000, negative=1, pid=77, ms={"open": 0.5},
     host="10.0.0.2", server="grpc+tcp://10.0.0.2:7001",
-    queues=Queues(([4], [2]), 200), moves=Moves([1], [10], 40, 1, [["b", 40, 1.5]], [[2, "gone"]]), replication=Replication([[5, 8]], 60, 2),
+    queues=Queues(([4], [2]), 200), moves=Moves([1], [10], 40, 1, [["b", 40, 1.5]], [[2, "gone"]]),
+    replication=Replication([[5, 8]], 60, 2),
     changelog=Written([1, 2], 300), snapshot=Written([2], 500), cache=CacheUse(6, 1),
     event_time=EventTimes([[0, 12]], [[1, "a", 0, 2]], [5], 3, 4),
 )  # fmt: skip
