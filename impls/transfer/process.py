@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from impls.protocol.jsontext import from_text, to_text
 from impls.transfer.owner import Owner
 from impls.transfer.places import Places
@@ -54,13 +56,7 @@ def main() -> None:
     if end is None:
         return
     _set_limits(charge.transfer.memory_bytes)
-    server = BinServer(
-        charge.transfer,
-        query=charge.query,
-        generation=charge.generation,
-        host=charge.host,
-        state_dir=charge.state_dir,
-    )
+    server = _listening(charge)
     places.forget_earlier()
     told: dict[str, Any] = {}
     while not places.is_replaced():
@@ -73,6 +69,14 @@ def main() -> None:
             break
         server.give_up_idle()
     os._exit(0)  # a shutdown would wait for pullers
+
+
+def _listening(charge: Charge) -> BinServer:
+    query, generation, host = charge.query, charge.generation, charge.host
+    try:
+        return BinServer(charge.transfer, query=query, generation=generation, host=host, state_dir=charge.state_dir)
+    except (pa.ArrowException, OSError) as error:
+        sys.exit(f"Nothing can listen at {host}, by which Spark knows this host: {error}.")
 
 
 def _set_limits(memory_bytes: int) -> None:

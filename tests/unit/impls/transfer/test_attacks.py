@@ -6,7 +6,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,71 +15,10 @@ import pyarrow as pa
 import pytest
 from hosts import A, B, until
 from pyarrow import flight
+from served import SETTINGS, Host
 
-from impls.store.environment import Store, store_path
-from impls.store.meta import Meta, write_meta
-from impls.store.state import BinState
-from impls.transfer.client import fetch
-from impls.transfer.offer import offer
-from impls.transfer.places import Places
 from impls.transfer.settings import Transfer
-from impls.transfer.ticket import Ticket, seal
-
-BINS, EPOCH = 8, 5
-SETTINGS = Transfer.new()
-
-
-@dataclass
-class Host:
-    """A host with one worker's state at the end of epoch 4, and its server."""
-
-    folder: Path
-    transfer: Transfer = SETTINGS
-    name: str = A
-
-    def __post_init__(self) -> None:
-        self.places = Places(self.folder, "q", 2)
-        self._fill(0, Meta.new("q", 0, EPOCH - 1, 2))
-        self._fill(1, Meta.new("another query", 1, EPOCH - 1, 2))
-        self._fill(2, Meta.new("q", 2, EPOCH - 2, 2))
-        self._fill(3, Meta.new("q", 3, EPOCH + 1, 2))
-        self.start()
-
-    def _fill(self, worker: int, meta: Any) -> None:
-        with Store.open(store_path(self.folder, worker)) as store, store.begin() as txn:
-            state = BinState(txn, BINS)
-            for bin_ in range(BINS):
-                state.create_entries(bin_, [(n.to_bytes(4, "big"), b"%d" % worker) for n in range(200)])
-            state.write_sizes()
-            write_meta(txn, meta)
-
-    def start(self) -> None:
-        where = {"query": "q", "generation": 2, "host": self.name, "state_dir": str(self.folder)}
-        self.address = until("a server", lambda: offer(self.transfer, **where))
-
-    @property
-    def told(self) -> dict[str, Any]:
-        return self.places.read()
-
-    def ticket(self, **other: Any) -> Ticket:
-        return replace(Ticket("q", 2, self.name, EPOCH, 0, tuple(range(BINS))), **other)
-
-    def ask(self, raw: bytes, **options: Any) -> None:
-        with flight.FlightClient(self.address, **options) as client:
-            client.do_get(flight.Ticket(raw)).read_all()
-
-    def pull(self, target: Path) -> int:
-        """Pulls every bin with a right ticket and returns the bytes."""
-        with Store.open(target) as store, store.begin() as txn:
-            return sum(
-                size for _, size in fetch(self.transfer, self.address, self.ticket(), txn, expected_bytes=1 << 20)
-            )
-
-    def state(self) -> str:
-        """A digest of every environment's content."""
-        files = sorted(self.folder.rglob("data.mdb"))
-        assert len(files) == 4
-        return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+from impls.transfer.ticket import seal
 
 
 @pytest.fixture(scope="module")

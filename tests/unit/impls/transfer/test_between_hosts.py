@@ -1,7 +1,10 @@
 """Pulls between two hosts with real servers: whole bins, also on demand, and the checkpoint where a server fails."""
 
 import os
+import re
+import shutil
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +13,12 @@ from hosts import A, B, HostWorkers, until
 from impls.errors import StateError
 from impls.operators import DenseCount
 from impls.protocol.plan import Pull
+from impls.store.environment import Store
+from impls.store.tables import STATE, bin_range, iter_range
+from impls.transfer.certificate import certificate_of
 from impls.transfer.places import Places
+from impls.transfer.settings import Transfer
+from impls.worker.attempts import run_epoch
 
 
 def moves_of(workers, target, source):
@@ -66,3 +74,82 @@ def test_without_a_checkpoint_a_host_that_does_not_answer_fails_the_attempt(tmp_
     workers.epoch()
     with pytest.raises(StateError, match=r"Worker 0 cannot hand over its bins: Host 127\.0\.0\.2 hands out no bins"):
         workers.epoch(moves_of(workers, 1, 0), servers=())
+
+
+def test_a_host_that_is_back_with_an_old_folder_hands_out_nothing(tmp_path):
+    workers = HostWorkers(tmp_path)
+    workers.until_served()
+    old = tmp_path / "old"
+    shutil.copytree(workers.environment(0), old)
+    workers.epoch()
+    workers.epoch()
+    shutil.rmtree(workers.environment(0))
+    old.rename(workers.environment(0))
+    workers.at[0] = B  # its worker is restored elsewhere, and goes on there
+    workers.epoch(homes=((0, B), (1, B), (2, B)))
+    pulls = moves_of(workers, 1, 0)
+    moves = workers.epoch(pulls, homes=((0, A), (1, B), (2, B)))[1].moves  # as a driver would say that knows no better
+    assert moves.restored == len(pulls)
+    assert re.search(
+        r"Worker 0 on 127.0.0.2 is to hand over bins in epoch \d+, but its state is of epoch", moves.lost[0][1]
+    )
+    workers.check()
+
+
+def test_an_environment_that_was_rebuilt_since_the_server_read_it_is_read_anew(tmp_path):
+    workers = HostWorkers(tmp_path)
+    workers.until_served()
+    for _ in range(3):
+        pulls = moves_of(workers, 1, 0)[:1]
+        assert workers.epoch(pulls)[1].moves.restored == 0
+        workers.epoch()
+        workers.lose(0)
+        assert workers.epoch()[0].recovered == "missing"
+    workers.check()
+
+
+def test_a_damaged_environment_of_another_host_is_replaced_by_the_checkpoint(tmp_path):
+    workers = HostWorkers(tmp_path)
+    workers.until_served()
+    pulls = moves_of(workers, 1, 0)
+    with Store.open(workers.environment(0)) as store, store.begin() as txn:
+        [name] = [bytes(key) for key, _ in iter_range(txn, *bin_range(STATE, pulls[-1].bin))][-1:]
+        txn.delete(name)
+    moves = workers.epoch(pulls)[1].moves
+    assert moves.bins == [p.bin for p in pulls]
+    assert moves.restored == 1, "the bins before the damaged one came over the network"
+    assert "entries where" in moves.lost[0][1]
+    assert moves.network[0][1] > 0
+
+
+def test_a_source_that_is_ahead_ends_the_attempt(tmp_path):
+    workers = HostWorkers(tmp_path)
+    workers.until_served()
+    order = workers.order(moves_of(workers, 1, 0))
+    workers.epoch()
+    workers.epoch()
+    shutil.rmtree(workers.environment(1))
+    with pytest.raises(StateError, match=r"Worker 0 on 127.0.0.2 is to hand over bins .* this attempt is outdated"):
+        run_epoch(workers.task(replace(order, fresh=(1,)), 1), [])
+
+
+def test_a_map_that_is_full_in_the_middle_of_a_pull_starts_it_again(tmp_path, monkeypatch):
+    monkeypatch.setattr("impls.worker.attempts.MAP_BYTES", 1 << 18)
+    workers = HostWorkers(tmp_path, keys=300_000, operator=DenseCount(300_000))
+    workers.until_served()
+    workers.epoch(moves_of(workers, 2, 1))
+    moves = workers.epoch(moves_of(workers, 2, 0))[2].moves
+    assert (moves.restored, [row[0] for row in moves.network]) == (0, [A])
+    workers.epoch()
+    workers.check()
+
+
+def test_two_hosts_hand_over_at_once_and_over_tls(tmp_path):
+    transfer = Transfer.new(*certificate_of("auto"))
+    workers = HostWorkers(tmp_path, at={0: A, 1: B, 2: "127.0.0.4"}, transfer=transfer)
+    workers.until_served()
+    moves = workers.epoch(moves_of(workers, 2, 0) + moves_of(workers, 2, 1))[2].moves
+    assert ([row[0] for row in moves.network], moves.restored) == ([A, B], 0)
+    assert moves.bytes == sum(row[1] for row in moves.network)
+    workers.epoch()
+    workers.check()
