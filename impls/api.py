@@ -1,10 +1,11 @@
 """`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
@@ -24,6 +25,7 @@ from impls.spark.executor import runner
 from impls.spark.master import is_local
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
+from impls.spark.shipping import equip
 from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
@@ -49,6 +51,7 @@ def stream(
     trigger: str = "0 seconds",
     durability: str = "process",
     log_dir: str | None = None,
+    py_files: Sequence[str | Path] = (),
     replay_epochs: int = REPLAY_EPOCHS,
     tls: str = "none",
     on_epoch: Callable[[EpochRecord], None] | None = None,
@@ -73,6 +76,7 @@ def stream(
         durability: what the state survives: "none" the death of processes, as long as `state_dir` stays; "process" also
             its loss, from changelog and snapshots; "host" also the failure of a host, as commits are flushed to disk.
         log_dir: folder or URI (pyarrow's `from_uri`, s3://...) of changelog and snapshots; by default the checkpoint's.
+        py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
         tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
         on_epoch: called with every finished epoch.
@@ -82,12 +86,11 @@ def stream(
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     check_bins(bins, workers)
-    check_session(df.sparkSession)
     how = catalog.make(mechanism, **(options or {}))
     frame = with_heartbeat(prepared(df, key, operator, bins, time))
     kept = _checked(how, operator, durability, replay_epochs)
     settings = {"bins": bins, "key": key, "changelog": kept, "state": "own" if how.shared is None else "shared"}
-    warm_workers(df.sparkSession, results)
+    _ready(df.sparkSession, operator, results, py_files)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     try:
         controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
@@ -96,12 +99,23 @@ def stream(
         spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared, between)
         executor = executor_for(master, spec)
         driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
-        writer = writer.option("checkpointLocation", opened.spark)
+        writer = _writer(frame, opened, trigger)
         return StreamHandle(runner(writer), driver, opened, policy, on_event or (lambda _kind, _fields: None))
     except BaseException:
         opened.close()
         raise
+
+
+def _ready(spark: SparkSession, operator: Operator, results: Output, py_files: Sequence[str | Path]) -> None:
+    """Checks the session, sends the executors what they need, and connects the workers that there can be now."""
+    check_session(spark)
+    equip(spark, operator, py_files)
+    warm_workers(spark, results)
+
+
+def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
+    writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
+    return writer.option("checkpointLocation", opened.spark)
 
 
 def _transfer(master: str | None, how: Mechanism, tls: str) -> Transfer | None:

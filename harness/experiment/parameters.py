@@ -101,6 +101,9 @@ class Parameters:
     bootstrap: str | None = declare(
         None, "an existing broker, HOST:PORT", _CLUSTER, name="bootstrap_servers", shown="an embedded one")
     master: str | None = declare(None, "Spark master", _CLUSTER, shown="local mode")
+    archive: str = declare(
+        "auto", "environment for the executors of a cluster: a file or URI of what ./inv cluster.pack makes, none, or "
+        "auto: packed if they lack it", _CLUSTER)
     state_dir: str | None = declare(
         None, "folder for the workers' state", _CLUSTER, of.FOLDER, shown="in the result folder")
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +14,7 @@ from harness.lab.redis_server import RedisServer
 from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.setup.pack import archive_of
 from impls.spark.session import spark_session
 from impls.worker.output import close_producers
 
@@ -47,11 +49,20 @@ def embedded_broker(folder: Path, port: int | None = None) -> EmbeddedBroker:
 
 
 def open_session(
-    name: str, threads: int, *, master: str | None = None, settings: Mapping[str, str] | None = None
+    name: str,
+    threads: int,
+    *,
+    master: str | None = None,
+    archive: str = "auto",
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Starts a session with the Kafka connector, see `spark_session`; raises UsageError where Java is missing."""
+    """Starts a session with the Kafka connector, see `spark_session`; raises UsageError where Java is missing.
+
+    On a cluster the executors get the environment that `archive_of` finds for `archive`.
+    """
     use_java()
-    return spark_session(ensure_jars().spark, threads=threads, master=master, name=name, settings=settings)
+    more: dict[str, Any] = {"name": name, "settings": settings, "archive": archive_of(archive)}
+    return spark_session(ensure_jars().spark, threads=threads, master=master, **more)
 
 
 def stop_session(spark: SparkSession) -> None:

@@ -126,7 +126,9 @@ def _redis(run: Run) -> str | None:
 def _session(run: Run) -> SparkSession:
     workers = max(run.experiment.workers, run.experiment.workers_goal)
     own = NATIVE_SETTINGS if run.mechanism in catalog.natives() else {}
-    return open_session(run.folder, workers, master=run.experiment.master, settings={**KEEP_LOGS, **own})
+    return open_session(
+        run.folder, workers, master=run.experiment.master, settings={**KEEP_LOGS, **own}, archive=run.experiment.archive
+    )
 
 
 @dataclass

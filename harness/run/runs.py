@@ -23,6 +23,7 @@ from harness.results.entry import ENTRY_FILE
 from harness.results.failure import FAILURE_FILE, how_it_ended, told_failure, write_failure
 from harness.run.disturb import disturbed
 from harness.setup.java import use_java
+from harness.setup.pack import archive_of
 from impls.errors import UsageError
 from impls.spark.master import check_master
 
@@ -41,6 +42,7 @@ def check_machine(experiment: Experiment, output: Path) -> None:
     if experiment.bootstrap is not None:
         ExternalBroker(experiment.bootstrap).start()
     check_master(experiment.master)
+    archive_of(experiment.archive)
 
 
 @dataclass(frozen=True)

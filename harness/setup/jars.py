@@ -21,7 +21,7 @@ from harness import guard
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
-__all__ = ["JarPaths", "cache_folder", "ensure_jars", "jars_folder", "read_sums"]
+__all__ = ["JarPaths", "cache_folder", "ensure_jars", "jars_folder", "only_one", "read_sums"]
 
 _HERE = Path(__file__).resolve().parent
 _DEADLINE_S = 900.0
@@ -70,7 +70,7 @@ def ensure_jars(description: Path = _HERE / "jars.xml", sums: Path = _HERE / "ja
     """
     folder, expected = jars_folder(description, sums), read_sums(sums)
     if not _verified(folder, expected):
-        with _only_one(folder.parent):
+        with only_one(folder.parent):
             if not _verified(folder, expected):
                 _fetch(folder, description, expected)
     by_use = {
@@ -89,7 +89,7 @@ def _verified(folder: Path, expected: dict[str, str]) -> bool:
 
 
 @contextmanager
-def _only_one(cache: Path) -> Iterator[None]:
+def only_one(cache: Path) -> Iterator[None]:
     """Holds the cache's lock, which ends with the process, and clears what earlier holders left half done."""
     try:
         cache.mkdir(parents=True, exist_ok=True)

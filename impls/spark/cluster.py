@@ -1,11 +1,9 @@
-"""What a session on a cluster needs: a start that ends in time, an executor, and this package on every host."""
+"""What a session on a cluster needs: a start that ends in time, executors, and an end that leaves no JVM."""
 
 import contextlib
 import threading
 import time
-import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,13 +13,12 @@ from pyspark.sql import SparkSession
 from impls.errors import UsageError
 from impls.spark.master import standalone_addresses
 
-__all__ = ["await_executor", "end_session", "ship_package", "start_in_time"]
+__all__ = ["await_executor", "end_session", "start_in_time"]
 
 _START_DEADLINE_S = 20.0
 _EXECUTOR_DEADLINE_S = 15.0
 _JVM_DEADLINE_S = 30.0
 _POLL_S = 0.1
-_PACKAGE = Path(__file__).resolve().parents[1]
 _MESSAGES = "org.apache.spark.deploy.DeployMessages"
 
 
@@ -135,16 +132,3 @@ def _states(spark: SparkSession, master: str) -> Iterator[Any]:
     for host, port in standalone_addresses(master):
         address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
         yield connections.setupEndpointRef(address, "Master").askSync(question, answer)
-
-
-def ship_package(spark: SparkSession) -> None:
-    """Sends this package to the executors of a cluster; its libraries must be installed there.
-
-    Executors fetch the archive with their first task, also those that come later: it lies in the session's own
-    temporary folder, which Spark deletes when its JVM ends, however the driver has ended.
-    """
-    archive = Path(spark.sparkContext._temp_dir or ".") / f"{_PACKAGE.name}.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted(_PACKAGE.rglob("*.py")):
-            out.write(path, path.relative_to(_PACKAGE.parent))
-    spark.sparkContext.addPyFile(str(archive))

@@ -13,6 +13,7 @@ from pathlib import Path
 __all__ = ["main", "preload"]
 
 _THREADLESS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
+_PYTHON_MIN = (3, 11)  # an older one may not even read Spark's own daemon, and would fail without a word of why
 _TASKS = Path("/proc/self/task")
 
 
@@ -31,8 +32,17 @@ def preload() -> bool:
 
 
 def main() -> None:
-    """Runs the daemon until Spark ends it."""
-    if not preload():
+    """Runs the daemon until Spark ends it.
+
+    Without the libraries it is Spark's own, whose workers tell the driver what they lack; a daemon that ends does not.
+    """
+    if sys.version_info < _PYTHON_MIN:
+        sys.exit("PYTHON_VERSION_MISMATCH: the executor runs Python {}.{}".format(*sys.version_info))
+    try:
+        ready = preload()
+    except ImportError:
+        ready = False
+    if not ready:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
     from pyspark.daemon import manager  # noqa: PLC0415
 

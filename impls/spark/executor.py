@@ -20,6 +20,7 @@ from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.plan import EpochPlan
 from impls.protocol.report import Report
 from impls.spark.columns import worker_column, workers_column
+from impls.spark.readiness import in_words
 from impls.spark.step import REPORT_SCHEMA, run_step
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
@@ -89,6 +90,8 @@ def runner(
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
+            if not signals and (told := in_words(str(error))):
+                raise UsageError(told) from error
             if not signals:
                 raise StateError(_cause(error)) from error
         return signals[-1] if signals else None

@@ -17,9 +17,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
-from impls.spark.cluster import await_executor, end_session, ship_package, start_in_time
+from impls.spark.cluster import await_executor, end_session, start_in_time
 from impls.spark.master import check_master, check_retries, is_local
 from impls.spark.remote import remote_settings
+from impls.spark.shipping import Archive, cluster_settings, ship
 from impls.worker.output import Output
 
 __all__ = ["check_session", "spark_session", "warm_workers"]
@@ -58,6 +59,7 @@ def spark_session(
     master: str | None = None,
     name: str = "rescale",
     settings: Mapping[str, str] | None = None,
+    archive: Archive = None,
 ) -> SparkSession:
     """Starts (or returns) the Spark session for live migration.
 
@@ -67,9 +69,12 @@ def spark_session(
         master: a cluster's address; local mode by default.
         name: the application's name.
         settings: further Spark settings.
+        archive: a packed environment for the executors of a cluster: its path or URI, or a function that makes it,
+            which is called only if their own Python cannot run a step.
 
     Raises:
-        UsageError: no master listens at the address, or it gives no executor; nothing is left running.
+        UsageError: no master listens at the address, it gives no executor, or the executors' Python cannot run a step;
+            nothing is left running.
     """
     check_master(master)
     if is_local(master):
@@ -78,25 +83,25 @@ def spark_session(
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
-    # Where the package is not there to import, neither is its daemon.
-    local = {"spark.python.daemon.module": "impls.spark.daemon"} if is_local(master) else _SEATED
-    own = {**_FAST, **local, **remote_settings(master), "spark.jars": ",".join(map(str, jars))}
-    for key, value in {**own, **(settings or {})}.items():
+    own = {**_FAST, **remote_settings(master), "spark.jars": ",".join(map(str, jars))}
+    own["spark.python.daemon.module"] = "impls.spark.daemon"
+    own |= (settings or {}) if is_local(master) else _SEATED | cluster_settings(settings or {})
+    for key, value in own.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master)
+    spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master, archive)
     spark.sparkContext.setLogLevel("ERROR")
     _quiet_expected_ends(spark)
     return spark
 
 
-def _on_cluster(builder: SparkSession.Builder, master: str) -> SparkSession:
+def _on_cluster(builder: SparkSession.Builder, master: str, archive: Archive) -> SparkSession:
     spark = start_in_time(builder, master)
     try:
         await_executor(spark, master)
+        ship(spark, archive)
     except UsageError:
         end_session(spark)
         raise
-    ship_package(spark)
     return spark
 
 

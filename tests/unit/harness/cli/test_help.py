@@ -14,7 +14,8 @@ from harness.options.declared import FLAG
 from harness.options.help import help_text, shown
 
 ROOT = Path(__file__).parents[4]
-TASKS = {**tasks.namespace.tasks, **{f"docker.{n}": t for n, t in tasks.namespace.collections["docker"].tasks.items()}}
+_GROUPS = tasks.namespace.collections.items()
+TASKS = {**tasks.namespace.tasks, **{f"{g}.{n}": t for g, group in _GROUPS for n, t in group.tasks.items()}}
 VERBS = {name: task for name, task in TASKS.items() if isinstance(task, Verb)}
 
 

@@ -1,0 +1,189 @@
+"""Packs what an executor needs into one archive: this Python, the libraries of a step as they are locked, and the code.
+
+The archive comes from what is installed here, so it has the versions of requirements.lock and needs no network. It has
+two parts, which follow each other as two gzip members of one tar file: Python and libraries, packed once per lock file,
+and the code, packed once per state of the code.
+"""
+
+import gzip
+import hashlib
+import importlib.metadata
+import os
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
+from pathlib import Path
+
+from rich.console import Console
+
+from harness.files import ROOT
+from harness.setup.interpreter import LAUNCHER, VERSION, interpreter_files, packages_folder
+from harness.setup.jars import cache_folder, only_one
+from impls.errors import UsageError
+from impls.spark.readiness import LIBRARIES
+from impls.spark.shipping import Archive, check_archive
+
+__all__ = ["archive_of", "pack", "print_packed"]
+
+_CODE = ("impls", "generators", "harness", "plots")
+_LEVEL = 3  # 6 takes twice the time for 3 % less
+_KEPT_S = 86_400.0  # a session may still hand out an archive of an earlier state of the code
+_LEFT_OUT = re.compile(r"(^|/)(tests|include)/|^pyspark/(jars|python/lib|bin|sbin|examples|data|licenses)/|^\.\./|^/")
+_REQUIRED = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def pack(also: Sequence[str] = ()) -> Path:
+    """Returns the archive for `spark.archives`, packed first unless the cache has it for this lock file and this code.
+
+    Args:
+        also: installed distributions that a user's operators need, packed with what they require.
+
+    Raises:
+        UsageError: a distribution is not installed, or the archive cannot be written.
+    """
+    cache = cache_folder()
+    libraries = cache / f"libraries-{_digest([ROOT / 'requirements.lock', *_HERE], sys.version, *sorted(also))}.part"
+    code = list(_code_files())
+    archive = cache / f"environment-{libraries.stem.partition('-')[2]}-{_digest([path for path, _ in code])}.tar.gz"
+    with only_one(cache):
+        try:
+            if not archive.is_file():
+                if not libraries.is_file():
+                    _say()
+                    _write(libraries, _library_files(also), parts=[], last=False)
+                _write(archive, code, parts=[libraries], last=True)
+            os.utime(archive)
+            _clear(cache, libraries, archive)
+        except OSError as error:
+            raise UsageError(f"The environment cannot be packed in {cache}: {error.strerror or error}.") from error
+    return archive
+
+
+def archive_of(given: str) -> Archive:
+    """Returns what --archive names: a file or URI, nothing for "none", for "auto" a function that packs one.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    if given in {"none", "auto"}:
+        return pack if given == "auto" else None
+    check_archive(given)
+    return given
+
+
+def print_packed(also: str) -> int:
+    """Packs the environment, prints its size and, as the last line, its path; returns the exit code."""
+    begin = time.monotonic()
+    archive = pack([name.strip() for name in also.split(",") if name.strip()])
+    sys.stdout.write(f"{archive.stat().st_size / 1e6:.0f} MB, {time.monotonic() - begin:.1f} s\n{archive}\n")
+    return 0
+
+
+_HERE = (Path(__file__), Path(__file__).with_name("interpreter.py"))
+
+
+def _say() -> None:
+    Console(stderr=True).print("Packing Python and the libraries for the executors, once per lock file (20 s).")
+
+
+def _digest(files: Iterable[Path], *words: str) -> str:
+    """Returns 12 digits that differ when a file's content or a word does."""
+    total = hashlib.sha256("\0".join(words).encode())
+    for path in files:
+        total.update(path.as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()[:12]
+
+
+def _code_files() -> Iterator[tuple[Path, str]]:
+    for package in _CODE:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path, f"{packages_folder()}/{path.relative_to(ROOT).as_posix()}"
+
+
+def _library_files(also: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """Yields (file, its place in the environment) of Python and of what an executor imports."""
+    yield from interpreter_files()
+    for distribution in _closure([*LIBRARIES.values(), "pyspark", *also]):
+        if distribution.files is None:
+            raise UsageError(f"{distribution.name} was installed without a list of its files: install it with pip.")
+        for file in distribution.files:
+            path = Path(str(distribution.locate_file(file)))
+            if not _LEFT_OUT.search(file.as_posix()) and path.is_file():
+                yield path, f"{packages_folder()}/{file.as_posix()}"
+
+
+def _closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
+    """Returns the distributions and what they require, each once; a requirement that is not installed is not needed."""
+    found: dict[str, importlib.metadata.Distribution] = {}
+    wanted = [(name, True) for name in names]
+    while wanted:
+        name, needed = wanted.pop()
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError as error:
+            if needed:
+                raise UsageError(f"{name} is not installed in {sys.prefix}, so it cannot be packed.") from error
+            continue
+        if distribution.name.lower() not in found:
+            found[distribution.name.lower()] = distribution
+            required = [text for text in distribution.requires or [] if "extra ==" not in text]
+            wanted += [(match[0], False) for text in required if (match := _REQUIRED.match(text))]
+    return [found[name] for name in sorted(found)]
+
+
+def _write(target: Path, files: Iterable[tuple[Path, str]], *, parts: list[Path], last: bool) -> None:
+    """Writes parts and then the files as one more member; only the last part ends the tar file."""
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=target.parent) as folder:
+        new = Path(folder) / target.name
+        with new.open("wb") as out:
+            for part in parts:
+                with part.open("rb") as source:
+                    shutil.copyfileobj(source, out)
+            with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=_LEVEL, filename="", mtime=0) as packed:
+                tar = tarfile.TarFile(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT, dereference=True)
+                _add_all(tar, files, launcher=not last)
+                if last:
+                    tar.close()
+        new.rename(target)
+
+
+def _add_all(tar: tarfile.TarFile, files: Iterable[tuple[Path, str]], *, launcher: bool) -> None:
+    for path, name in files:
+        tar.add(path, name, recursive=False, filter=_anonymous)
+    if launcher:
+        _add_launcher(tar)
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leaves the time, by which Python knows that a compiled file fits its source, and drops who owns the file."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mtime = int(entry.mtime)
+    entry.mode = 0o755 if entry.mode & 0o100 else 0o644
+    return entry
+
+
+def _add_launcher(tar: tarfile.TarFile) -> None:
+    entry = tarfile.TarInfo("bin/python")
+    entry.size, entry.mode = len(LAUNCHER.encode()), 0o755
+    tar.addfile(entry, BytesIO(LAUNCHER.encode()))
+    links = {"bin/python3": "python", "lib/python3/dist-packages": f"../{VERSION}/site-packages"}  # Debian's name
+    for name, target in links.items():
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = tarfile.SYMTYPE, target
+        tar.addfile(entry)
+
+
+def _clear(cache: Path, *kept: Path) -> None:
+    """Removes archives that nobody has asked for during the day before the last one of those kept was asked for."""
+    oldest = max(path.stat().st_mtime for path in kept) - _KEPT_S
+    for pattern in ("libraries-*.part", "environment-*.tar.gz"):
+        for path in cache.glob(pattern):
+            if path not in kept and path.stat().st_mtime < oldest:
+                path.unlink()

@@ -1,0 +1,112 @@
+"""Whether the executors' Python can run a step: a small job on each of them, and its answer in words."""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from impls.errors import UsageError
+
+__all__ = ["LIBRARIES", "check_executors", "check_operator", "in_words"]
+
+LIBRARIES = {
+    "confluent_kafka": "confluent-kafka",
+    "google.protobuf": "protobuf",
+    "lmdb": "lmdb",
+    "numpy": "numpy",
+    "orjson": "orjson",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "redis": "redis",
+    "xxhash": "xxhash",
+}
+"""Module -> distribution: what an executor imports of other projects, beside pyspark."""
+
+T = TypeVar("T")
+_SHIP = "ship a packed environment (archive=, or --archive; ./inv cluster.pack makes one)"
+_VERSION = re.compile(r"PYTHON_VERSION_MISMATCH.*?(\d+\.\d+)", re.DOTALL)
+_PROGRAM = re.compile(r'Cannot run program "([^"]+)".*?error=\d+, ([\w ]+)')
+_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
+
+
+def check_executors(spark: SparkSession) -> None:
+    """Returns when each executor there is has imported what a step needs.
+
+    Raises:
+        UsageError: one sentence that says which hosts lack what.
+    """
+    tasks = spark.sparkContext.defaultParallelism  # Spark offers all cores at once, so every executor gets some
+    answers = _ask(spark, tasks, _importer((*LIBRARIES, "impls.spark.step")))
+    if lacking := sorted({(host, program, lack) for host, program, lack in answers if lack}):
+        host, program, lack = lacking[0]
+        also = f" (and {len(lacking) - 1} more)" if lacking[1:] else ""
+        raise UsageError(
+            f"The Python {program} of the executors at {host}{also} cannot import {lack}: "
+            f"install requirements-run.lock there, or {_SHIP}."
+        )
+
+
+def check_operator(spark: SparkSession, operator: object) -> None:
+    """Returns when an executor has loaded the operator; raises UsageError when it cannot."""
+    _ask(spark, 1, lambda _: [operator is not None])
+
+
+def _ask(spark: SparkSession, tasks: int, function: Callable[[Iterable[int]], Iterable[T]]) -> list[T]:
+    """Returns what tasks on the executors answer; raises UsageError when one fails four times."""
+    context = spark.sparkContext
+    context.setLogLevel("OFF")  # each failed attempt would be a stack trace; the cause is raised below
+    try:
+        return context.parallelize(range(tasks), tasks).mapPartitions(function).collect()
+    except (Py4JError, PySparkException) as error:
+        told = in_words(str(error)) or f"A task of the executors' Python fails: {_last_line(str(error))}"
+        raise UsageError(told) from error
+    finally:
+        context.setLogLevel("ERROR")
+
+
+def _importer(modules: tuple[str, ...]) -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
+    def look(_: Iterable[int]) -> Iterator[tuple[str, str, str]]:
+        """Yields host, Python and what cannot be imported; goes by value, as this package may be what is missing."""
+        import importlib  # noqa: PLC0415
+        import socket  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+
+        lack = []
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                lack.append(name if isinstance(error, ModuleNotFoundError) else f"{name} ({error})")
+        yield socket.gethostname(), sys.executable, ", ".join(lack)
+
+    return look
+
+
+def in_words(error: str) -> str:
+    """Returns one sentence for what Spark tells when the executors' Python does not fit, "" for another error."""
+    if found := _VERSION.search(error):
+        own = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return (
+            f"The executors run Python {found[1]} and this program runs Python {own}, and Spark needs the same "
+            f"minor version at both: set PYSPARK_PYTHON to a Python {own} that the hosts have, or {_SHIP}."
+        )
+    if found := _PROGRAM.search(error):
+        return (
+            f"The executors cannot start the Python {found[1]} ({found[2].strip()}): set PYSPARK_PYTHON to one that "
+            f"the hosts have, or {_SHIP}."
+        )
+    if found := _MODULE.search(error):
+        name = found[1].split(".")[0]
+        if any(name == module.split(".")[0] for module in (*LIBRARIES, "impls", "pyspark", "py4j")):
+            return f"The executors' Python cannot import {name}: install requirements-run.lock there, or {_SHIP}."
+        return f"The executors cannot import the module {name}: name its file in py_files of impls.stream."
+    return ""
+
+
+def _last_line(error: str) -> str:
+    lines = [line.strip() for line in error.splitlines() if "Error" in line or "Exception" in line]
+    return (lines or [error])[0][:300]
