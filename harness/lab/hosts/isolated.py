@@ -1,14 +1,16 @@
 """Hosts in namespaces of their own: each has its network, its processes and its state folder; a bridge joins them."""
 
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
-from harness.lab.hosts import host
+from harness.lab.hosts import cable, host
 from harness.lab.hosts.kernel import UNSHARE, free_subnets, ip, ip_there, own_network
 from harness.lab.hosts.netem import Netem
 from harness.lab.hosts.network import Launch, Network, Process
@@ -44,8 +46,9 @@ class Isolated(Network):
     Interfaces end with the namespaces, and these with their last process.
     """
 
-    def __init__(self, folder: Path, disk: str = ""):
-        self._folder, self._disk = folder, disk
+    def __init__(self, folder: Path, *, disk: str = "", netem: Netem | None = None):
+        self._folder, self._disk, self._netem = folder, disk, netem
+        self._cables: dict[int, subprocess.Popen[bytes]] = {}
         free = free_subnets()
         outside = own_network()
         host.ORPHAN_TRIES.write_text("1")
@@ -100,34 +103,59 @@ class Isolated(Network):
             )
         machine = _Machine(process)
         try:
-            self._set_going(number, process, launch.log)
+            _await_ready(process, f"host{number}", launch.log)
+            self._lay_cable(number, process.pid)
+            _say(process, "go")
         except BaseException:
             machine.stop()
             raise
         return machine
 
-    def _set_going(self, number: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        """Lays the host's cable once it has its network, and tells it to go on."""
-        assert process.stdin is not None
-        assert process.stdout is not None
-        spoken = select.select([process.stdout], [], [], _READY_DEADLINE_S)[0]
-        if not spoken or process.stdout.readline() != b"ready\n":
-            raise UsageError(f"Host {number} could not be made in {_READY_DEADLINE_S:.0f} s: see {log}.")
-        self._lay_cable(number, process.pid)
-        process.stdin.write(b"go\n")
-        process.stdin.flush()
-
     def _lay_cable(self, number: int, pid: int) -> None:
-        ip(f"link add host{number} type veth peer name eth0 netns {pid}")
+        there = f"/proc/{pid}/ns/net"
+        if self._netem is None:
+            ip(f"link add host{number} type veth peer name eth0 netns {pid}")
+        else:
+            self._cables[number] = _start_cable(f"host{number}", pid, self._netem, self._folder / "cables.log")
         ip(f"link set host{number} master hosts", f"link set host{number} up")
-        ip_there(
-            f"/proc/{pid}/ns/net", "link set lo up", f"addr add {self.address(number)}/24 dev eth0", "link set eth0 up"
-        )
+        ip_there(there, "link set lo up", f"addr add {self.address(number)}/24 dev eth0", "link set eth0 up")
 
     def cut(self, number: int, *, off: bool) -> None:
         """Pulls a host's cable, or puts it in again."""
         ip(f"link set host{number} {'down' if off else 'up'}")
 
     def disturb(self, netem: Netem) -> None:
-        """Not yet."""
-        raise UsageError("not yet")
+        """Changes what the cables do to packets; raises UsageError where they were laid without a word on it."""
+        if self._netem is None:
+            raise UsageError("The hosts' network cannot be slowed now: start the cluster with --netem 'delay 0ms'.")
+        self._netem = netem
+        for cable in self._cables.values():
+            if cable.poll() is None:
+                _say(cable, json.dumps(asdict(netem)))
+
+
+def _start_cable(name: str, pid: int, netem: Netem, said: Path) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-I", "-S", cable.__file__, name, str(pid), json.dumps(asdict(netem))]
+    with said.open("ab") as log:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+    try:
+        _await_ready(process, name, said)
+    except BaseException:
+        process.kill()
+        process.wait(_GRACE_S)
+        raise
+    return process
+
+
+def _await_ready(process: "subprocess.Popen[bytes]", name: str, log: Path) -> None:
+    """Waits until a process says that its namespaces or interfaces are there."""
+    assert process.stdout is not None
+    spoken = select.select([process.stdout], [], [], _READY_DEADLINE_S)[0]
+    if not spoken or process.stdout.readline() != b"ready\n":
+        raise UsageError(f"{name} could not be made in {_READY_DEADLINE_S:.0f} s: see {log}.")
+
+
+def _say(process: "subprocess.Popen[bytes]", line: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{line}\n".encode())
+    process.stdin.flush()

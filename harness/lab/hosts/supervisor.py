@@ -19,6 +19,8 @@ from harness.lab.hosts.isolated import Isolated
 from harness.lab.hosts.kernel import UNSHARE
 from harness.lab.hosts.loopback import Loopback
 from harness.lab.hosts.members import Members
+from harness.lab.hosts.netem import parse_netem
+from harness.lab.hosts.network import Network
 from harness.lab.hosts.settings import Settings
 from harness.setup.java import use_java
 from impls.errors import UsageError
@@ -54,7 +56,7 @@ def _hold(told: threading.Event) -> None:
 
 def _run(folder: Path, settings: Settings, told: threading.Event) -> int:
     java = use_java()
-    network = Isolated(folder, settings.disk) if settings.isolated else Loopback(folder)
+    network = _network(folder, settings)
     with Members(folder, settings, network, java, cancelled=told.is_set) as members:
         listener = Listener(folder)
         members.begin()
@@ -64,6 +66,12 @@ def _run(folder: Path, settings: Settings, told: threading.Event) -> int:
                 raise UsageError(f"The cluster's master has ended: see {folder / 'master.log'}.")
             listener.answer(lambda command: _carry_out(members, told, command), _LOOK_S)
     return 0
+
+
+def _network(folder: Path, settings: Settings) -> Network:
+    if not settings.isolated:
+        return Loopback(folder)
+    return Isolated(folder, disk=settings.disk, netem=parse_netem(settings.netem) if settings.netem else None)
 
 
 def _carry_out(members: Members, told: threading.Event, command: dict[str, Any]) -> Any:
