@@ -1,11 +1,14 @@
-"""Tasks of a cluster of hosts: cluster.pack."""
+"""Tasks of a cluster of hosts: cluster.pack, cluster.start, cluster.stop, cluster.status."""
 
 from invoke.context import Context
 
 from harness.cli.verb import run, verb
-from harness.options.declared import Option
+from harness.lab.hosts.netem import HOSTS_MOST
+from harness.options.declared import COUNT, FOLDER, Option
 
-__all__ = ["pack"]
+__all__ = ["pack", "start", "status", "stop"]
+
+_FOLDER = Option("folder", "folder of the cluster", FOLDER, shown="results/cluster/")
 
 
 @verb(
@@ -19,3 +22,30 @@ def pack(c: Context, also: str) -> None:
     own spark.archives. It is packed once per lock file and state of the code.
     """
     run("harness.setup.pack:print_packed", also)
+
+
+@verb(
+    Option("hosts", "number of hosts", COUNT, default=2, subject="The number of hosts", least=1, most=HOSTS_MOST),
+    Option("cores", "tasks that each host runs at once", COUNT, default=2, subject="The number of cores", least=1),
+    Option("memory", "memory of each host for executors, such as 1g", default="1g"),
+    Option(
+        "netem", "what the network does to the packets that each host sends, such as 'delay 2ms loss 0.1%' (as root)",
+        default="", shown="nothing",
+    ),
+    _FOLDER,
+)  # fmt: skip
+def start(c: Context, folder: str | None, **given: str) -> None:
+    """Start a Spark cluster of several hosts on this machine; as root each has namespaces of its own."""
+    run("harness.suites.hosts:start", folder, **given)
+
+
+@verb(_FOLDER)
+def stop(c: Context, folder: str | None) -> None:
+    """Stop the cluster; nothing is left of it but its logs."""
+    run("harness.suites.hosts:stop", folder)
+
+
+@verb(_FOLDER)
+def status(c: Context, folder: str | None) -> None:
+    """Show the cluster's hosts: address, state and processes."""
+    run("harness.suites.hosts:status", folder)

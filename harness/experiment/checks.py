@@ -10,6 +10,7 @@ from harness.experiment import schedules as migrations
 from harness.experiment.description import Experiment
 from harness.experiment.faults import parse_fault
 from harness.experiment.parameters import PARAMETERS
+from harness.lab.hosts.netem import parse_netem
 from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import UsageError
@@ -48,6 +49,7 @@ def check(experiment: Experiment) -> None:
     replicates = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).replicates]
     check_level(experiment.durability, replicates=bool(replicates))
     _check_load(experiment)
+    _check_cluster(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
     if experiment.fault is not None:
@@ -97,6 +99,16 @@ def _check_load(experiment: Experiment) -> None:
         raise UsageError("The load has no record: the rates are 0 all the time.")
     if experiment.value_bytes and experiment.workload == "dense":
         raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
+
+
+def _check_cluster(experiment: Experiment) -> None:
+    if experiment.cluster is not None:
+        taken = {"--master": experiment.master, "--state-dir": experiment.state_dir}
+        for option in (name for name, value in taken.items() if value is not None):
+            raise UsageError(f"A cluster of its own has what {option} names: leave out {option} or --cluster.")
+    elif experiment.netem:
+        raise UsageError("A network of its own needs a cluster of its own: give --cluster, or leave out --netem.")
+    parse_netem(experiment.netem)
 
 
 def _check_fault(experiment: Experiment) -> None:

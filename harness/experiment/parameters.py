@@ -7,6 +7,7 @@ experiment are all made from these fields.
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
 
@@ -104,6 +105,12 @@ class Parameters:
     archive: str = declare(
         "auto", "environment for the executors of a cluster: a file or URI of what ./inv cluster.pack makes, none, or "
         "auto: packed if they lack it", _CLUSTER)
+    cluster: int | None = declare(
+        None, "hosts of a Spark cluster on this machine, started for each run; see ./inv cluster.start", _CLUSTER,
+        of.COUNT, shown="no cluster", subject="The number of hosts", least=1, most=HOSTS_MOST)
+    netem: str = declare(
+        "", "what the hosts' network does to the packets that each sends, such as 'delay 2ms loss 0.1%' (as root)",
+        _CLUSTER, shown="nothing")
     state_dir: str | None = declare(
         None, "folder for the workers' state", _CLUSTER, of.FOLDER, shown="in the result folder")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from harness.lab.broker import Broker, EmbeddedBroker, ExternalBroker
+from harness.lab.broker import LOOPBACK, Broker, EmbeddedBroker, ExternalBroker
 from harness.lab.redis_server import RedisServer
 from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars
@@ -43,9 +43,9 @@ class Services:
         return self.redis.url if self.redis else ""
 
 
-def embedded_broker(folder: Path, port: int | None = None) -> EmbeddedBroker:
+def embedded_broker(folder: Path, port: int | None = None, host: str = LOOPBACK) -> EmbeddedBroker:
     """Returns a broker of this program with its data in a folder, not started yet; raises UsageError without Java."""
-    return EmbeddedBroker(folder, ensure_jars().broker, use_java(), port=port)
+    return EmbeddedBroker(folder, ensure_jars().broker, use_java(), port=port, host=host)
 
 
 def open_session(
@@ -79,6 +79,7 @@ def bring_up(
     session: Callable[[], SparkSession] | None = None,
     redis: str | None = None,
     topics: Mapping[str, int] | None = None,
+    host: str = LOOPBACK,
 ) -> Iterator[Services]:
     """Brings services up, broker and session at the same time, and takes them down in the end, the session first.
 
@@ -88,15 +89,16 @@ def bring_up(
         session: opens the Spark session; none is opened without it.
         redis: durability of a Redis server; none is started without it.
         topics: topics to create, name -> partitions.
+        host: the address by which the hosts of the session's cluster reach what is started here.
 
     Raises:
         UsageError: a service does not answer before its deadline, or Java is missing.
     """
-    broker = ExternalBroker(bootstrap) if bootstrap else embedded_broker(folder / "broker")
+    broker = ExternalBroker(bootstrap) if bootstrap else embedded_broker(folder / "broker", host=host)
     with ExitStack() as stack:
         stack.callback(broker.stop)
         stack.callback(close_producers)  # those of this process write to the broker
-        server = stack.enter_context(RedisServer(folder / "redis", redis)) if redis else None
+        server = stack.enter_context(RedisServer(folder / "redis", redis, host=host)) if redis else None
         with ThreadPoolExecutor(1) as pool:
             starting = pool.submit(broker.start)
             spark = session() if session else None

@@ -17,14 +17,14 @@ from harness import guard
 from harness.lab.topics import admin_of, words_of
 from impls.errors import UsageError
 
-__all__ = ["Broker", "EmbeddedBroker", "ExternalBroker"]
+__all__ = ["LOOPBACK", "Broker", "EmbeddedBroker", "ExternalBroker"]
 
 _READY_DEADLINE_S = 60.0
 _REACH_DEADLINE_S = 10.0
 _STOP_GRACE_S = 10.0
 _POLL_S = 0.02
 _PORT_TRIES = 5
-_HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _CLUSTER_ID = "UmQ0GCpoQCO48RE6UV_CIw"
 _MESSAGE_BYTES_MAX = 32 << 20
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
@@ -82,12 +82,15 @@ class ExternalBroker(Broker):
 
 
 class EmbeddedBroker(Broker):
-    """A KRaft broker of one node on free ports of this host; it ends with this process, however that ends.
+    """A KRaft broker of one node on free ports of an address; it ends with this process, however that ends.
 
     A start on a folder that an earlier broker used, even one that was killed, finds its topics again.
     """
 
-    def __init__(self, data_dir: Path, jars: Sequence[Path], java: Path, heap_mb: int = 512, port: int | None = None):
+    def __init__(
+        self, data_dir: Path, jars: Sequence[Path], java: Path, *, heap_mb: int = 512, port: int | None = None,
+        host: str = LOOPBACK,
+    ):  # fmt: skip
         """Prepares a broker without starting it.
 
         Args:
@@ -96,8 +99,9 @@ class EmbeddedBroker(Broker):
             java: the program `java`.
             heap_mb: the JVM's heap at most.
             port: the port to listen on, None for a free one.
+            host: the address to listen on, by which all clients reach it.
         """
-        self._port = port
+        self._port, self._host = port, host
         self._folder = data_dir.resolve()
         self._java = java
         self._classpath = os.pathsep.join(map(str, jars))
@@ -155,7 +159,7 @@ class EmbeddedBroker(Broker):
         """Formats the data folder once; a cut-off format never looks like a finished one."""
         if (self._folder / "data").exists():
             return
-        self._write_properties(*_free_ports(), logs=self._folder / "data.new")
+        self._write_properties(*_free_ports(self._host), logs=self._folder / "data.new")
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER_ID]
         with (
             self.log.open("ab") as log,
@@ -171,7 +175,7 @@ class EmbeddedBroker(Broker):
 
     def _try_ports(self) -> bool:
         """Starts the broker on free ports; returns False if another process took one of them in the meantime."""
-        free, controller = _free_ports()
+        free, controller = _free_ports(self._host)
         port = self._port or free
         self._write_properties(port, controller, logs=self._folder / "data")
         said = self.log.stat().st_size
@@ -188,12 +192,12 @@ class EmbeddedBroker(Broker):
         try:
             ready = self._await_port(port)
             if ready:
-                self._await_answer(f"{_HOST}:{port}")
+                self._await_answer(f"{self._host}:{port}")
         except BaseException:
             self.stop()
             raise
         if ready:
-            self.bootstrap, self.pid = f"{_HOST}:{port}", self._process.pid
+            self.bootstrap, self.pid = f"{self._host}:{port}", self._process.pid
             return True
         self.stop()
         return False
@@ -205,7 +209,7 @@ class EmbeddedBroker(Broker):
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 return False
-            with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
+            with contextlib.suppress(OSError), socket.create_connection((self._host, port), timeout=1):
                 return True
             time.sleep(_POLL_S)
         raise UsageError(f"The broker did not open its port in {_READY_DEADLINE_S:.0f} s: {self._tail()}.")
@@ -229,7 +233,9 @@ class EmbeddedBroker(Broker):
 
     def _write_properties(self, port: int, controller: int, *, logs: Path) -> None:
         text = (_HERE / "broker.properties").read_text(encoding="utf-8")
-        text = text.format(host=_HOST, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX)
+        text = text.format(
+            host=self._host, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX
+        )
         (self._folder / "server.properties").write_text(text)
 
     def _tail(self) -> str:
@@ -238,6 +244,6 @@ class EmbeddedBroker(Broker):
         return (telling or lines or ["it said nothing"])[-1].strip()
 
 
-def _free_ports() -> tuple[int, int]:
-    with socket.create_server((_HOST, 0)) as first, socket.create_server((_HOST, 0)) as second:
+def _free_ports(host: str) -> tuple[int, int]:
+    with socket.create_server((host, 0)) as first, socket.create_server((host, 0)) as second:
         return first.getsockname()[1], second.getsockname()[1]

@@ -10,11 +10,11 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from harness import guard
+from harness.lab.broker import LOOPBACK
 from impls.errors import UsageError
 
 __all__ = ["RedisServer"]
 
-_HOST = "127.0.0.1"
 _READY_DEADLINE_S = 60.0  # it reads its log first
 _POLL_S = 0.01
 _PORT_TRIES = 5
@@ -30,15 +30,16 @@ class RedisServer:
     start on a folder that an earlier server used, even one that was killed, finds its data again, on another port.
     """
 
-    def __init__(self, data_dir: Path, durability: str = "process", port: int | None = None):
+    def __init__(self, data_dir: Path, durability: str = "process", port: int | None = None, host: str = LOOPBACK):
         """Prepares a server without starting it.
 
         Args:
             data_dir: folder for its data and its log `redis.log`; made if missing.
             durability: none, process or host.
             port: the port to listen on, None for a free one.
+            host: the address to listen on, by which all clients reach it.
         """
-        self._wanted = port
+        self._wanted, self._host = port, host
         self._folder, self._flush = data_dir.resolve(), _FLUSH[durability]
         self._process: guard.GuardedProcess | None = None
         self.port = 0
@@ -46,7 +47,7 @@ class RedisServer:
     @property
     def url(self) -> str:
         """The server's address."""
-        return f"redis://{_HOST}:{self.port}/0"
+        return f"redis://{self._host}:{self.port}/0"
 
     @property
     def pid(self) -> int | None:
@@ -61,7 +62,7 @@ class RedisServer:
     def start(self) -> None:
         """Starts the server and returns when it answers; raises UsageError when it does not in 60 s."""
         for _ in range(_PORT_TRIES):
-            self.port = self._wanted or _free_port()
+            self.port = self._wanted or _free_port(self._host)
             if self._launch():
                 return
         raise UsageError(f"The Redis server found its port {self.port} taken {_PORT_TRIES} times: see {self.log}.")
@@ -109,14 +110,15 @@ class RedisServer:
     def _command(self) -> list[str | Path]:
         log = ["--appendonly", "no"] if self._flush is None else ["--appendonly", "yes", "--appendfsync", self._flush]
         return [
-            _program(), "--port", str(self.port), "--bind", _HOST, "--dir", self._folder, "--save", "", *log,
+            _program(), "--port", str(self.port), "--bind", self._host, "--dir", self._folder, "--save", "", *log,
             "--daemonize", "no", "--loglevel", "notice", "--maxmemory-policy", "noeviction",
+            "--protected-mode", "no",
         ]  # fmt: skip
 
     def _answers(self) -> bool:
         """Waits until the server answers and returns True, or False when it has ended or the deadline has passed."""
         assert self._process is not None
-        client = redis.Redis(host=_HOST, port=self.port, retry=Retry(NoBackoff(), 0), socket_timeout=1.0)
+        client = redis.Redis(host=self._host, port=self.port, retry=Retry(NoBackoff(), 0), socket_timeout=1.0)
         end = time.monotonic() + _READY_DEADLINE_S
         try:
             while self._process.poll() is None and time.monotonic() < end:
@@ -142,7 +144,7 @@ def _program() -> Path:
     )
 
 
-def _free_port() -> int:
+def _free_port(host: str) -> int:
     with socket.socket() as taken:
-        taken.bind((_HOST, 0))
+        taken.bind((host, 0))
         return int(taken.getsockname()[1])

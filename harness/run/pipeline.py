@@ -113,9 +113,14 @@ def start_query(
     *,
     on_epoch: Callable[[EpochRecord], None],
     on_event: Callable[[str, dict[str, Any]], None],
+    state: Path | None = None,
     redis: str = "",
 ) -> StreamHandle:
-    """Starts the run's query on its checkpoint, or continues it; `redis` is the server of mechanisms that need one."""
+    """Starts the run's query on its checkpoint, or continues it.
+
+    `state` is the folder of the workers' state where it is not `state_dir`; `redis` the server of mechanisms that need
+    one.
+    """
     experiment, operator = run.experiment, operator_for(run.experiment)
     frame = _read_input(spark, bootstrap, topics[0], experiment, operator)
     return stream(
@@ -124,7 +129,7 @@ def start_query(
         time="scheduled_us",
         operator=operator,
         results=Output(bootstrap, topics[1], experiment.result_partitions),
-        state_dir=state_dir(run, folder),
+        state_dir=state or state_dir(run, folder),
         checkpoint=folder / "checkpoint",
         workers=experiment.workers,
         bins=experiment.bins,

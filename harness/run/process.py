@@ -40,7 +40,8 @@ from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
 from harness.run.native import start_native
-from harness.run.pipeline import spark_checkpoint, start_query, state_dir
+from harness.run.pipeline import spark_checkpoint, start_query
+from harness.run.place import Place, placed
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
@@ -75,9 +76,10 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     with ExitStack() as stack:
         stack.callback(recorder.close)
         progress.say("starting")
-        services = stack.enter_context(
-            bring_up(folder, bootstrap=run.experiment.bootstrap, session=partial(_session, run), redis=_redis(run))
-        )
+        place = stack.enter_context(placed(run, folder))
+        session = partial(_session, run, place.master)
+        where: dict[str, Any] = {"bootstrap": run.experiment.bootstrap, "redis": _redis(run), "host": place.address}
+        services = stack.enter_context(bring_up(folder, session=session, **where))
         broker, server = services.broker, services.redis
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = _topics_of(run, folder)
@@ -92,8 +94,8 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             recorder.event("resume")
         with Application(
             services.spark,
-            new_session=partial(_session, run),
-            start=_starter(run, folder, services, topics=topics, recorder=recorder),
+            new_session=session,
+            start=_starter(run, folder, services, place, topics=topics, recorder=recorder),
             on_event=recorder.event,
         ) as query:  # fmt: skip
             stack.callback(query.end)
@@ -103,18 +105,19 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         query.end()
         check(run, folder, broker.bootstrap, topics)
     summarise_run(folder)
-    for heavy in (folder / "state", folder / "checkpoint", folder / "broker", folder / "redis", state_dir(run, folder)):
+    for heavy in (place.state_dir, *(folder / name for name in ("checkpoint", "broker", "redis", "cluster"))):
         shutil.rmtree(heavy, ignore_errors=True)
     (folder / "done").touch()
 
 
 def _starter(
-    run: Run, folder: Path, services: Services, *, topics: tuple[str, str], recorder: Recorder
+    run: Run, folder: Path, services: Services, place: Place, *, topics: tuple[str, str], recorder: Recorder
 ) -> Callable[[SparkSession], Query]:
     where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": services.broker.bootstrap, "topics": topics}
     if run.mechanism in catalog.natives():
         return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
-    return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event, redis=services.redis_url)
+    where |= {"state": place.state_dir, "redis": services.redis_url}
+    return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event)
 
 
 def _redis(run: Run) -> str | None:
@@ -123,11 +126,11 @@ def _redis(run: Run) -> str | None:
     return run.experiment.durability if needed else None
 
 
-def _session(run: Run) -> SparkSession:
+def _session(run: Run, master: str | None) -> SparkSession:
     workers = max(run.experiment.workers, run.experiment.workers_goal)
     own = NATIVE_SETTINGS if run.mechanism in catalog.natives() else {}
     return open_session(
-        run.folder, workers, master=run.experiment.master, settings={**KEEP_LOGS, **own}, archive=run.experiment.archive
+        run.folder, workers, master=master, settings={**KEEP_LOGS, **own}, archive=run.experiment.archive
     )
 
 

@@ -19,6 +19,7 @@ from harness.experiment.checks import check_space
 from harness.experiment.description import Experiment, Run
 from harness.files import ROOT, read_json
 from harness.lab.broker import ExternalBroker
+from harness.lab.hosts.kernel import can_isolate
 from harness.results.entry import ENTRY_FILE
 from harness.results.failure import FAILURE_FILE, how_it_ended, told_failure, write_failure
 from harness.run.disturb import disturbed
@@ -43,6 +44,8 @@ def check_machine(experiment: Experiment, output: Path) -> None:
         ExternalBroker(experiment.bootstrap).start()
     check_master(experiment.master)
     archive_of(experiment.archive)
+    if experiment.netem and not can_isolate():
+        raise UsageError("A network that is slowed needs hosts in namespaces: run as root, or leave out --netem.")
 
 
 @dataclass(frozen=True)

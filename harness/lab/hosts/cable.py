@@ -55,7 +55,7 @@ class _Delays:
 
     def __init__(self, netem: dict[str, float], seed: int):
         self.netem = netem
-        self._draw = random.Random(seed)  # noqa: S311 - no secret
+        self._draw = random.Random(seed)
         self._waiting: list[tuple[float, int, bytes]] = []
         self._count = 0
         self._sent_s = 0.0
@@ -104,7 +104,7 @@ def _carry(here: int, there: int, delays: _Delays) -> bool:
 
 
 def _packets(interface: int) -> list[bytes]:
-    found = []
+    found: list[bytes] = []
     try:
         while len(found) < _AT_ONCE:
             found.append(os.read(interface, _PACKET_BYTES))

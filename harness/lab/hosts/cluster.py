@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,14 @@ class Host:
         address: by which Spark and the other hosts know it.
         state: up, cut off or gone.
         folder: of the cluster.
-        isolated: whether it is in namespaces of its own.
+        settings: what the cluster was to be.
     """
 
     number: int
     address: str
     state: str
     folder: Path
-    isolated: bool
+    settings: Settings
 
     @property
     def worker(self) -> int | None:
@@ -62,12 +62,14 @@ class Host:
 
     @property
     def state_dir(self) -> Path:
-        """The folder of its state as this process sees it, while the host is up.
+        """The folder of its state as this process sees it; one in memory is gone with the host.
 
         Hosts on loopback addresses share one; a run keeps them apart by the hosts' names.
         """
-        if not self.isolated:
+        if not self.settings.isolated:
             return self.folder / "state"
+        if not self.settings.disk:
+            return self.folder / "hosts" / str(self.number) / "state"
         return Path(f"/proc/{self.worker}/root{self.folder}/state")
 
 
@@ -102,7 +104,7 @@ class Cluster:
     def all_hosts(self) -> list[Host]:
         """Returns every host there ever was, by number."""
         told = tell(self.folder, do="status")
-        return [Host(**each, folder=self.folder, isolated=self.settings.isolated) for each in told]
+        return [Host(**each, folder=self.folder, settings=self.settings) for each in told]
 
     def add_host(self) -> Host:
         """Starts a host and returns it when it belongs to the cluster."""
@@ -118,7 +120,9 @@ class Cluster:
         """Ends a host as a cut of its power would: nothing is said to anybody (isolated hosts), or as -9 does."""
         if self.settings.isolated:
             self.cut_off(host)
-        self.remove_host(host) if self.settings.isolated else kill_all([one.pid for one in host.processes])
+            self.remove_host(host)
+        else:
+            kill_all([one.pid for one in host.processes])
 
     def kill_executor(self, host: Host) -> list[int]:
         """Kills the executors of a host with -9 and returns their process ids; Spark starts others there."""
@@ -127,6 +131,20 @@ class Cluster:
             raise UsageError(f"Host {host.number} has no executor.")
         kill_all(killed)
         return killed
+
+    def fill_disk(self, host: Host) -> Path:
+        """Fills a host's state folder to the last byte, and returns the file to delete for space again.
+
+        Raises:
+            UsageError: the folder has no size of its own.
+        """
+        if not host.settings.disk:
+            raise UsageError("The disk of a host can be filled where it has a size: start the cluster with disk=.")
+        filler, zeros = host.state_dir / ".full", bytes(1 << 20)
+        with filler.open("wb", buffering=0) as out, suppress(OSError):
+            while out.write(zeros):
+                pass
+        return filler
 
     def cut_off(self, host: Host) -> None:
         """Cuts an isolated host off from the network; nothing on it ends, and nobody is told."""
@@ -162,9 +180,9 @@ def cluster(
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         own = can_isolate() if isolated is None else isolated
         folder = prepare(folder, Settings(hosts, isolated=own, **settings))
-        with (folder / "supervisor.log").open("ab") as log:
+        with (folder / "supervisor.log").open("wb") as log:
             process = guard.spawn(
-                supervisor_command(folder), stdout=log, stderr=log, grace_s=_GRACE_S, env=supervisor_environment()
+                supervisor_command(folder), stdout=log, stderr=log, grace_s=_GRACE_S, env=supervisor_environment(folder)
             )
         stack.callback(process.stop)
         await_start(folder, process.poll)

@@ -46,10 +46,17 @@ class Listener:
             except (OSError, ValueError):
                 return  # nobody waits for the answer, or it was no command
 
+    def close(self) -> None:
+        """Answers nobody any more."""
+        self._socket.close()
+
 
 def _answer(carry_out: Callable[[dict[str, Any]], Any], line: bytes) -> dict[str, Any]:
+    command = json.loads(line)
+    if not isinstance(command, dict):
+        return {"error": f"{command!r} is no command."}
     try:
-        return {"answer": carry_out(json.loads(line))}
+        return {"answer": carry_out(command)}
     except UsageError as error:
         return {"error": str(error)}
 

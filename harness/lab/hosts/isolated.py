@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import zlib
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -49,7 +50,8 @@ class Isolated(Network):
     def __init__(self, folder: Path, *, disk: str = "", netem: Netem | None = None):
         self._folder, self._disk, self._netem = folder, disk, netem
         self._cables: dict[int, subprocess.Popen[bytes]] = {}
-        free = free_subnets()
+        wanted = zlib.crc32(str(folder).encode()) % 256  # a cluster that comes again has the same addresses if it can
+        free = sorted(free_subnets(), key=lambda subnet: (subnet - wanted) % 256)
         outside = own_network()
         host.ORPHAN_TRIES.write_text("1")
         ip("link set lo up", "link add hosts type bridge", "link set hosts up")
@@ -129,9 +131,9 @@ class Isolated(Network):
         if self._netem is None:
             raise UsageError("The hosts' network cannot be slowed now: start the cluster with --netem 'delay 0ms'.")
         self._netem = netem
-        for cable in self._cables.values():
-            if cable.poll() is None:
-                _say(cable, json.dumps(asdict(netem)))
+        for process in self._cables.values():
+            if process.poll() is None:
+                _say(process, json.dumps(asdict(netem)))
 
 
 def _start_cable(name: str, pid: int, netem: Netem, said: Path) -> "subprocess.Popen[bytes]":

@@ -8,9 +8,9 @@ from re import Match, Pattern
 from typing import Any
 
 from harness.lab.hosts import programs
-from harness.lab.hosts.netem import parse_netem
+from harness.lab.hosts.netem import HOSTS_MOST, parse_netem
 from harness.lab.hosts.network import Launch, Network, Process
-from harness.lab.hosts.settings import HOSTS_MOST, Settings
+from harness.lab.hosts.settings import Settings
 from impls.errors import UsageError
 
 __all__ = ["Members"]

@@ -1,12 +1,13 @@
-"""What a network does to packets, in the words of `tc netem`: delay, jitter, loss and rate."""
+"""How many hosts there may be, and what their network does to packets, in the words of `tc netem`."""
 
 import re
 from dataclasses import dataclass
 
 from impls.errors import UsageError
 
-__all__ = ["Netem", "parse_netem"]
+__all__ = ["HOSTS_MOST", "Netem", "parse_netem"]
 
+HOSTS_MOST = 64  # of a cluster on one machine
 _TIME = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _RATE = {"kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}
 _DELAY_MOST_S = 10.0

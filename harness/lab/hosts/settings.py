@@ -5,12 +5,11 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from harness.lab.hosts.netem import parse_netem
+from harness.lab.hosts.netem import HOSTS_MOST, parse_netem
 from impls.errors import UsageError
 
-__all__ = ["HOSTS_MOST", "Settings"]
+__all__ = ["Settings"]
 
-HOSTS_MOST = 64
 _SIZE = re.compile(r"[1-9]\d*[mg]")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.files import ROOT, read_json
 from harness.lab.hosts.control import tell
+from harness.lab.hosts.programs import HOST_VARIABLE
 from harness.lab.hosts.settings import Settings
 from harness.lab.waiting import wait_for
 from impls.errors import UsageError
@@ -41,10 +42,11 @@ def supervisor_command(folder: Path) -> list[str | Path]:
     return [sys.executable, "-m", "harness.lab.hosts.supervisor", folder]
 
 
-def supervisor_environment() -> dict[str, str]:
-    """Returns the environment in which a supervisor finds this project."""
+def supervisor_environment(folder: Path) -> dict[str, str]:
+    """Returns the environment in which a supervisor finds this project, with the mark of its cluster."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    mark = {HOST_VARIABLE: f"{folder}#supervisor"}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), **mark}
 
 
 def await_start(folder: Path, ended: Callable[[], int | None]) -> None:

@@ -31,7 +31,8 @@ OTHER = {  # a value of each parameter that is not its default, and fits the oth
     "rate_shape": "sine:period=30", "profile": "default", "out_of_order": "", "duration_s": 9.0, "lead_in_s": 1.5,
     "workers": 2, "workers_goal": 8, "bins": 64, "policy": "contiguous", "durability": "host",
     "max_offsets_per_trigger": 500, "input_partitions": 3, "result_partitions": 5, "bootstrap": "somewhere:9092",
-    "master": "local[3]", "archive": "none", "state_dir": "somewhere", "name": "other",
+    "master": "local[3]", "archive": "none", "cluster": 3, "netem": "delay 2ms", "state_dir": "somewhere",
+    "name": "other",
 }  # fmt: skip
 
 
