@@ -21,14 +21,16 @@ from impls.errors import StateError
 __all__ = ["SEAT", "Anchor", "executors_of", "host_name"]
 
 SEAT = "seat"  # the column that the join is over: a seat's name
+# The user's own; what a standalone worker is started with; what Kubernetes and YARN tell a Spark executor.
+_HOST_NAMES = ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP", "SPARK_EXECUTOR_POD_IP", "NM_HOST")
 _SEATED = StructType([StructField("partition", IntegerType()), StructField("host", StringType())])
 _NAMES_PER_SEAT = 40  # integers tried per seat for one whose hash names it; a seat misses all with 1 in 10^17
 _HOLD_MS = 200  # each caching task keeps its slot this long, so that no executor takes a second one before
 
 
 def host_name() -> str:
-    """Returns the name under which Spark knows the host of this process."""
-    return os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_LOCAL_IP") or socket.gethostname()
+    """Returns the name under which Spark knows the host of this process, and by which other hosts reach it."""
+    return next((os.environ[name] for name in _HOST_NAMES if os.environ.get(name)), None) or socket.gethostname()
 
 
 def executors_of(spark: SparkSession) -> frozenset[str]:
