@@ -29,7 +29,7 @@ LIBRARIES = {
 T = TypeVar("T")
 _SHIP = "ship a packed environment (archive=, or --archive; ./inv cluster.pack makes one)"
 _VERSION = re.compile(r"PYTHON_VERSION_MISMATCH.*?(\d+\.\d+)", re.DOTALL)
-_PROGRAM = re.compile(r'Cannot run program "([^"]+)".*?error=\d+, ([\w ]+)')
+_PROGRAM = re.compile(r'Cannot run program "([^"]+)".*?error=\d+, ([\w ]+).*?PythonWorkerFactory', re.DOTALL)
 _MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 

@@ -15,7 +15,9 @@ _TOLD = {
     _FAILED + "org.apache.spark.SparkException: \nError from python worker:\n  PYTHON_VERSION_MISMATCH: the executor "
     "runs Python 3.9\nPYTHONPATH was:\n  /opt/spark/python/lib/py4j-0.10.9.9-src.zip:impls.zip":
         f"The executors run Python 3.9 and this program runs Python {_OWN}, and Spark needs the same minor version",
-    _FAILED + 'java.io.IOException: Cannot run program "/opt/python": error=2, No such file or directory\n\tat java':
+    _FAILED + 'java.io.IOException: Cannot run program "/opt/python": error=2, No such file or directory\n\tat '
+    "java.base/java.lang.ProcessBuilder.start(ProcessBuilder.java:1143)\n\tat "
+    "org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:379)":
         "The executors cannot start the Python /opt/python (No such file or directory): set PYSPARK_PYTHON",
     _FAILED + "ModuleNotFoundError: No module named 'pyarrow.lib'\n":
         "The executors' Python cannot import pyarrow: install requirements-run.lock there",
@@ -32,6 +34,14 @@ def test_it_is_one_sentence_that_says_what_to_do(error):
     assert "\n" not in told
 
 
-@pytest.mark.parametrize("error", ["", "java.lang.OutOfMemoryError: Java heap space", "ValueError: no module"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "ValueError: no module",
+        'java.io.IOException: Cannot run program "chmod": error=2, No such file or directory',
+    ],
+)
 def test_another_error_is_not_taken_for_one_of_these(error):
     assert in_words(error) == ""
