@@ -1,5 +1,6 @@
 """A host's server as its tasks see it: started by the first that needs it, found by the others."""
 
+import logging
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from impls.transfer.settings import Transfer
 
 __all__ = ["offer"]
 
+_LOG = logging.getLogger(__name__)
 _started: list["subprocess.Popen[bytes]"] = []  # so that they are waited for when they end before this process
 
 
@@ -39,10 +41,12 @@ def offer(transfer: Transfer, *, query: str, generation: int, host: str, state_d
 
 def _start(charge: Charge, places: Places, lock: int) -> None:
     _started[:] = [process for process in _started if process.poll() is None]
+    if words := places.last_words():
+        _LOG.warning("The process that hands out bins of host %s is started again: %s", charge.host, words)
     log = os.open(places.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "impls.transfer.process"],
+            [sys.executable, "-P", "-m", "impls.transfer.process"],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

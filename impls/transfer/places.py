@@ -16,7 +16,9 @@ from impls.protocol.jsontext import from_text, to_text
 
 __all__ = ["Places"]
 
-_AGAIN_S = 3.0  # between two starts of a server
+_AGAIN_S = 3.0  # between two starts of a server; twice as long after each that did not come up
+_AGAIN_MAX_S = 300.0
+_NOTE_BYTES = 32
 
 
 class Places:
@@ -33,9 +35,9 @@ class Places:
         return self._folder / f"{self._stem}{generation}.{kind}"
 
     def take(self) -> int | None:
-        """Returns the descriptor of the lock, taken; None while a server has it, or another was started a moment ago.
+        """Returns the descriptor of the lock, taken; None while a server has it, or until it is time to start another.
 
-        What a server that has ended told of itself is forgotten.
+        What a server that has ended told of itself is forgotten. Those that never came up are tried ever more rarely.
         """
         fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -44,12 +46,29 @@ class Places:
             os.close(fd)
             return None
         self.told.unlink(missing_ok=True)
-        now, last = time.monotonic(), os.pread(fd, 32, 0)
-        if last and 0 <= now - float(last) < _AGAIN_S:
+        last, _, failed = os.pread(fd, _NOTE_BYTES, 0).decode().partition(" ")
+        tries = int(failed or 0)
+        if last and 0 <= time.monotonic() - float(last) < min(_AGAIN_S * 2**tries, _AGAIN_MAX_S):
             os.close(fd)
             return None
-        os.pwrite(fd, f"{now:032.3f}".encode(), 0)
+        self._note(fd, tries + 1)
         return fd
+
+    def came_up(self) -> None:
+        """Notes that the server listens."""
+        fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
+        self._note(fd, 0)
+        os.close(fd)
+
+    def _note(self, fd: int, tries: int) -> None:
+        os.pwrite(fd, f"{time.monotonic():.3f} {tries}".ljust(_NOTE_BYTES).encode(), 0)
+
+    def last_words(self) -> str:
+        """Returns the last line of the log, "" for none."""
+        try:
+            return next(reversed(self.log.read_text(errors="replace").strip().splitlines()), "")
+        except OSError:
+            return ""
 
     def tell(self, what: dict[str, Any]) -> None:
         """Replaces what the server tells of itself."""

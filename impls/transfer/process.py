@@ -57,6 +57,7 @@ def main() -> None:
         return
     _set_limits(charge.transfer.memory_bytes)
     server = _listening(charge)
+    places.came_up()
     places.forget_earlier()
     told: dict[str, Any] = {}
     while not places.is_replaced():

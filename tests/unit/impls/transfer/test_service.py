@@ -5,6 +5,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pyarrow as pa
@@ -25,8 +26,8 @@ ROOT = Path(__file__).parents[4]
 DENSE = 3_200_000  # slots of a bin: 25 MB, 200 MB in 8 bins
 
 
-def offered(folder, generation=2, transfer=SETTINGS):
-    return offer(transfer, query="q", generation=generation, host=A, state_dir=str(folder))
+def offered(folder, generation=2, transfer=SETTINGS, host=A):
+    return offer(transfer, query="q", generation=generation, host=host, state_dir=str(folder))
 
 
 def servers(folder):
@@ -78,15 +79,29 @@ def test_a_later_generation_replaces_a_server_and_its_files(tmp_path):
     assert {path.name.rpartition("-")[2] for path in tmp_path.glob(".transfer-*")} == {"3.json", "3.lock", "3.log"}
 
 
-def test_a_server_that_cannot_listen_says_so_in_its_log_and_is_not_started_all_the_time(tmp_path):
+def test_a_server_that_cannot_listen_says_so_and_is_tried_ever_more_rarely(tmp_path, monkeypatch, caplog):
     fill(tmp_path, 0, EPOCH)
-    where = {"query": "q", "generation": 2, "host": "192.0.2.1", "state_dir": str(tmp_path)}
-    assert offer(SETTINGS, **where) == ""
-    log = Places(tmp_path, "q", 2).log
-    until("the log", lambda: "Nothing can listen at 192.0.2.1" in log.read_text())
-    until("its end", lambda: not servers(tmp_path))
-    assert [offer(SETTINGS, **where) for _ in range(20)] == [""] * 20
-    assert len(servers(tmp_path)) <= 1
+    places, now = Places(tmp_path, "q", 2), [1000.0]
+    monkeypatch.setattr("impls.transfer.places.time", SimpleNamespace(monotonic=lambda: now[0]))
+    tries = []
+    for _ in range(40):  # seconds
+        assert offered(tmp_path, host="192.0.2.1") == ""
+        if servers(tmp_path):
+            tries.append(now[0] - 1000)
+            until("its last words", lambda: places.last_words().startswith("Nothing can listen at 192.0.2.1"))
+            until("its end", lambda: not servers(tmp_path))
+        now[0] += 1
+    assert tries == [0, 6, 18]
+    assert "is started again: Nothing can listen at 192.0.2.1, by which Spark knows this host" in caplog.text
+
+
+def test_a_folder_with_another_package_of_that_name_is_not_taken_for_it(tmp_path, monkeypatch):
+    """`python -m` would look where the task runs first."""
+    fill(tmp_path, 0, EPOCH)
+    (tmp_path / "impls").mkdir()
+    (tmp_path / "impls" / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert until("the server", lambda: offered(tmp_path))
 
 
 def test_a_server_needs_little_memory_however_much_it_serves(tmp_path):
