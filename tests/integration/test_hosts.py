@@ -129,7 +129,7 @@ def _master_is_up(folder):
 
 
 def _inv(*words):
-    command = [sys.executable, "-P", "-m", "harness.cli.program", *words]
+    command = [sys.executable, "-P", "-m", "invoke", *words]
     return subprocess.Popen(
         command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     )

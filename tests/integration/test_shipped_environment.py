@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from standalone import StandaloneCluster
+
+from harness.lab.hosts.cluster import cluster as hosts
 
 _ROOT = Path(__file__).resolve().parents[2]
 _OWN_MODULE = """
@@ -60,7 +61,7 @@ print(json.dumps(answers))
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=1) as started:
+    with hosts(2, folder=tmp_path_factory.mktemp("cluster"), isolated=False, cores=1) as started:
         yield started
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from standalone import StandaloneCluster
+
+from harness.lab.hosts.cluster import cluster as hosts
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START = """
@@ -33,13 +34,13 @@ def _drivers_of(master):
 
 
 def test_a_run_on_a_cluster_is_valid_and_the_archive_goes_with_the_session(tmp_path):
-    with StandaloneCluster(tmp_path / "cluster", workers=1) as cluster:
+    with hosts(1, folder=tmp_path / "cluster", isolated=False) as cluster:
         done = _bench(
             cluster.master, tmp_path / "results", "--mechanism", "megaphone-batched", "--keys", "20k", "--rate", "1k",
             "--duration", "4",
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
-        fetched = list((tmp_path / "cluster").glob("work0/*/*/impls.zip"))
+        fetched = list((tmp_path / "cluster").rglob("impls.zip"))
         assert fetched, "executors fetched the package from the driver"
     [result] = (tmp_path / "results").glob("*/result.json")
     [run] = json.loads(result.read_text())["runs"]
@@ -48,7 +49,7 @@ def test_a_run_on_a_cluster_is_valid_and_the_archive_goes_with_the_session(tmp_p
 
 
 def test_a_cluster_without_workers_is_said_in_one_sentence(tmp_path):
-    with StandaloneCluster(tmp_path / "cluster", workers=0) as cluster:
+    with hosts(0, folder=tmp_path / "cluster", isolated=False) as cluster:
         done = _bench(cluster.master, tmp_path / "results", "--mechanism", "none")
         assert done.returncode == 2, done.stdout[-3000:] + done.stderr[-2000:]
         assert f"The Spark master at {cluster.master} gave no executor within" in done.stderr
@@ -58,7 +59,7 @@ def test_a_cluster_without_workers_is_said_in_one_sentence(tmp_path):
 
 
 def test_a_cluster_whose_workers_are_full_says_what_is_free(tmp_path):
-    with StandaloneCluster(tmp_path / "cluster", workers=1, memory="512m") as cluster:
+    with hosts(1, folder=tmp_path / "cluster", isolated=False, memory="512m") as cluster:
         done = subprocess.run(
             [sys.executable, "-c", _START, cluster.master], cwd=_ROOT, capture_output=True, text=True, timeout=120,
             check=False,

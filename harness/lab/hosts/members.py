@@ -51,10 +51,16 @@ class Members:
         if numbers and numbers[-1] > HOSTS_MOST:
             raise UsageError(f"A cluster has {HOSTS_MOST} hosts in its life at most.")
         self._next += count
-        for number in numbers:
-            self._hosts[number] = self._network.start_host(number, self._launch(number))
-        for number in numbers:
-            self._await(self._hosts[number], self._log(number), programs.WORKER_UP)
+        try:
+            for number in numbers:
+                self._hosts[number] = self._network.start_host(number, self._launch(number))
+            for number in numbers:
+                self._await(self._hosts[number], self._log(number), programs.WORKER_UP)
+        except BaseException:
+            for number in numbers:
+                if number in self._hosts:
+                    self._hosts[number].stop()
+            raise
         return numbers
 
     def remove(self, number: int) -> None:

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _hold(told: threading.Event) -> None:
     """Ends the cluster when standard input ends, unless it has said `stay`."""
-    if sys.stdin.readline() != "stay\n":
+    if os.read(sys.stdin.fileno(), 64) != b"stay\n":
         told.set()
 
 
