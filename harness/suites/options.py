@@ -95,6 +95,7 @@ CONFORMANCE = (
     Option("scenario", "scenarios, separated by commas: refused, nothing, grow, rebalance, there and back, ...",
            default="", shown="all"),
     Option("quick", "a selection in which every pair of values occurs, as in ./inv test", FLAG),
+    replace(_KNOWN["cluster"], help="hosts of a Spark cluster on this machine, on which all queries run", group=""),
     _OUTPUT,
     Option("force", "begin anew although a result of the same code is half done", FLAG),
 )

@@ -1,6 +1,7 @@
 """What `./inv conformance` does with what its tours come to; the tours themselves are stood in for."""
 
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -59,6 +60,19 @@ def test_a_suite_that_was_cut_off_is_gone_on_with(suite, capsys):
 def test_force_begins_anew(suite):
     assert suite(stop=ALL[1]) == (130, ALL[:1])
     assert suite(force=True) == (0, ALL)
+
+
+def test_what_was_begun_on_one_host_is_not_gone_on_with_on_a_cluster(suite, monkeypatch):
+    asked = []
+
+    def started(hosts, **_more):
+        asked.append(hosts)
+        return nullcontext(SimpleNamespace(master="spark://none:1", driver="127.0.0.1", state_dir=Path("state")))
+
+    monkeypatch.setattr(run, "cluster_of", started)
+    assert suite(stop=ALL[1]) == (130, ALL[:1])
+    assert suite(cluster=2) == (0, ALL)
+    assert asked == [2]
 
 
 def test_an_unknown_name_is_one_sentence_and_exit_code_2(suite, capsys):

@@ -23,7 +23,10 @@ _DELTA_BYTES = {"dense": 16, "hash": 23}  # a changed key in the changelog: slot
 
 @dataclass(frozen=True)
 class Row:
-    """The outcome of a case; bytes and epochs are sums over its migrations, `bound` is None when there is no end."""
+    """The outcome of a case; bytes and epochs are sums over its migrations, `bound` is None when there is no end.
+
+    `network_bytes` are those of `moved_bytes` that came from another host.
+    """
 
     mechanism: str
     operator: str
@@ -36,6 +39,7 @@ class Row:
     must_bytes: int
     replicated_bytes: int
     reasons: Sequence[str] = ()
+    network_bytes: int = 0
 
     @property
     def good(self) -> bool:
@@ -122,4 +126,5 @@ def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], change
         must,
         sum(one.replicated_bytes for one in migrations),
         (*answer["reasons"], *reasons),
+        sum(one.network_bytes for one in migrations),
     )

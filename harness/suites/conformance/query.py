@@ -38,8 +38,19 @@ class _SparkQuery:
     the benchmark's to show, here it is whether the output is right.
     """
 
-    def __init__(self, tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str):
+    def __init__(
+        self,
+        tour: Tour,
+        folder: Path,
+        *,
+        spark: SparkSession,
+        bootstrap: str,
+        name: str,
+        redis: str,
+        state: Path | None,
+    ):
         """Makes the topics and starts the query; see `run_tour`."""
+        self._state = state
         self._tour, self._folder, self._spark, self._bootstrap = tour, folder, spark, bootstrap
         self._topics = f"{name}-in", f"{name}-out"
         self._options = options_for(tour.mechanism, redis)
@@ -60,7 +71,7 @@ class _SparkQuery:
         )  # fmt: skip
         return start_query(
             self._spark, Run(experiment, tour.mechanism, 0, 0), self._folder, self._bootstrap, self._topics,
-            on_epoch=self.watch.on_epoch, on_event=lambda *_: None,
+            on_epoch=self.watch.on_epoch, on_event=lambda *_: None, state=self._state,
         )  # fmt: skip
 
     @property
@@ -112,7 +123,9 @@ class _SparkQuery:
         self._handle.__exit__(kind)
 
 
-def run_tour(tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str) -> list[Row]:
+def run_tour(
+    tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str, state: Path | None = None
+) -> list[Row]:
     """Runs a tour on Spark and returns its rows; the rows of a tour that fails say why, as verdict unknown.
 
     Args:
@@ -122,9 +135,10 @@ def run_tour(tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, n
         bootstrap: broker addresses.
         name: of the topics, unique at the broker.
         redis: a server's URL, for mechanisms that need one.
+        state: folder for the workers' state on each host of a cluster; by default one in the tour's folder.
     """
     try:
-        with _SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis) as query:
+        with _SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis, state=state) as query:
             run_scenarios(tour, query)
         return query.rows()
     except Exception as error:  # whatever a query fails with, the other tours go on

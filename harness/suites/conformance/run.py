@@ -3,8 +3,8 @@
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, astuple
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from rich.table import Column, Table
 
 from harness.files import ROOT, JsonLines, read_lines, write_json
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
+from harness.lab.hosts.cluster import cluster as cluster_of
 from harness.options import CUT_OFF, ending, parse_names
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
@@ -28,8 +29,8 @@ from impls import catalog
 __all__ = ["conformance", "run_conformance", "selected"]
 
 _ROWS, _SUITE, _DONE = "rows.jsonl", "suite.json", "done"
-_HEAVY = ("broker", "redis", "runs")
-_session = partial(open_session, "conformance", 4, settings=KEEP_LOGS)
+_HEAVY = ("broker", "redis", "runs", "cluster")
+_WORKERS = 4  # of most cases: that many slots there are
 _WIDTH = 160  # of a log file, so that names stay whole
 
 
@@ -50,8 +51,25 @@ def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, qui
     return pairs(cases) if quick else cases
 
 
-def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tuple[list[Row], bool]:
-    """Runs the tours that are not in the folder yet and returns (all rows, whether it was cut off)."""
+@contextmanager
+def _brought_up(folder: Path, hosts: int) -> Iterator[tuple[Services, Path | None]]:
+    """Yields broker, session and Redis server; on a cluster of so many hosts also the folder of state on each."""
+    session = partial(open_session, "conformance", _WORKERS, settings=KEEP_LOGS)
+    with ExitStack() as stack:
+        if not hosts:
+            yield stack.enter_context(bring_up(folder, session=session, redis="none")), None
+            return
+        running = stack.enter_context(cluster_of(hosts, folder=folder / "cluster", cores=-(-_WORKERS // hosts)))
+        on_cluster = partial(session, master=running.master)
+        services = stack.enter_context(bring_up(folder, session=on_cluster, redis="none", host=running.driver))
+        yield services, running.state_dir
+
+
+def conformance(planned: Sequence[Tour], folder: Path, console: Console, *, hosts: int = 0) -> tuple[list[Row], bool]:
+    """Runs the tours that are not in the folder yet and returns (all rows, whether it was cut off).
+
+    `hosts` is the number of hosts of a cluster that they run on, 0 for local mode.
+    """
     rows = [Row(**line) for line in read_lines(folder / _ROWS)]
     left = [tour for tour in planned if len(_rows_of(rows, tour)) < len(tour.scenarios)]
     rows = [row for tour in planned if tour not in left for row in _rows_of(rows, tour)]
@@ -60,15 +78,15 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console) -> tupl
     begun = time.monotonic()
     try:
         with ExitStack() as stack, JsonLines(folder / _ROWS) as file:
-            services: Services | None = None
+            up: tuple[Services, Path | None] | None = None
             for number, tour in enumerate(left, 1):
-                services = services or stack.enter_context(bring_up(folder, session=_session, redis="none"))
+                services, state = up = up or stack.enter_context(_brought_up(folder, hosts))
                 where = folder / "runs" / str(tour).replace("/", "-")
                 shutil.rmtree(where, ignore_errors=True)
                 name = f"{time.monotonic_ns()}-{where.name}"  # a broker that is gone on with has the topics of before
                 found = run_tour(
                     tour, where, spark=services.spark, bootstrap=services.broker.bootstrap, name=name,
-                    redis=services.redis_url,
+                    redis=services.redis_url, state=state and state / name,
                 )  # fmt: skip
                 rows += found
                 for row in found:
@@ -101,22 +119,26 @@ def _line(row: Row) -> str:
 def _table_of(rows: Sequence[Row]) -> Table:
     """Returns the table of cases."""
     words = ("mechanism", "operator", "scenario", "keys", "verdict")
-    figures = ("epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes")
+    figures = ["epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"]
+    if any(row.network_bytes for row in rows):
+        figures.append("from other hosts")
     columns = [Column(name, no_wrap=True, justify="left" if name in words else "right") for name in (*words, *figures)]
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        *cells, _reasons = astuple(row)
+        *cells, _reasons, network = astuple(row)
+        cells = [*cells, network][: len(columns)]
         table.add_row(*(cell if isinstance(cell, str) else "-" if cell is None else f"{cell:,}" for cell in cells))
     return table
 
 
-def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
+def _folder(planned: Sequence[Tour], output: Path, *, hosts: int, force: bool) -> Path:
     """Returns the newest unfinished folder of the same suite and commit, or makes one."""
-    suite = {"tours": [[*str(tour).split("/"), *tour.scenarios] for tour in planned]}
+    suite = {"tours": [[*str(tour).split("/"), *tour.scenarios] for tour in planned], "hosts": hosts}
     here = describe_machine(0)
 
     def same(data: dict[str, Any]) -> bool:
-        return bool(data["tours"] == suite["tours"] and data["environment"]["commit"] == here["commit"])
+        like = (data["tours"], data.get("hosts", 0)) == (suite["tours"], hosts)
+        return bool(like and data["environment"]["commit"] == here["commit"])
 
     begun = None if force else find_folder(output, _SUITE, same, finished=False)
     if begun is not None:
@@ -130,7 +152,7 @@ def _folder(planned: Sequence[Tour], output: Path, *, force: bool) -> Path:
 @ending()
 def run_conformance(
     *, mechanism: str = "", operator: str = "", scenario: str = "", quick: bool = False, output: str = "",
-    force: bool = False,
+    force: bool = False, cluster: int | None = None,
 ) -> int:  # fmt: skip
     """Runs what the options of `./inv conformance` name and returns the exit code; the last line is the folder.
 
@@ -142,9 +164,9 @@ def run_conformance(
     cases = sum(len(tour.scenarios) for tour in planned)
     use_java()
     ensure_jars()
-    folder = _folder(planned, Path(output or ROOT / "results"), force=force)
-    console.print(f"{cases} cases in {len(planned)} queries")
-    rows, cut_off = conformance(planned, folder, console)
+    folder = _folder(planned, Path(output or ROOT / "results"), hosts=cluster or 0, force=force)
+    console.print(f"{cases} cases in {len(planned)} queries{f' on {cluster} hosts' if cluster else ''}")
+    rows, cut_off = conformance(planned, folder, console, hosts=cluster or 0)
     console.print(_table_of(rows))
     good = sum(row.good for row in rows)
     console.print(f"{good} of {cases} cases are valid")

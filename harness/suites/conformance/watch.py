@@ -42,6 +42,7 @@ class WatchedMigration:
         must: how often each bin had to move when it began; `moved`: how often it has.
         moved_bytes: what the moves shipped; `must_bytes`: what they had to ship whole; `deltas`: and in part.
         replicated_bytes: traffic of replicas and shadows meanwhile.
+        network_bytes: those of `moved_bytes` that came from another host.
     """
 
     id: str
@@ -56,6 +57,7 @@ class WatchedMigration:
     must_bytes: int = 0
     deltas: list[Delta] = field(default_factory=list)
     replicated_bytes: int = 0
+    network_bytes: int = 0
     epochs: int = 0
 
 
@@ -181,6 +183,7 @@ class Watch:
                 self.moves.append((view.epoch, bin_, now.id if now else ""))
         if self._current is not None:
             self._current.moved_bytes += report.moves.bytes
+            self._current.network_bytes += sum(size for _, size, _ in report.moves.network)
         elif report.moves.bins:
             self._wrong(f"bin {report.moves.bins[0]} moves in epoch {view.epoch}, but no migration is under way")
 
