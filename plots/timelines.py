@@ -21,6 +21,7 @@ _HIGHEST = 3.0  # times the highest rate of the load; the burst after a standsti
 # role in memory.jsonl -> (label, colour)
 _ROLES = {
     "jvm": ("Spark JVM", "blue"),
+    "executor": ("executors, sum", "sky"),
     "broker": ("broker", "orange"),
     "worker": ("workers, sum", "green"),
     "worker_max": ("largest worker", "forest"),

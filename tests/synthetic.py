@@ -19,6 +19,7 @@ MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-flu
 BEGIN_US = 1_767_225_600_123_456
 BINS, WORKERS, BIN_BYTES = 64, 4, 65_536
 MOVED_BINS = BINS // 4
+HOSTS = ("10.0.0.11", "10.0.0.12")
 SEND_LAG_US = 4_000
 _SPIKE_MS = {"none": 0, "runtime-restart": 2_500, "megaphone-all-at-once": 900, "megaphone-fluid": 20}
 _BINS_PER_EPOCH = {"runtime-restart": MOVED_BINS, "megaphone-all-at-once": MOVED_BINS, "megaphone-fluid": 1, "none": 0}
@@ -47,6 +48,7 @@ class Clockwork:
 
     def run(self) -> None:
         self.event("query_start", generation=0)
+        self.event("clocks", offsets={HOSTS[0]: [0.02, 0.05], HOSTS[1]: [-0.4, 0.1]})
         self.event("load_begin")
         while self.taken < len(self.scheduled) or self.left:
             self.one_epoch()
@@ -122,6 +124,8 @@ class Clockwork:
                 "lmdb_bytes": BINS * BIN_BYTES, "moved_bins": bins, "moved_bytes": bins * BIN_BYTES,
             "state_bytes": 1 << 20,
                 "longest_pull_ms": pull_ms, "migrating": migrating, "misplaced": self.left, "negative": 0,
+                "homes": [[worker, HOSTS[worker % len(HOSTS)]] for worker in range(WORKERS)], "lost": 0,
+                "network": [[*HOSTS, bins * BIN_BYTES, pull_ms]] if bins else [],
                 "ms": {"total": sum(ms.values()), **ms, **inside},
             }
         )  # fmt: skip

@@ -23,6 +23,7 @@ __all__ = [
     "PythonWorkers",
     "children",
     "command_line",
+    "executors_of",
     "find_jvm",
     "memory_entries",
     "memory_of",
@@ -33,6 +34,7 @@ PERIOD_S = 0.2
 _LOOK_AGAIN = 5  # samples between two looks at who there is and what uses the CPU; a look reads many files
 _STOP_DEADLINE_S = 5.0
 _KIB = 1024
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 _LINUX = sys.platform == "linux"
 
@@ -107,15 +109,21 @@ def find_jvm(driver_pid: int) -> int | None:
     return next((pid for pid in children(driver_pid) if "org.apache.spark" in command_line(pid)), None)
 
 
+def executors_of(application: str) -> list[int]:
+    """Returns the executors of a Spark application on a cluster that run on this machine."""
+    found = ((process.pid, process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+    return [pid for pid, line in found if application in line and _EXECUTOR in line]
+
+
 class PythonWorkers:
-    """The Python workers of a Spark JVM: its Python children (a daemon, or workers without one) and their forks."""
+    """The Python workers of Spark JVMs: their Python children (a daemon, or workers without one) and their forks."""
 
     def __init__(self) -> None:
         self._parents: list[int] = []
 
-    def look(self, jvm: int | None) -> None:
-        """Looks again for the JVM's Python children."""
-        found = children(jvm) if jvm is not None else []
+    def look(self, jvms: Iterable[int]) -> None:
+        """Looks again for the JVMs' Python children."""
+        found = [child for jvm in jvms for child in children(jvm)]
         lines = {pid: command_line(pid) for pid in found}  # a fork that has not begun its own program is still the JVM
         self._parents = [pid for pid, line in lines.items() if "pyspark" in line and "org.apache.spark" not in line]
 
@@ -131,8 +139,9 @@ class PythonWorkers:
 class MemorySampler:
     """Writes a line per sample while it is entered; `with MemorySampler(...)` stops it in any case.
 
-    Roles are broker, driver, jvm, generator, worker (the sum of the Spark JVM's Python processes) and worker_max (the
-    largest of them); a role without a living process is left out of the line. It never raises for one that vanishes.
+    Roles are broker, driver, jvm, generator, worker (the sum of Spark's Python processes), worker_max (the largest of
+    them) and, on a cluster, executor (the sum of its JVMs); a role without a living process is left out of the line. It
+    never raises for one that vanishes.
     """
 
     def __init__(
@@ -143,6 +152,7 @@ class MemorySampler:
         generator_pid: int | None = None,
         driver_pid: int | None = None,
         roles: Mapping[str, Provider] | None = None,
+        executors: Callable[[], list[int]] = list,
         whole: bool = True,
         period_s: float = PERIOD_S,
     ):
@@ -154,6 +164,7 @@ class MemorySampler:
             generator_pid: process of the generator.
             driver_pid: process of the driver, this one by default; its child that runs Spark is the JVM.
             roles: further roles, or others in place of the above: functions that return a process id or None.
+            executors: returns the process ids of the cluster's executors on this machine; none in local mode.
             whole: whether all of the run is below the driver, see `harness.measure.cpu.CpuReader`.
             period_s: seconds between samples.
         """
@@ -168,6 +179,7 @@ class MemorySampler:
         self._path, self._period_s = path, period_s
         self._cpu = CpuReader(driver, whole=whole)
         self._pids: dict[str, int | None] = {}
+        self._find_executors, self._executors = executors, list[int]()
         self._workers = PythonWorkers()
         self._taken = 0
         self._ending = threading.Event()
@@ -201,14 +213,20 @@ class MemorySampler:
                 out[role] = _named(found)
         workers = self._workers.memory()
         if workers:
-            columns = list(zip(*workers, strict=True))
-            out["worker"] = _named((sum(columns[0]), sum(columns[1])))
-            out["worker_max"] = _named((max(columns[0]), max(columns[1])))
+            out["worker"] = _named(_sum(workers))
+            out["worker_max"] = _named((max(rss for rss, _ in workers), max(anon for _, anon in workers)))
+        if executors := [found for pid in self._executors if (found := memory_of(pid)) is not None]:
+            out["executor"] = _named(_sum(executors))
         return out
 
     def _look(self) -> None:
         self._pids = {role: provider() for role, provider in self._providers.items()}
-        self._workers.look(self._pids["jvm"])
+        self._executors, jvm = self._find_executors(), self._pids["jvm"]
+        self._workers.look([*self._executors, *([] if jvm is None else [jvm])])
+
+
+def _sum(several: Sequence[Memory]) -> Memory:
+    return sum(rss for rss, _ in several), sum(anon for _, anon in several)
 
 
 def _named(memory: Memory) -> dict[str, int]:

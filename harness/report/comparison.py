@@ -121,8 +121,31 @@ def outcomes(experiment: StoredExperiment) -> list[tuple[str, str, str]]:
 
 
 def notes(experiment: StoredExperiment) -> list[str]:
-    """Returns sentences that a reader of the comparison must know: loads that went on, a busy machine."""
-    return [sentence for sentence in (_gone_on(experiment), _busy(experiment)) if sentence]
+    """Returns sentences that a reader of the comparison must know: loads that went on, hosts, a busy machine."""
+    told = (_gone_on(experiment), _hosts(experiment), _clocks(experiment), _busy(experiment))
+    return [sentence for sentence in told if sentence]
+
+
+def _hosts(experiment: StoredExperiment) -> str:
+    """Returns a sentence about where the workers of a cluster ran; empty without one."""
+    shares = [share for run in experiment.runs if (share := at(run.entry, "hosts", "stayed_share")) is not None]
+    lost = sum(int(at(run.entry, "hosts", "lost_sources") or 0) for run in experiment.runs)
+    if not shares:
+        return ""
+    told = f"Workers ran on the host that they ran on before in at least {min(shares):.1%} of epochs"
+    return f"{told}; {lost} pulls came from the checkpoint, as a host did not hand them out." if lost else f"{told}."
+
+
+def _clocks(experiment: StoredExperiment) -> str:
+    """Returns a sentence about the clocks of a cluster's hosts, which latencies are measured with; empty without."""
+    found = [clock for run in experiment.runs for clock in (run.entry.get("hosts") or {}).get("clocks", ())]
+    if not found:
+        return ""
+    worst = max(found, key=lambda clock: abs(clock["offset_ms"]))
+    return (
+        f"The hosts' clocks are at most {abs(worst['offset_ms']):.2f} ms off this machine's (host {worst['host']}, "
+        f"measured to {worst['within_ms']:.2f} ms); latencies are off by as much."
+    )
 
 
 def _gone_on(experiment: StoredExperiment) -> str:

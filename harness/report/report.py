@@ -16,11 +16,11 @@ from harness.report.timelines import timelines
 from harness.results.summary import write_result
 from plots.data import StoredExperiment, StoredRun, load
 from plots.figures import all_figures, svg_of, write_all
-from plots.metrics import DASH, METRICS, at, show
+from plots.metrics import DASH, METRICS, Metric, at, show
 
 __all__ = ["reasons", "redraw", "write_report"]
 
-_COLUMNS = tuple(metric for metric in METRICS if metric.in_table)
+_OF_HOSTS = ("stayed_share", "network_bytes")
 _TEMPLATE = "template.html.j2"
 _LINKED = (
     "run.json",
@@ -117,8 +117,14 @@ def _columns(experiment: StoredExperiment) -> list[Column]:
         Column("verdict", words=True),
         Column("load", words=True),
         Column("machine", MACHINE_MEANING, words=True),
-        *map(Column.of, _COLUMNS),
+        *map(Column.of, _metrics(experiment)),
     ]
+
+
+def _metrics(experiment: StoredExperiment) -> tuple[Metric, ...]:
+    """Returns the metrics of the table, with those of a cluster where a run was on one."""
+    on_hosts = any(run.entry.get("hosts") for run in experiment.runs)
+    return tuple(metric for metric in METRICS if metric.in_table or (on_hosts and metric.name in _OF_HOSTS))
 
 
 def _row(experiment: StoredExperiment, run: StoredRun, place: int) -> dict[str, Any]:
@@ -130,7 +136,7 @@ def _row(experiment: StoredExperiment, run: StoredRun, place: int) -> dict[str, 
             Cell.of_mechanism(run.mechanism, place),
             *([Cell.of_word(experiment.cell_label(run.cell))] if experiment.is_sweep else []),
             *judged_cells(run),
-            *metric_cells(run, _COLUMNS, lambda one, metric: metric.value(one.entry)),
+            *metric_cells(run, _metrics(experiment), lambda one, metric: metric.value(one.entry)),
         ],
     }
 

@@ -15,6 +15,7 @@ from harness.measure.cells import Cells, read_cells, read_epochs
 from harness.measure.cpu import Taken, machine, taken
 from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
+from harness.measure.hosts import hosts_entry
 from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
 from harness.measure.warmup import RULE, WarmUp, warm_up
@@ -148,6 +149,7 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "memory_bytes": peaks(files.memory),
         "memory_anon_bytes": peaks(files.memory, "anon"),
         "cache": _cache(files),
+        "hosts": hosts_entry(files.epochs, files.events),
         "replicated_bytes": sum(int(line.get("replicated_bytes", 0)) for line in files.epochs),
         "lmdb_bytes": max((int(line["lmdb_bytes"]) for line in files.epochs), default=0),
         "generator": generator,

@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from harness.lab.bringup import stop_session
+from harness.measure.memory import executors_of
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.query import NativeQuery
 from impls.spark.cluster import end_session
+from impls.spark.master import is_local
 
 __all__ = ["Application", "Query"]
 
@@ -40,6 +42,7 @@ class Application:
         self._changed = threading.Condition()
         self._failure: Exception | None = None
         self._stopping = False
+        self._cluster_name = _cluster_name(spark)
 
     def begin(self) -> None:
         """Starts the query."""
@@ -67,6 +70,7 @@ class Application:
         self._on_event("application_stop", {})
         end_session(self.spark)
         self.spark = self._new_session()
+        self._cluster_name = _cluster_name(self.spark)
         handle = self._start(self.spark)
         self._on_event("application_start", {})
         with self._changed:
@@ -89,6 +93,10 @@ class Application:
     def status(self) -> dict[str, Any]:
         """Returns `StreamHandle.status`, waiting for a restart under way."""
         return self._current().status()
+
+    def executors(self) -> list[int]:
+        """Returns the process ids of the session's executors on this machine; none in local mode."""
+        return executors_of(self._cluster_name) if self._cluster_name else []
 
     @property
     def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -119,3 +127,9 @@ class Application:
             handle = self._handle
         if handle is not None:
             handle.__exit__(kind)
+
+
+def _cluster_name(spark: SparkSession) -> str:
+    """Returns the name that a cluster has given to the application, "" in local mode."""
+    context = spark.sparkContext
+    return "" if is_local(context.master) else str(context.applicationId)

@@ -1,15 +1,19 @@
 """Where a run's tasks run, and how these reach what the run starts beside them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
 
 from harness.experiment.description import Experiment, Run
 from harness.lab.broker import LOOPBACK
 from harness.lab.hosts.cluster import cluster
 from harness.run.pipeline import state_dir
-from impls.spark.master import address_towards, standalone_addresses
+from impls.spark.clocks import clock_offsets
+from impls.spark.master import address_towards, is_local, standalone_addresses
 
 __all__ = ["Place", "placed"]
 
@@ -27,6 +31,11 @@ class Place:
     master: str | None
     address: str
     state_dir: Path
+
+    def tell_clocks(self, spark: SparkSession, tell: Callable[[str, dict[str, Any]], None]) -> None:
+        """Tells, as an event, how far the clocks of a cluster's hosts are from this machine's."""
+        if not is_local(self.master):
+            tell("clocks", {"offsets": clock_offsets(spark, self.address)})
 
 
 @contextmanager

@@ -92,6 +92,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             )
         else:
             recorder.event("resume")
+        place.tell_clocks(services.spark, recorder.event)
         with Application(
             services.spark,
             new_session=session,
@@ -102,6 +103,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             roles = {"redis": lambda: server.pid} if server else {}
             _Course(run, folder, topics[0], broker, query, progress).follow(disturbance, roles, resumed=resumed)
         progress.say("checking")
+        place.tell_clocks(query.spark, recorder.event)
         query.end()
         check(run, folder, broker.bootstrap, topics)
     summarise_run(folder)
@@ -160,6 +162,7 @@ class _Course:
                 broker_pid=self.broker.pid,
                 generator_pid=generator.pid,
                 roles=roles,
+                executors=self.query.executors,
                 whole=experiment.bootstrap is None and experiment.master is None,
             ),
         ):

@@ -11,6 +11,7 @@ import numpy as np
 from generators.clock import now_us
 from harness.files import JsonLines, read_lines
 from harness.measure.cells import encode_cells, read_epochs
+from harness.measure.hosts import hosts_line
 from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
@@ -54,6 +55,7 @@ def _epoch_line(record: EpochRecord) -> dict[str, Any]:
         "late": sum(r.event_time.late for r in reports),
         "fired": sum(r.event_time.fired for r in reports),
         "watermark": record.written.watermark,
+        **hosts_line(reports),
         "ms": {
             "total": round(sum(record.ms.values()), 3),
             **{name: round(value, 3) for name, value in {**record.ms, **inside}.items()},

@@ -93,7 +93,7 @@ class _Meter:
     def __init__(self) -> None:
         self.jvm = find_jvm(os.getpid())
         self._workers = PythonWorkers()
-        self._workers.look(self.jvm)
+        self._workers.look([] if self.jvm is None else [self.jvm])
         self._gone: dict[int, float] = {}
 
     def mark(self, done: TurnEpoch) -> EpochMark:

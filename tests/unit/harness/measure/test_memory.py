@@ -14,6 +14,7 @@ from harness.measure.memory import (
     _other_memory,
     children,
     command_line,
+    executors_of,
     memory_entries,
     memory_of,
     peaks,
@@ -82,13 +83,30 @@ def test_forks_of_a_python_child_are_workers(process):
     daemon = process(FORKS, 32 * MIB, "pyspark.daemon")
     process(HOLD, 0, "something else")
     workers = PythonWorkers()
-    workers.look(os.getpid())
+    workers.look([os.getpid()])
     found = workers.memory()
     assert len(found) == 3
     assert sum(anon > 32 * MIB for _, anon in found) == 2
     daemon.stdin.close()
     daemon.wait(DEADLINE_S)
     assert len(workers.memory()) == 0
+
+
+def test_executors_of_an_application_are_found_and_their_forks_are_workers(process, tmp_path):
+    program = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+    executor = process(HOLD, 24 * MIB, program, "--app-id", "app-7")
+    for named in ((program, "--app-id", "app-8"), ("another.Program", "--app-id", "app-7")):
+        process(HOLD, 0, *named)
+    assert executors_of("app-7") == [executor.pid]
+    process(FORKS, 32 * MIB, "pyspark.daemon")
+    sampler = MemorySampler(
+        tmp_path / "memory.jsonl", roles={"jvm": lambda: None}, executors=lambda: [executor.pid, os.getpid()]
+    )
+    roles = sampler.sample()
+    assert roles.keys() == {"driver", "executor", "worker", "worker_max"}
+    assert roles["worker"]["anon"] > 64 * MIB
+    own = memory_of(os.getpid())[0]
+    assert roles["executor"]["rss"] == pytest.approx(own + memory_of(executor.pid)[0], rel=0.1)
 
 
 def test_sampler_writes_roles_until_it_is_left(process, tmp_path):
