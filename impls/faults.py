@@ -8,7 +8,8 @@ JSON object:
     worker      only this worker comes to the point (optional)
     migrating   only in an epoch that is, or is not, part of a migration (optional)
     after_epoch only in a later epoch (optional)
-    action      kill (SIGKILL), or stop (SIGSTOP, deaf to SIGHUP and SIGTERM: it can wake when its parent is dead)
+    action      kill (SIGKILL), stop (SIGSTOP, deaf to SIGHUP and SIGTERM: it can wake when its parent is dead), or hold
+                (wait there for a minute at most, until <file>.go exists)
     victim      whose process it is: worker, driver, jvm or broker
     pids        process id of each victim; one that is not there is the process that comes to the point
 
@@ -40,6 +41,7 @@ POINTS = (
     "during-recovery",  # worker: a lost environment is half rebuilt
 )
 _DEAD_DEADLINE_S = 2.0
+_HOLD_S = 60.0
 _POLL_S = 0.01
 
 Hook = Callable[[str, dict[str, Any]], None]
@@ -83,7 +85,9 @@ def _reach_point(file: Path, point: str, context: dict[str, Any]) -> None:
     line = {"id": armed["id"], "at_us": time.time_ns() // 1000, "point": point, "pid": victim, **context}
     with file.with_name(f"{file.name}.fired").open("a") as fired:
         fired.write(json.dumps(line) + "\n")
-    if armed["action"] == "stop":
+    if armed["action"] == "hold":
+        _hold(file.with_name(f"{file.name}.go"))
+    elif armed["action"] == "stop":
         _stop_self()
     else:
         _kill(victim)
@@ -94,6 +98,12 @@ def _fits(armed: dict[str, Any], context: dict[str, Any]) -> bool:
     if any(context.get(name) != value for name, value in wanted.items()):
         return False
     return "after_epoch" not in armed or int(context.get("epoch", -1)) > int(armed["after_epoch"])
+
+
+def _hold(until: Path) -> None:
+    end = time.monotonic() + _HOLD_S
+    while not until.exists() and time.monotonic() < end:
+        time.sleep(_POLL_S)
 
 
 def _stop_self() -> None:

@@ -51,16 +51,25 @@ class Arming:
         victim: str,
         point: str,
         pids: Mapping[str, int],
-        action: Literal["kill", "stop"] = "kill",
+        action: Literal["kill", "stop", "hold"] = "kill",
         conditions: Mapping[str, int | bool] | None = None,
     ) -> None:
         """Arms a fault; `conditions` are worker, migrating and after_epoch of `impls.faults`."""
+        self._go.unlink(missing_ok=True)
         armed: dict[str, Any] = {"id": name, "victim": victim, "point": point, "pids": dict(pids), "action": action}
         write_json(self.file, {**armed, **(conditions or {})})
 
     def disarm(self) -> None:
         """Takes an armed fault back."""
         self.file.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Lets a process that is held at a point go on."""
+        self._go.touch()
+
+    @property
+    def _go(self) -> Path:
+        return self.file.with_name(f"{self.file.name}.go")
 
     def fired(self, name: str) -> dict[str, Any] | None:
         """Returns what a fault wrote when it fired (at_us, pid and its context), None if it has not."""

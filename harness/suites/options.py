@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.experiment.parameters import PARAMETERS, running
+from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, WORKERS, Option
 
 # fmt: off
@@ -87,6 +88,8 @@ FAULTS = (
            shown="a schedule of all"),
     Option("quick", "the twelve faults that show the most, about 3 minutes", FLAG),
     Option("durability", "process or host", default="process"),
+    Option("cluster", "hosts of a Spark cluster on this machine that the query runs on; what happens to these instead",
+           COUNT, shown="no cluster", subject="The number of hosts", least=2, most=HOSTS_MOST),
     _OUTPUT,
 )
 CONFORMANCE = (

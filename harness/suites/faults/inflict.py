@@ -18,7 +18,7 @@ from harness.suites.faults.storage import flip_bit, limit_files, lose, newest_fr
 from impls.durability.frame import frame_name
 from impls.store.environment import store_path
 
-__all__ = ["FaultEffect", "MissedError", "inflict"]
+__all__ = ["FaultEffect", "MissedError", "await_fired", "inflict", "kill", "migrate_if_asked", "wait"]
 
 _FIRE_DEADLINE_S = 40.0
 _ZOMBIE_DEADLINE_S = 20.0
@@ -54,7 +54,7 @@ class FaultEffect:
     later: Callable[[], object] = lambda: None
 
 
-def _kill(site: Site, fault: Fault) -> FaultEffect:
+def kill(site: Site, fault: Fault) -> FaultEffect:
     """Kills the fault's victim at the fault's point."""
     pids = {"driver": site.query.pid, "jvm": _jvm(site), "broker": site.broker.pid or 0}
     if fault.victim == "worker" and fault.point in DRIVER_POINTS:
@@ -62,16 +62,16 @@ def _kill(site: Site, fault: Fault) -> FaultEffect:
     migrating = fault.phase == "migrating"
     conditions = {} if fault.point in ANY_PHASE else {"migrating": migrating}
     site.arming.arm(fault.id, victim=fault.victim, point=fault.point, pids=pids, conditions=conditions)
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     if recovers := fault.point == "during-recovery":
         lose(store_path(site.state, fault.draw % 2))
-    return FaultEffect(_await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
+    return FaultEffect(await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
 
 
 def _stop_worker(site: Site, fault: Fault) -> FaultEffect:
     """Stops a Python worker for 10 s in the middle of an epoch."""
     pid, at_us = _stop(site, fault)
-    _pass(site, _STOPPED_S)
+    wait(site, _STOPPED_S)
     signal_if_alive(pid, signal.SIGCONT)
     return FaultEffect(at_us, again=True)
 
@@ -90,17 +90,17 @@ def _wake_zombie(site: Site, fault: Fault) -> FaultEffect:
 
 def _unreachable_broker(site: Site, fault: Fault) -> FaultEffect:
     """Stops the broker for 20 s."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     at_us, pid = now_us(), site.broker.pid or 0
     signal_if_alive(pid, signal.SIGSTOP)
     try:
-        _pass(site, _UNREACHABLE_S)
+        wait(site, _UNREACHABLE_S)
     finally:
         signal_if_alive(pid, signal.SIGCONT)
     return FaultEffect(at_us)
 
 
-def _await_fired(site: Site, fault: Fault) -> int:
+def await_fired(site: Site, fault: Fault) -> int:
     """Returns when an armed fault has fired, µs; raises MissedError when it does not."""
     try:
         site.await_true(lambda: site.arming.fired(fault.id) is not None, "the fault to fire", _FIRE_DEADLINE_S)
@@ -117,14 +117,15 @@ def _stop(site: Site, fault: Fault) -> tuple[int, int]:
     points = _STOP_POINTS if migrating else _STOP_POINTS[1:]
     point = points[fault.draw % len(points)]
     site.arming.arm(fault.id, victim="worker", point=point, pids={}, action="stop", conditions={"migrating": migrating})
-    _migrate_if_asked(site, fault)
-    at_us = _await_fired(site, fault)
+    migrate_if_asked(site, fault)
+    at_us = await_fired(site, fault)
     pid = int((site.arming.fired(fault.id) or {})["pid"])
     site.stopped.add(pid)
     return pid, at_us
 
 
-def _pass(site: Site, seconds: float) -> None:
+def wait(site: Site, seconds: float) -> None:
+    """Lets time pass, tending what dies."""
     end = time.monotonic() + seconds
     site.await_true(lambda: time.monotonic() > end, "the time to pass", 2 * seconds)
 
@@ -145,7 +146,7 @@ def _worker(site: Site, fault: Fault) -> int:
 
 def _damage_environment(site: Site, fault: Fault) -> FaultEffect:
     """Loses or damages one worker's environment while the query runs."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     folder, at_us = store_path(site.state, fault.draw % 2), now_us()
     if fault.point == "lost":
         lose(folder)
@@ -156,7 +157,7 @@ def _damage_environment(site: Site, fault: Fault) -> FaultEffect:
 
 def _lose_state(site: Site, fault: Fault) -> FaultEffect:
     """Loses the environments of all workers while the query is down."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     site.query.crash()
     at_us = now_us()
     _lose_all(site)
@@ -165,7 +166,7 @@ def _lose_state(site: Site, fault: Fault) -> FaultEffect:
 
 def _torn_frame(site: Site, fault: Fault) -> FaultEffect:
     """Cuts off a worker's newest changelog frame while the query is down; the environments are whole."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     site.query.crash()
     at_us = now_us()
     owners = site.owners(site.epochs()[-1]["epoch"])
@@ -175,7 +176,7 @@ def _torn_frame(site: Site, fault: Fault) -> FaultEffect:
 
 def _damage_frame(site: Site, fault: Fault) -> FaultEffect:
     """Damages a changelog frame that recovery needs, with all environments lost, while the query is down."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     site.held = True
     site.query.crash()
     epoch = site.epochs()[-1]["epoch"] - 1  # the last one may not be committed, and is then not needed
@@ -185,7 +186,7 @@ def _damage_frame(site: Site, fault: Fault) -> FaultEffect:
 
 def _damage_snapshot(site: Site, fault: Fault) -> FaultEffect:
     """Damages a snapshot that recovery needs, with all environments lost, while the query is down."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
 
     def in_use() -> Path | None:
         query = read_json(_durable(site) / "query.json")["query"]
@@ -219,7 +220,7 @@ def _full_disk(site: Site, fault: Fault) -> FaultEffect:
 
 def _read_only_disk(site: Site, fault: Fault) -> FaultEffect:
     """Makes the disk of the workers' state read-only."""
-    _migrate_if_asked(site, fault)
+    migrate_if_asked(site, fault)
     site.held = True
     at_us = now_us()
     site.disk.forbid_writing(site.tend)
@@ -247,7 +248,8 @@ def _durable(site: Site) -> Path:
     return site.checkpoint / "rescale"
 
 
-def _migrate_if_asked(site: Site, fault: Fault) -> None:
+def migrate_if_asked(site: Site, fault: Fault) -> None:
+    """Commands the migration in which the fault is to happen."""
     if fault.phase == "migrating":
         site.migrate()
 
@@ -272,4 +274,4 @@ _INFLICT: dict[str, Callable[[Site, Fault], FaultEffect]] = {
 
 def inflict(site: Site, fault: Fault) -> FaultEffect:
     """Inflicts a fault; raises MissedError when it does not happen."""
-    return _INFLICT.get(fault.name, _kill)(site, fault)
+    return _INFLICT.get(fault.name, kill)(site, fault)

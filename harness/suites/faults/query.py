@@ -14,6 +14,7 @@ from pathlib import Path
 from generators.stdin import watch_stdin
 from harness.experiment.description import Run
 from harness.lab.bringup import KEEP_LOGS, open_session
+from harness.lab.processes import VARIABLE
 from harness.run.pipeline import start_query
 from harness.run.recorder import Recorder
 from impls.errors import InvalidPlanError, StateError, UsageError
@@ -35,10 +36,15 @@ def main(arguments: list[str]) -> int:
     recorder = Recorder(folder)
     try:
         run = Run.read(folder)
-        spark = open_session(f"faults-{run.mechanism}", run.experiment.workers_goal, settings=KEEP_LOGS)
+        own = run.experiment
+        faults = {f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}  # of hosts; here it is there already
+        spark = open_session(
+            f"faults-{run.mechanism}", own.workers_goal, master=own.master, settings=KEEP_LOGS | faults
+        )
+        state = None if own.state_dir is None else Path(own.state_dir)
         query = start_query(
             spark, run, folder, str(run.experiment.bootstrap), ("in", "out"), on_epoch=recorder.on_epoch,
-            on_event=recorder.event,
+            on_event=recorder.event, state=state,
         )  # fmt: skip
         while not query.await_end(_POLL_S):
             if orphaned.is_set():

@@ -48,7 +48,7 @@ class Outcome:
     def to_json(self) -> dict[str, Any]:
         """Returns the outcome as a line of a report."""
         own = asdict(self) | {"resume_s": None if self.resume_s is None else round(self.resume_s, 3)}
-        return {**own.pop("fault"), **own, "name": self.fault.name, "expected": self.fault.expected, "good": self.good}
+        return {**own.pop("fault"), **own, "name": self.fault.name, "good": self.good}
 
 
 FILE = "faults.json"

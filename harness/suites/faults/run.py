@@ -23,6 +23,9 @@ from harness.results.machine import describe_machine
 from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
+from harness.suites.faults.host_faults import HOST_FAULTS, check_rights, draw_host_schedule
+from harness.suites.faults.host_inflict import inflict_on_hosts
+from harness.suites.faults.hosts import HostSite
 from harness.suites.faults.inflict import FaultEffect, MissedError, inflict
 from harness.suites.faults.report import FILE, Outcome, Verdict, report_of, show
 from harness.suites.faults.schedule import EXPECTED, Fault, draw_schedule
@@ -33,7 +36,7 @@ from impls.errors import StateError, UsageError
 
 __all__ = ["fault_test", "run_fault_test"]
 
-_HEAVY = ("state", "checkpoint", "broker")
+_HEAVY = ("state", "checkpoint", "broker", "cluster")
 _WIDTH = 140  # of a log file, so that names stay whole
 _REFUSE_DEADLINE_S = 90.0
 _RESUME_DEADLINE_S = 120.0
@@ -48,18 +51,21 @@ class _Campaign:
     A query that cannot be brought to go on ends the campaign: the faults left are not inflicted.
     """
 
-    def __init__(self, folder: Path, faults: list[Fault], *, seed: int, durability: str):
+    def __init__(self, folder: Path, faults: list[Fault], *, seed: int, durability: str, hosts: int = 0):
         folder.mkdir(parents=True)
         self._faults = faults
-        self._site = Site(folder, faults[0].mechanism, seed=seed, durability=durability)
+        self._site: Site = Site(folder, faults[0].mechanism, seed=seed, durability=durability)
+        self._inflict_here = partial(inflict, self._site)
+        if hosts:
+            self._site = site = HostSite(folder, faults[0].mechanism, seed=seed, durability=durability, hosts=hosts)
+            self._inflict_here = partial(inflict_on_hosts, site)
         self.outcomes: list[Outcome] = []
 
     def run(self, tell: Callable[[Outcome], None]) -> dict[str, Any]:
         """Runs the campaign; `tell` gets each outcome when it is known."""
         site = self._site
         try:
-            if any(fault.victim == "disk" for fault in self._faults):
-                site.disk.mount()
+            site.prepare(self._faults)
             site.start()
             for fault in self._faults:
                 self.outcomes.append(self._inflict(fault))
@@ -84,7 +90,7 @@ class _Campaign:
         resume_s, said = None, ""
         try:
             try:
-                effect = inflict(site, fault)
+                effect = self._inflict_here(fault)
                 verdict, said, at_us = self._after(fault, effect)
                 resume_s = self._await_resumed(at_us, again=effect.again and fault.expected == "survives")
                 effect.later()
@@ -150,11 +156,12 @@ def _words(site: Site) -> str:
 
 
 def fault_test(
-    schedule: list[Fault], folder: Path, *, seed: int, durability: str, console: Console
+    schedule: list[Fault], folder: Path, *, seed: int, durability: str, console: Console, hosts: int = 0
 ) -> tuple[dict[str, Any], bool]:
     """Runs a schedule of faults, writes the report into the folder and returns (report, whether it was cut off).
 
-    What is heavy of a campaign without findings is deleted; the logs stay.
+    With `hosts` the query runs on a cluster of so many. What is heavy of a campaign without findings is deleted; the
+    logs stay.
     """
     begun = time.monotonic()
     outcomes: list[Outcome] = []
@@ -170,7 +177,7 @@ def fault_test(
     try:
         for mechanism, faults in groupby(schedule, key=lambda fault: fault.mechanism):
             console.print(f"{mechanism}: begins")
-            campaign = _Campaign(folder / mechanism, list(faults), seed=seed, durability=durability)
+            campaign = _Campaign(folder / mechanism, list(faults), seed=seed, durability=durability, hosts=hosts)
             answers[mechanism] = campaign.run(tell)
             console.print(f"{mechanism}: {answers[mechanism]['verdict']}")
             if answers[mechanism]["verdict"] == "valid" and all(o.good for o in campaign.outcomes):
@@ -191,6 +198,7 @@ def run_fault_test(
     only: str = "",
     quick: bool = False,
     durability: str = "process",
+    cluster: int | None = None,
     output: str | None = None,
 ) -> int:
     """Runs the fault test that the options of `./inv fault-test` describe and returns the exit code.
@@ -200,19 +208,20 @@ def run_fault_test(
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     check_level(durability)
-    schedule = draw_schedule(
-        seed,
-        parse_names(mechanism, catalog.names(), "mechanism"),
-        only=parse_names(only, EXPECTED, "fault"),
-        quick=quick,
-    )
+    draw, known = (draw_schedule, EXPECTED) if cluster is None else (draw_host_schedule, HOST_FAULTS)
+    chosen = parse_names(mechanism, catalog.names(), "mechanism")
+    schedule = draw(seed, chosen, only=parse_names(only, known, "fault"), quick=quick)
+    if cluster is not None:
+        check_rights(schedule)
     use_java()
     ensure_jars()
     folder = new_folder(Path(output or ROOT / "results"), "faults")
     console.print(f"seed {seed}, durability {durability}, {len(schedule)} faults")
     for fault in schedule:
         console.print(f"{fault.id} {fault.mechanism} {fault.phase} {fault.expected} (draw {fault.draw})")
-    report, cut_off = fault_test(schedule, folder, seed=seed, durability=durability, console=console)
+    report, cut_off = fault_test(
+        schedule, folder, seed=seed, durability=durability, console=console, hosts=cluster or 0
+    )
     show(report, console)
     sys.stdout.write(f"{folder}\n")
     return CUT_OFF if cut_off else int(not report["good"])

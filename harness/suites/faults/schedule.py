@@ -1,6 +1,6 @@
 """Which faults a fault test inflicts, in which order: a pure function of the seed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Literal
@@ -10,7 +10,17 @@ import numpy as np
 from harness.experiment.faults import VICTIMS
 from impls.faults import POINTS
 
-__all__ = ["EXPECTED", "KILLS", "MECHANISMS", "QUICK", "Fault", "draw_schedule"]
+__all__ = [
+    "EXPECTED",
+    "KILLS",
+    "MECHANISMS",
+    "QUICK",
+    "Expectation",
+    "Fault",
+    "deal_phases",
+    "draw_schedule",
+    "shuffled",
+]
 
 MECHANISMS = ("runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 QUICK_MECHANISMS = ("runtime-restart", "megaphone-batched")
@@ -57,6 +67,7 @@ class Fault:
         victim, point: process role and fault point of a kill; what else is broken, and how.
         phase: whether it happens in a migration that was commanded for it, or before.
         draw: a random number for every choice that is left open: a worker, a file, a position in it.
+        expected: survives: the query goes on; refuses: it ends with a sentence and goes on once the cause is repaired.
     """
 
     number: int
@@ -65,6 +76,7 @@ class Fault:
     point: str
     phase: Phase
     draw: int
+    expected: Expectation = "survives"
 
     @property
     def name(self) -> str:
@@ -75,11 +87,6 @@ class Fault:
     def id(self) -> str:
         """A name that no other fault of the schedule has."""
         return f"{self.number:03d}-{self.name}"
-
-    @property
-    def expected(self) -> Expectation:
-        """survives: the query goes on; refuses: it ends with a sentence and goes on once the cause is repaired."""
-        return EXPECTED[self.name]
 
 
 def draw_schedule(
@@ -100,18 +107,18 @@ def draw_schedule(
     if only:
         dealt = {mechanism: list(only) for mechanism in chosen}
     elif quick:
-        dealt = _deal(_shuffled(rng, QUICK), chosen)
+        dealt = _deal(shuffled(rng, QUICK), chosen)
     else:
         dealt = _everything(rng, chosen)
-    return _faults(rng, dealt)
+    return deal_phases(rng, dealt, EXPECTED)
 
 
 def _everything(rng: np.random.Generator, mechanisms: Sequence[str]) -> dict[str, list[str]]:
     each = max(_KILLS_EACH, -(-len(KILLS) // len(mechanisms)))
-    kills = islice(cycle(_shuffled(rng, KILLS)), each * len(mechanisms))
+    kills = islice(cycle(shuffled(rng, KILLS)), each * len(mechanisms))
     dealt = {mechanism: list(islice(kills, each)) for mechanism in mechanisms}
-    for mechanism, others in _deal(_shuffled(rng, OTHERS), mechanisms).items():
-        dealt[mechanism] = _shuffled(rng, dealt[mechanism] + others)
+    for mechanism, others in _deal(shuffled(rng, OTHERS), mechanisms).items():
+        dealt[mechanism] = shuffled(rng, dealt[mechanism] + others)
     return dealt
 
 
@@ -119,16 +126,20 @@ def _deal(names: Sequence[str], mechanisms: Sequence[str]) -> dict[str, list[str
     return {mechanism: list(names[i :: len(mechanisms)]) for i, mechanism in enumerate(mechanisms)}
 
 
-def _shuffled(rng: np.random.Generator, names: Sequence[str]) -> list[str]:
+def shuffled(rng: np.random.Generator, names: Sequence[str]) -> list[str]:
+    """Returns the names in an order that is drawn."""
     return [names[i] for i in rng.permutation(len(names))]
 
 
-def _faults(rng: np.random.Generator, dealt: dict[str, list[str]]) -> list[Fault]:
+def deal_phases(
+    rng: np.random.Generator, dealt: Mapping[str, Sequence[str]], expected: Mapping[str, Expectation]
+) -> list[Fault]:
+    """Returns the faults of each mechanism, every eighth of them in steady state where it can happen there."""
     out: list[Fault] = []
     for mechanism, names in dealt.items():
         for place, name in enumerate(names):
             victim, _, point = name.partition("@")
             steady = place % _STEADY_EVERY == _STEADY_EVERY - 1 and point not in _IN_MIGRATIONS
             phase: Phase = "steady" if steady else "migrating"
-            out.append(Fault(len(out), mechanism, victim, point, phase, int(rng.integers(1 << 30))))
+            out.append(Fault(len(out), mechanism, victim, point, phase, int(rng.integers(1 << 30)), expected[name]))
     return out

@@ -19,6 +19,7 @@ from harness.lab.waiting import wait_for
 from harness.oracle.bins import dense_bins
 from harness.oracle.run import check_run
 from harness.run.load import Load
+from harness.suites.faults.schedule import Fault
 from harness.suites.faults.storage import Disk
 from impls.driver.control import ask
 from impls.driver.journal import read_journal
@@ -67,19 +68,26 @@ class Site:
         self.stopped: set[int] = set()
         self.disk = Disk(self.state)
 
+    def prepare(self, faults: list[Fault]) -> None:
+        """Gives the workers' state a small disk if that is to be full."""
+        if any(fault.victim == "disk" for fault in faults):
+            self.disk.mount()
+
     def start(self) -> None:
         """Starts broker, load and query and returns when the first records are applied."""
         self.state.mkdir(parents=True, exist_ok=True)
         self.broker.start()
         create_topics(self.broker.bootstrap, dict(zip(_TOPICS, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
-        experiment = Experiment(
-            mechanisms=(self.mechanism,), keys=_KEYS, bins=BINS, workers=_FEW, workers_goal=_MANY,
-            durability=self._durability, result_partitions=_RESULT_PARTITIONS, bootstrap=self.broker.bootstrap,
-        )  # fmt: skip
-        write_json(self.folder / "run.json", Run(experiment, self.mechanism, 0, 0).to_json())
+        write_json(self.folder / "run.json", Run(self._experiment(), self.mechanism, 0, 0).to_json())
         self.query.start()
         self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
         self.await_true(lambda: self.applied() > 0, "the first records to be applied", _START_DEADLINE_S)
+
+    def _experiment(self) -> Experiment:
+        return Experiment(
+            mechanisms=(self.mechanism,), keys=_KEYS, bins=BINS, workers=_FEW, workers_goal=_MANY,
+            durability=self._durability, result_partitions=_RESULT_PARTITIONS, bootstrap=self.broker.bootstrap,
+        )  # fmt: skip
 
     def _schedule(self) -> dict[str, Any]:
         load = {

@@ -157,3 +157,18 @@ def test_a_hook_sees_point_and_context_until_it_is_taken_away():
         install(None)
     fault("after-plan", epoch=4)
     assert seen == [("after-plan", {"epoch": 3})]
+
+
+def test_a_held_process_waits_where_it_is_until_it_is_released(arming):
+    arming.release()  # of an earlier fault: it counts no more
+    arming.arm("a", victim="worker", point="after-commit", pids={}, action="hold")
+    process = walk(arming.file, "after-commit")
+    end = time.monotonic() + DEADLINE_S
+    while arming.fired("a") is None:
+        assert time.monotonic() < end, "waited for the fault"
+        time.sleep(0.01)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.communicate(timeout=0.5)
+    arming.release()
+    out, _ = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, out) == (0, "alive\n")

@@ -1,0 +1,73 @@
+"""The schedule of a fault test on a cluster, and the file system that its checkpoint is in."""
+
+import threading
+
+import pytest
+
+from harness.lab.hosts.kernel import can_isolate
+from harness.suites.faults.host_faults import HOST_FAULTS, HOST_QUICK, draw_host_schedule
+from harness.suites.faults.shared import Shared
+from impls.faults import POINTS
+
+SEEDS = range(10)
+DEADLINE_S = 30.0
+VICTIMS = {"executor", "host", "link", "zombie", "worker", "driver", "jvm", "checkpoint", "disk"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sixty_faults_of_every_kind_in_both_phases(seed):
+    schedule = draw_host_schedule(seed)
+    assert len(schedule) == 60
+    assert {fault.name for fault in schedule} == set(HOST_FAULTS)
+    assert {fault.victim for fault in schedule} == VICTIMS
+    assert {fault.phase for fault in schedule} == {"steady", "migrating"}
+    assert len({fault.id for fault in schedule}) == 60
+    assert all(fault.expected == HOST_FAULTS[fault.name] for fault in schedule)
+    assert draw_host_schedule(seed) == schedule
+
+
+def test_an_executor_is_killed_at_every_point_but_one_that_has_its_own_fault():
+    points = {name.partition("@")[2] for name in HOST_FAULTS if name.startswith("executor@")}
+    assert points == set(POINTS) - {"during-recovery"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ten_faults_in_a_quick_schedule(seed):
+    assert sorted(fault.name for fault in draw_host_schedule(seed, quick=True)) == sorted(HOST_QUICK)
+
+
+def test_only_what_is_asked_for():
+    schedule = draw_host_schedule(1, ["meces", "rhino"], only=["host@during-pull"])
+    assert [(fault.mechanism, fault.name) for fault in schedule] == [
+        ("meces", "host@during-pull"), ("rhino", "host@during-pull"),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def shared(tmp_path):
+    if not can_isolate():
+        pytest.skip("file systems are mounted by root only")
+    made = Shared(tmp_path / "checkpoint")
+    made.mount()
+    assert made.mounted
+    yield made
+    made.unmount()
+
+
+def test_a_frozen_file_system_takes_a_file_when_it_is_thawed(shared):
+    file = shared.folder / "file"
+    writer = threading.Thread(target=file.write_text, args=("text",), daemon=True)
+    with shared.frozen():
+        writer.start()
+        writer.join(0.5)
+        assert writer.is_alive()
+    writer.join(DEADLINE_S)
+    assert file.read_text() == "text"
+
+
+def test_a_slow_file_system_takes_every_file(shared):
+    with shared.slow():
+        for number in range(20):
+            (shared.folder / str(number)).write_text("text")
+    (shared.folder / "last").write_text("text")
+    assert len(list(shared.folder.iterdir())) == 22, "with lost+found"
