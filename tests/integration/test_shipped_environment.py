@@ -90,7 +90,7 @@ def test_executors_without_python_get_one_and_the_rest_is_said_in_sentences(clus
     assert answers["no such file"].startswith("nowhere.py in py_files is neither a .py or .zip file")
     assert (answers["sent module"], answers["again"]) == ("nothing", "nothing")
     assert answers["bare"].startswith(f"The Python {bare} of the executors at ")
-    assert " cannot import confluent_kafka, google.protobuf, lmdb, numpy, " in answers["bare"]
+    assert " cannot import confluent_kafka, google.protobuf.message, lmdb, numpy, " in answers["bare"]
     assert answers["gone"].startswith(
         "The executors cannot start the Python /nowhere/python (No such file or directory)"
     )
