@@ -15,7 +15,7 @@ __all__ = ["LIBRARIES", "check_executors", "check_operator", "in_words"]
 
 LIBRARIES = {
     "confluent_kafka": "confluent-kafka",
-    "google.protobuf.message": "protobuf",  # "google.protobuf" alone is also a folder in a jar that Spark puts into the path
+    "google.protobuf.message": "protobuf",  # "google.protobuf" is also a folder in a jar of Spark
     "lmdb": "lmdb",
     "numpy": "numpy",
     "orjson": "orjson",
