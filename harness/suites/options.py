@@ -56,8 +56,8 @@ NEXMARK = (
     *running("a small load, about 6 minutes for all queries and one mechanism"),
 )
 PERF = (
-    Option("part", "parts, separated by commas: steady, rate, phases, restart, migratable, moved, growth", TEXT, _WHAT,
-           shown="all"),
+    Option("part", "parts, separated by commas: steady, rate, phases, restart, migratable, moved, growth, cluster",
+           TEXT, _WHAT, shown="all"),
     *running("small and short: shows that every part works, about 8 minutes",
              "measure anew although a result of the same code is there, or is half done"),
     Option("reference", "put the tables and figures into results/reference", FLAG, "Output"),

@@ -1,0 +1,136 @@
+"""Part cluster: what a cluster of hosts costs and does, beside the same number of workers in one process.
+
+Epochs are compared with local mode, interleaved; pulls between hosts are timed on networks with different delays; a
+host is lost under load, for several sizes of state.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from harness.experiment.make import make_experiment
+from harness.lab.hosts.kernel import can_isolate
+from harness.lab.measuring import measured_in_child
+from harness.suites.perf.lost_host import LostHost, Settings
+from harness.suites.perf.part import (
+    STEADY_MEASURES,
+    Check,
+    Part,
+    PartResult,
+    Scale,
+    Spread,
+    Table,
+    interleave,
+    migrations,
+    ratio,
+    spread,
+)  # fmt: skip
+from plots.metrics import at
+
+__all__ = ["HOSTS", "pull_mb_s"]
+
+_HOSTS = 2
+_EPOCH_BOUND, _STAYED_BOUND, _PULL_BOUND = 1.15, 0.999, 100.0
+_DELAYS_MS = (0, 2, 10)
+_LOST_KEYS = (100_000, 1_000_000, 4_000_000)
+_STEADY_BOUND_S, _BOUND_KEYS = 10.0, 1_000_000
+
+
+def _measure(folder: Path, scale: Scale) -> PartResult:
+    """Measures epochs, pulls and the loss of a host."""
+    found = [_epochs(folder / "epochs", scale), _pulls(folder / "pulls", scale), _lost(folder / "lost", scale)]
+    curves = {name: lines for part in found for name, lines in part.curves.items()}
+    return PartResult([t for part in found for t in part.tables], [c for part in found for c in part.checks], curves)
+
+
+HOSTS = Part("cluster", "Hosts of a cluster", 25, _measure)
+
+
+def _epochs(folder: Path, scale: Scale) -> PartResult:
+    """Runs the same steady load in local mode and on the cluster; hash-count, 1 M keys, 4 workers."""
+    local = make_experiment(
+        mechanism="none", name="perf", workload="hash", keys=scale.pick("1M", "20k"), migration="none", workers="4",
+        rate=scale.pick("5000", "1000"), duration_s=scale.pick(25.0, 8.0), lead_in_s=scale.pick(10.0, 3.0),
+    )  # fmt: skip
+    variants = {"local": local, "cluster": replace(local, cluster=_HOSTS)}
+    entries = interleave(variants, scale.pick(3, 1), folder, warm=True)
+    rows = [
+        [name, *(spread(entries[side], *path).text() for side in variants),
+         str(ratio(entries["cluster"], entries["local"], *path))]
+        for name, path in STEADY_MEASURES.items()
+    ]  # fmt: skip
+    stayed = min(entry["hosts"]["stayed_share"] for entry in entries["cluster"])
+    note = f"{_HOSTS} hosts, {local.workers} workers, {local.keys:,} keys, {local.rate:,} records/s."
+    table = Table("Steady state on a cluster", ("measure", "local, ms", "cluster, ms", "ratio"), rows, note)
+    epoch = ratio(entries["cluster"], entries["local"], *STEADY_MEASURES["epoch p50"])
+    return PartResult(
+        [table],
+        [
+            Check("steady epoch, cluster over local mode", epoch.median, _EPOCH_BOUND, at_most=True),
+            Check("share of epochs in which a worker ran on its host", stayed, _STAYED_BOUND, at_most=False),
+        ],
+    )
+
+
+def pull_mb_s(entry: Mapping[str, Any]) -> float:
+    """Returns the bytes that a run's workers pulled from other hosts over the time for which they pulled, in MB/s."""
+    pulls = entry["hosts"]["network"]
+    ms = sum(pull["ms"] for pull in pulls)
+    return float(sum(pull["bytes"] for pull in pulls)) / 1e3 / ms if ms else 0.0
+
+
+def _pulls(folder: Path, scale: Scale) -> PartResult:
+    """Moves dense state between two hosts and back, all at once, on networks with different delays."""
+    plain = make_experiment(
+        mechanism="megaphone-all-at-once", name="perf", workload="dense", keys=scale.pick("40M", "400k"), workers="2",
+        rate=scale.pick("2000", "1000"), duration_s=scale.pick(24.0, 9.0), lead_in_s=3.0,
+    )  # fmt: skip
+    delays = _DELAYS_MS if can_isolate() else (0,)
+    variants = {str(ms): replace(plain, cluster=_HOSTS, netem=f"delay {ms}ms" if ms else "") for ms in delays}
+    entries = interleave(variants, scale.pick(2, 1), folder)
+    speed = {ms: Spread(tuple(map(pull_mb_s, found))) for ms, found in entries.items()}
+    rows = [[ms, *_moved(found), speed[ms].text()] for ms, found in entries.items()]
+    columns = ("delay, ms", "MB from the other host", "migration, ms", "MB/s while pulling")
+    note = "The delay is that of each packet that a host sends. " + (
+        "" if can_isolate() else "Delays need hosts in namespaces: run as root."
+    )
+    sentence = "dense state pulled from another host, MB/s"
+    return PartResult(
+        [Table("Pulls between hosts", columns, rows, note.strip())],
+        [Check(sentence, speed["0"].median, _PULL_BOUND, at_most=False)],
+    )
+
+
+def _moved(entries: Sequence[dict[str, Any]]) -> list[str]:
+    size = Spread(tuple(float(at(entry, "hosts", "network_bytes") or 0) / 1e6 for entry in entries))
+    took = Spread(tuple(one["duration_s"] * 1e3 for one in migrations(entries)))
+    return [size.text(1), took.text()]
+
+
+def _lost(folder: Path, scale: Scale) -> PartResult:
+    """Loses one of two hosts under load, for several sizes of hash-count's state."""
+    found: list[LostHost] = []
+    for keys in scale.pick(_LOST_KEYS, (20_000,)):
+        settings = Settings(keys, scale.pick(2_000, 500), scale.pick(40.0, 25.0))
+        measured = measured_in_child("harness.suites.perf.lost_host", folder / str(keys), settings)
+        found += [LostHost(**one) for one in measured]
+    rows = [
+        [f"{one.keys:,}", f"{one.state_bytes / 1e6:,.1f}", f"{one.recover_ms:,.0f}", f"{one.gap_s:.1f}",
+         "-" if one.steady_s is None else f"{one.steady_s:.1f}"]
+        for one in found
+    ]  # fmt: skip
+    how = "ends without a word, as by a cut of its power" if can_isolate() else "has its processes killed"
+    columns = ("keys", "state, MB", "longest rebuild, ms", "until an epoch ends, s", "until steady, s")
+    table = Table("A host is lost", columns, rows, f"One of {_HOSTS} hosts {how}; times count from there.")
+    bounded = [one for one in found if one.keys == _BOUND_KEYS]
+    checks = [
+        Check("seconds from the loss of a host to steady state, 1 M keys", one.steady_s or float("inf"),
+              _STEADY_BOUND_S, at_most=True)
+        for one in bounded
+    ]  # fmt: skip
+    points = {
+        "until an epoch ends": [[one.state_bytes / 1e6, one.gap_s * 1e3] for one in found],
+        "longest rebuild": [[one.state_bytes / 1e6, one.recover_ms] for one in found],
+    }
+    return PartResult([table], checks, {"MB of state": points})
