@@ -6,7 +6,7 @@ from typing import Any
 from invoke.context import Context
 
 from harness.cli.verb import run_module, verb
-from harness.options.declared import COUNT, INTEGER, Option
+from harness.options.declared import COUNT, FLAG, INTEGER, Option
 from harness.suites.options import DURABILITY, RECOVERY
 
 __all__ = ["durability_cost", "generator_speed", "recovery_curve", "simulate"]
@@ -14,9 +14,12 @@ __all__ = ["durability_cost", "generator_speed", "recovery_curve", "simulate"]
 
 def _module(c: Context, module: str, options: dict[str, Any]) -> None:
     """Runs a module with the options that have a value."""
-    words = [
-        f"--{name.replace('_', '-')} {shlex.quote(str(value))}" for name, value in options.items() if value is not None
-    ]
+    given = {
+        f"--{name.replace('_', '-')}": value
+        for name, value in options.items()
+        if value is not None and value is not False
+    }
+    words = [name if value is True else f"{name} {shlex.quote(str(value))}" for name, value in given.items()]
     run_module(c, f"{module} {' '.join(words)}")
 
 
@@ -47,6 +50,7 @@ def generator_speed(c: Context, **given: Any) -> None:
     Option("seeds", "number of seeds, from 0 on", COUNT, default=1000, subject="The number of seeds"),
     Option("seed", "only this one", INTEGER, shown="all of them"),
     Option("jobs", "processes", COUNT, default=2, subject="The number of processes"),
+    Option("hosts", "on clusters of two to five hosts, which are lost, cut off and come back", FLAG),
 )
 def simulate(c: Context, **given: Any) -> None:
     """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong."""

@@ -8,6 +8,7 @@ import numpy as np
 from chaos.cluster import Cluster
 from chaos.damage import Damage
 from chaos.driver import SimulatedDriver
+from chaos.hosts import Hosts
 from chaos.oracle import require
 from chaos.parameters import Parameters
 from impls.placement import initial
@@ -40,6 +41,7 @@ def check_recoveries(epoch: int, driver: SimulatedDriver, cluster: Cluster, dama
     for report in recovered:
         here = (epoch, report.worker)
         cause = report.worker in damage.hurt or damage.flipped
+        cause = cause or (cluster.hosts is not None and here in cluster.hosts.moved)
         cause = cause or bool("two attempts" in report.recovered and cluster.deaths[here])
         # of two attempts the second gives up an environment that the first keeps locked, and may die while it makes one
         given_up = "does not end" in report.recovered or report.recovered == "missing"
@@ -63,3 +65,11 @@ def check_journals(parameters: Parameters, driver: SimulatedDriver) -> None:
     ours.pop("times"), theirs.pop("times")  # milliseconds are rounded in the journal
     differ = sorted(name for name in theirs if ours[name] != theirs[name])
     require(not differ, "replay", f"the journals give another controller: {', '.join(differ)}")
+
+
+def check_homes(driver: SimulatedDriver, hosts: Hosts) -> None:
+    """Requires that each worker's home is the host that it ran on."""
+    for report in driver.record.reports:
+        home = driver.controller.homes.get(report.worker)
+        require(home == report.host, "homes", f"worker {report.worker} ran on {report.host}, its home is {home}")
+        require(report.host in hosts.names, "homes", f"worker {report.worker} ran on {report.host}")

@@ -7,8 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from chaos.outcome import Totals
-from chaos.parameters import draw
-from chaos.runs import run_seeds
+from chaos.runs import drawn, run_seeds
 
 
 def main() -> int:
@@ -17,28 +16,32 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="number of seeds, from 0 on")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--hosts", action="store_true", help="on clusters of two to five hosts, which fail too")
     asked = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     if asked.seed is not None:
-        drawn = draw(asked.seed)
-        console.print(f"seed {asked.seed}: {drawn}", *map(str, drawn.faults), sep="\n  ", markup=False)
-        return _run(console, range(asked.seed, asked.seed + 1), 1)
-    return _run(console, range(asked.seeds), asked.jobs)
+        found = drawn(asked.seed, hosts=asked.hosts)
+        console.print(f"seed {asked.seed}: {found}", *map(str, found.faults), sep="\n  ", markup=False)
+        return _run(console, range(asked.seed, asked.seed + 1), 1, hosts=asked.hosts)
+    return _run(console, range(asked.seeds), asked.jobs, hosts=asked.hosts)
 
 
-def _run(console: Console, seeds: range, jobs: int) -> int:
+def _run(console: Console, seeds: range, jobs: int, *, hosts: bool) -> int:
     totals, start = Totals(), time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("simulating", total=len(seeds))
-        for outcome in run_seeds(seeds, jobs):
+        for outcome in run_seeds(seeds, jobs, hosts=hosts):
             totals.add(outcome)
             progress.advance(task)
             if outcome.violation:
                 progress.stop()
                 console.print(outcome.sentence, markup=False)
-                console.print(f"Again: ./inv simulate --seed {outcome.seed}", markup=False)
+                console.print(f"Again: ./inv simulate --seed {outcome.seed}{' --hosts' * hosts}", markup=False)
                 return 1
+    if hosts:
+        pulls = ", ".join(f"{number} {name}" for name, number in sorted(totals.network.items()))
+        console.print(f"Pulls between hosts: {pulls}.", markup=False)
     faults = ", ".join(f"{number} {kind}" for kind, number in sorted(totals.fired.items()))
     console.print(
         f"{totals.runs} seeds, {totals.epochs} epochs, {totals.starts} starts of the driver, {totals.recoveries} "

@@ -1,15 +1,16 @@
 """Spark's part, simulated: stages of tasks, attempts that are retried, run twice, die, or hang and wake later."""
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 import numpy as np
 
 from chaos.fibers import Clock, Fiber, Killed
+from chaos.hosts import Hosts
 from chaos.parameters import Fault, Parameters
+from chaos.stage import Attempt, Stage
 from chaos.workload import Batch
 from impls.protocol.order import EpochOrder
 from impls.protocol.report import Report
@@ -29,24 +30,6 @@ class JobFailed(Exception):  # noqa: N818
         self.worker, self.errors = worker, errors
 
 
-@dataclass(eq=False)
-class Attempt:
-    """One attempt of a worker's task.
-
-    Attributes:
-        fault: what befalls it at point `fault.at`, if anything does.
-        wakes: for one that hangs, the epoch in which it goes on.
-    """
-
-    worker: int
-    number: int
-    epoch: int
-    fault: Fault | None
-    fiber: Fiber
-    points: int = 0
-    wakes: int = -1
-
-
 class Cluster:
     """Runs stages, one attempt at a time; an attempt hands over at every point it comes to, or goes on, by the seed.
 
@@ -58,6 +41,7 @@ class Cluster:
         deaths: by (epoch, worker), attempts that died or hung.
         haunted: (epoch, worker) where more than one attempt of the worker lived.
         on_step: called before every step of a stage.
+        hosts: on which attempts run, None where there is only one.
     """
 
     def __init__(self, parameters: Parameters, chained: bool):
@@ -72,6 +56,8 @@ class Cluster:
         self.steps = 0
         self.haunted: set[tuple[int, int]] = set()
         self._used: Counter[Fault] = Counter()
+        self.hosts = Hosts(parameters) if parameters.hosts else None
+        self._stage: Stage | None = None
 
     # -- what an attempt comes to -------------------------------------------------------------------------------------
 
@@ -121,28 +107,38 @@ class Cluster:
 
     # -- stages -------------------------------------------------------------------------------------------------------
 
-    def run(self, spec: QuerySpec, order: EpochOrder, batch: Batch) -> list[tuple[Report, np.ndarray]]:
-        """Runs a task per worker and returns their answers; raises JobFailed, or Killed when the driver dies."""
+    def run(
+        self, spec: QuerySpec, order: EpochOrder, batch: Batch, anchor: Sequence[str] = (), seat_of: Sequence[int] = ()
+    ) -> list[tuple[Report, np.ndarray]]:
+        """Runs a task per worker and returns their answers; raises JobFailed, or Killed when the driver dies.
+
+        On hosts a task is a seat: `anchor` has the host of each, and `seat_of` that to which a worker's records go.
+        """
         self.haunted |= {(order.written.epoch, zombie.worker) for zombie in self.zombies}
-        stage = _Stage(spec, order, batch, self._random.sample(range(order.written.workers), order.written.workers))
+        tasks = [task for task, worker in enumerate(order.seats or range(order.written.workers)) if worker >= 0]
+        stage = self._stage = Stage(spec, order, batch, self._random.sample(tasks, len(tasks)), anchor, seat_of)
         try:
-            while len(stage.rows) < order.written.workers:
+            while len(stage.rows) < len(tasks):
                 self._step(stage)
         except BaseException:
             self._leave(stage.running)
             raise
+        finally:
+            self._stage = None
         self._leave(stage.running)
         self.stroll(order.written.epoch)
-        return [stage.rows[worker] for worker in sorted(stage.rows)]
+        return [stage.rows[task] for task in sorted(stage.rows)]
 
-    def _step(self, stage: "_Stage") -> None:
+    def _step(self, stage: Stage) -> None:
         epoch, stage.steps = stage.order.written.epoch, stage.steps + 1
         if stage.steps > _STEPS_MAX:
             raise JobFailed(-1, [f"no end after {_STEPS_MAX} steps"])
         while stage.waiting and len(stage.running) < self._p.slots:
             self._launch(stage, stage.waiting.pop(0))
         self.on_step(epoch, stage.steps)
-        attempt = self._random.choice(stage.running + self._awake(epoch))
+        if not (able := stage.running + self._awake(epoch)):
+            return  # all were lost with their hosts
+        attempt = self._random.choice(able)
         self._resume(attempt)
         if attempt in self.zombies:
             self._bury(attempt)
@@ -153,21 +149,25 @@ class Cluster:
             self._haunt(attempt)
             self._again(stage, attempt, "")
 
-    def _launch(self, stage: "_Stage", worker: int) -> None:
-        number, epoch = stage.attempts[worker], stage.order.written.epoch
-        stage.attempts[worker] += 1
+    def _launch(self, stage: Stage, task: int) -> None:
+        number, epoch, worker = stage.attempts[task], stage.order.written.epoch, stage.worker_of(task)
+        stage.attempts[task] += 1
         tables = stage.batch.tables(stage.order.written.plan, worker, self._random, chained=self._chained)
+        if not stage.gets_records(task):
+            tables = []
+        host = self.hosts.place(stage.order, worker, stage.anchor[task]) if self.hosts else ""
 
         def body() -> Any:
             self.point("task")
-            return run_epoch(Task(stage.spec, stage.order, worker, number), tables)
+            return run_epoch(Task(stage.spec, stage.order, worker, number, host), tables)
 
         fault = self._fault_of(epoch, worker, number, stage.order.written.workers)
-        stage.running.append(Attempt(worker, number, epoch, fault, Fiber(body)))
+        generation = stage.order.generation
+        stage.running.append(Attempt(worker, number, epoch, fault, Fiber(body), task, host, generation))
         if fault is not None and fault.kind == "twice":
             self.fired.append(fault)
             self.haunted.add((epoch, worker))
-            self._launch(stage, worker)
+            self._launch(stage, task)
 
     def _fault_of(self, epoch: int, worker: int, number: int, workers: int) -> Fault | None:
         for fault in self._p.faults:
@@ -178,24 +178,42 @@ class Cluster:
                     return fault
         return None
 
-    def _ended(self, stage: "_Stage", attempt: Attempt) -> None:
+    def _ended(self, stage: Stage, attempt: Attempt) -> None:
         stage.running.remove(attempt)
         error = attempt.fiber.error
         if error is None:
             report, cells = attempt.fiber.answer
-            stage.rows.setdefault(attempt.worker, (Report.from_json(report.to_json()), cells))
-        elif attempt.worker not in stage.rows:
+            stage.rows.setdefault(attempt.task, (Report.from_json(report.to_json()), cells))
+        elif attempt.task not in stage.rows:
             self._again(stage, attempt, "" if isinstance(error, Killed) else f"{type(error).__name__}: {error}")
 
-    def _again(self, stage: "_Stage", attempt: Attempt, why: str) -> None:
-        worker = attempt.worker
-        stage.failures[worker] += 1
+    def _again(self, stage: Stage, attempt: Attempt, why: str) -> None:
+        task = attempt.task
+        stage.failures[task] += 1
         if why:
-            stage.errors.setdefault(worker, []).append(why)
-        if stage.failures[worker] >= ATTEMPTS:
-            raise JobFailed(worker, stage.errors.get(worker, []))
-        if all(other.worker != worker for other in stage.running):
-            stage.waiting.append(worker)
+            stage.errors.setdefault(task, []).append(why)
+        if stage.failures[task] >= ATTEMPTS:
+            raise JobFailed(attempt.worker, stage.errors.get(task, []))
+        if all(other.task != task for other in stage.running):
+            stage.waiting.append(task)
+
+    def lose(self, host: str, wakes: int | None = None) -> None:
+        """A host is lost: its attempts are dead, or, where it is only cut off, go on from an epoch on, unawaited."""
+        if wakes is None:
+            for zombie in [zombie for zombie in self.zombies if zombie.host == host]:
+                self.zombies.remove(zombie)
+                self._kill(zombie)
+        stage = self._stage
+        for attempt in [one for one in stage.running if one.host == host] if stage else []:
+            stage.running.remove(attempt)
+            self.deaths[attempt.epoch, attempt.worker] += 1
+            if wakes is None:
+                self._kill(attempt)
+            else:
+                attempt.wakes = wakes
+                self._haunt(attempt)
+            if attempt.task not in stage.rows:
+                self._again(stage, attempt, "")
 
     # -- zombies ------------------------------------------------------------------------------------------------------
 
@@ -234,16 +252,3 @@ class Cluster:
         """Kills every attempt there is, as the failure of the host does."""
         while self.zombies:
             self._kill(self.zombies.pop())
-
-
-class _Stage:
-    """A job under way: workers whose task waits for a place, attempts that run, and what came of them."""
-
-    def __init__(self, spec: QuerySpec, order: EpochOrder, batch: Batch, waiting: list[int]):
-        self.spec, self.order, self.batch, self.waiting = spec, order, batch, waiting
-        self.running: list[Attempt] = []
-        self.attempts: Counter[int] = Counter()
-        self.failures: Counter[int] = Counter()
-        self.errors: dict[int, list[str]] = {}
-        self.rows: dict[int, tuple[Report, np.ndarray]] = {}
-        self.steps = 0

@@ -2,6 +2,7 @@
 
 import shutil
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -23,21 +24,21 @@ class Damage:
         flipped: whether any bit was flipped: damage that nobody has read yet may be anywhere from then on.
     """
 
-    def __init__(self, state_dir: Path, copies: Path, random: Random):
-        self._state, self._copies, self._random = state_dir, copies, random
+    def __init__(self, home: Callable[[int], Path], copies: Path, random: Random):
+        self._home, self._copies, self._random = home, copies, random
         self.hurt: set[int] = set()
         self.flipped = False
 
     def keep(self, fault: Fault, epoch: int, worker: int) -> None:
         """Copies an environment that a later fault brings back."""
-        source = store_path(self._state, worker)
+        source = store_path(self._home(worker), worker)
         if fault.epoch - fault.times == epoch and source.exists():
             shutil.copytree(source, self._copies / str(worker), dirs_exist_ok=True)
 
     def strike(self, fault: Fault, worker: int) -> bool:
         """Damages a worker's environment, or that of its replicas, and returns whether there was one."""
         replicas = fault.point == REPLICAS
-        path = replica_path(self._state, worker) if replicas else store_path(self._state, worker)
+        path = replica_path(self._home(worker), worker) if replicas else store_path(self._home(worker), worker)
         if not (path / "data.mdb").exists():
             return False
         if fault.kind == "lose":

@@ -1,5 +1,6 @@
 """The real driver, with a cluster in one process in Spark's place and lists in Kafka's."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from memory import RESULTS, MemoryOutput
 
 from chaos.cluster import Cluster
 from chaos.parameters import Parameters
+from chaos.seated import SeatedSimulation
 from chaos.workload import Batch
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
@@ -15,6 +17,7 @@ from impls.durability.files import Files
 from impls.operators.base import Operator
 from impls.protocol.order import Answers, EpochOrder
 from impls.store.records import Results
+from impls.transfer.settings import Transfer
 from impls.worker.query import QuerySpec
 
 
@@ -65,11 +68,12 @@ class SimulatedDriver(Driver):
         self.files = None if parameters.durability == "none" else Files(str(self.checkpoint.own))
         try:
             query, state = self.checkpoint.query, str(folder / "state")
-            spec = QuerySpec(query, parameters.bins, operator, output, state, self.files)
+            transfer = _transfer(parameters, self.checkpoint.generation) if cluster.hosts else None
+            spec = QuerySpec(query, parameters.bins, operator, output, state, self.files, transfer=transfer)
             super().__init__(
                 parameters.make_controller(),
                 self.checkpoint,
-                ClusterExecutor(cluster, spec),
+                SeatedSimulation(cluster, spec, cluster.hosts) if cluster.hosts else ClusterExecutor(cluster, spec),
                 files=self.files,
                 replay_epochs=parameters.replay_epochs,
                 on_epoch=self._done,
@@ -84,3 +88,9 @@ class SimulatedDriver(Driver):
     def close(self) -> None:
         """Lets go of the checkpoint, as the end of the process does."""
         self.checkpoint.close()
+
+
+def _transfer(parameters: Parameters, generation: int) -> Transfer:
+    """Returns settings with a secret of the generation, small messages, and no time to wait for a turn."""
+    token = hashlib.sha256(b"%d %d" % (parameters.seed, generation)).digest()
+    return Transfer(token, batch_bytes=300, streams=parameters.streams, busy_s=0.0)

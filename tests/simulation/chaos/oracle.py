@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -113,10 +114,13 @@ def _shown(payload: bytes | None) -> str:
 class Oracle:
     """check() after every epoch that was committed."""
 
-    def __init__(self, parameters: Parameters, workload: Workload, state_dir: Path, damage: Damage, scratch: Store):
-        self._p, self._workload, self._state_dir, self._damage = parameters, workload, state_dir, damage
+    def __init__(
+        self, parameters: Parameters, workload: Workload, topic: str, home: Callable[[int], Path], damage: Damage,
+        scratch: Store,
+    ):  # fmt: skip
+        self._p, self._workload, self._home, self._damage = parameters, workload, home, damage
         self._scratch = scratch
-        self.results = Results(str(state_dir))
+        self.results = Results(topic)
 
     def check(self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source | None) -> None:
         """Applies the epoch's records to the truth and compares everything with it."""
@@ -150,7 +154,7 @@ class Oracle:
 
     def _replicas(self, worker: int) -> None:
         """A worker's replicas show the epochs that they say they show."""
-        path = replica_path(self._state_dir, worker)
+        path = replica_path(self._home(worker), worker)
         try:
             with Store.open(path, create=False) as store, store.reading() as txn:
                 found = iter_range(txn, REPLICA_EPOCHS, REPLICA_EPOCHS + b"\xff")
@@ -166,7 +170,7 @@ class Oracle:
             require(ours == theirs or self._damage.flipped, "replica", what)
 
     def _read(self, worker: int, epoch: int) -> Items:
-        path = store_path(self._state_dir, worker)
+        path = store_path(self._home(worker), worker)
         with Store.open(path, create=False) as store, store.reading() as txn:
             meta = read_meta(txn)
             if meta is None or meta.epoch != epoch:

@@ -15,6 +15,7 @@ class Outcome:
         epochs, starts, steps: how many.
         fired: faults that happened, by kind.
         recoveries: environments rebuilt.
+        network: bytes that came from other hosts, and how pulls between them ended.
     """
 
     seed: int
@@ -26,6 +27,7 @@ class Outcome:
     steps: int
     fired: Counter[str]
     recoveries: int
+    network: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Totals:
     steps: int = 0
     recoveries: int = 0
     fired: Counter[str] = field(default_factory=Counter)
+    network: Counter[str] = field(default_factory=Counter)
     digest: str = ""
 
     def add(self, outcome: Outcome) -> None:
@@ -46,4 +49,5 @@ class Totals:
         for name in ("epochs", "starts", "steps", "recoveries"):
             setattr(self, name, getattr(self, name) + getattr(outcome, name))
         self.fired += outcome.fired
+        self.network += outcome.network
         self.digest = hashlib.sha256((self.digest + outcome.digest).encode()).hexdigest()

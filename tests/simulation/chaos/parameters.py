@@ -26,6 +26,7 @@ REPLICAS = "replicas"  # in place of a point: the worker's replicas, not its sta
 LEVELS = ("none", "process", "process", "process")
 _NEEDS_FILES = {"rhino", "replicated-dataflow"}  # replicas are fed from the changelog
 _KINDS_OF_NONE = {"die", "twice", "driver"}  # what durability "none" survives: the death of processes
+_OF_HOSTS = ("hosts", "cores", "wander", "streams")
 # in external-state every worker has its part of a server's store, and neither environment nor changelog of its own
 _MECHANISMS = [name for name in catalog.names() if name not in {"none", "external-state"}]
 
@@ -62,8 +63,18 @@ class Fault:
             "lose": f"{of} is deleted {when}",
             "stale": f"{of} is {self.times} epochs old",
             "flip": f"{self.times} bits flip in {of}",
+            "gone": f"host {self.worker} dies {when} and is back {self._back}",
+            "cut": f"host {self.worker} is cut off {when} and is back {self._back}",
+            "executor": f"the executor of host {self.worker} dies {when}",
+            "server": f"the server of host {self.worker} dies {when}",
+            "link": f"pulls to and from host {self.worker} break at message {self.at} for {self.times} epochs more",
+            "join": "a host joins",
         }
         return f"epoch {self.epoch}: {what[self.kind]}"
+
+    @property
+    def _back(self) -> str:
+        return f"{self.times} epochs later" + (f" ({self.point})" if self.point else "")
 
 
 @dataclass(frozen=True)
@@ -88,9 +99,14 @@ class Parameters:
     switch: float
     commands: tuple[tuple[int, str, int], ...]
     faults: tuple[Fault, ...]
+    hosts: int = 0  # where it is 0 the three below are nothing
+    cores: int = 0
+    wander: float = 0.0
+    streams: int = 0
 
     def __str__(self) -> str:
-        names = [field.name for field in fields(self) if field.name not in {"seed", "faults", "options"}]
+        hidden = {"seed", "faults", "options"} | ({*_OF_HOSTS} if not self.hosts else set())
+        names = [field.name for field in fields(self) if field.name not in hidden]
         drawn = {name: getattr(self, name) for name in names}
         drawn["mechanism"] = self.mechanism + "".join(f" {k}={v}" for k, v in self.options.items())
         drawn["commands"] = ", ".join(f"{kind} {value} at {epoch}" for epoch, kind, value in self.commands)

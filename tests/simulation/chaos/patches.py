@@ -12,6 +12,7 @@ from unittest import mock
 import lmdb
 
 from chaos.cluster import Cluster
+from chaos.network import Network
 from chaos.parameters import Parameters
 from impls import faults
 from impls.driver import checkpoint, driver
@@ -21,8 +22,9 @@ from impls.protocol import events
 from impls.store import environment as stores
 from impls.store import lock, meta
 from impls.store.environment import Store
+from impls.transfer import client, server
+from impls.worker import attempts, opening, parts, sources
 from impls.worker import core as worker
-from impls.worker import opening, parts
 
 Wrote = Callable[[str, bytes], None]
 Wiped = Callable[[Path], None]
@@ -52,6 +54,23 @@ def simulated(
             yield
         finally:
             faults.install(None)
+
+
+@contextlib.contextmanager
+def networked(cluster: Cluster, network: Network) -> Iterator[None]:
+    """Has tasks find the simulated servers, and pullers ask them."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(sources, "time", cluster.clock))
+        stack.enter_context(mock.patch.object(attempts, "offer", network.offer))
+        stack.enter_context(mock.patch.object(client, "_Reader", network.reader()))
+        stack.enter_context(mock.patch.object(server, "Store", SimpleNamespace(open=_open_beside_writers)))
+        yield
+
+
+def _open_beside_writers(path: Path, *, readonly: bool) -> Store:
+    """A server is a process of its own; here whoever opens an environment first opens it for all."""
+    assert readonly, "a server only reads"
+    return Store.open(path, create=False)
 
 
 def _write(cluster: Cluster, wrote: Wrote, hook: faults.Hook) -> Any:

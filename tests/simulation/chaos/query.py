@@ -11,14 +11,15 @@ from typing import Any
 
 from memory import RESULTS
 
-from chaos.checks import check_journals, check_recoveries, check_settled
+from chaos.checks import check_homes, check_journals, check_recoveries, check_settled
 from chaos.cluster import Cluster, JobFailed
 from chaos.driver import SimulatedDriver, Topic
 from chaos.fibers import Killed
+from chaos.host_parameters import goal_on
 from chaos.oracle import Oracle, Violation, require
 from chaos.outcome import Outcome
 from chaos.parameters import Parameters
-from chaos.patches import simulated
+from chaos.patches import networked, simulated
 from chaos.troubles import Troubles
 from chaos.workload import Batch, Workload
 from impls.driver.driver import StopNeeded
@@ -61,11 +62,14 @@ class Query:
     def run(self) -> Outcome:
         """Runs to the end, or to the first violation."""
         violation, sentence, troubles = None, "", self._troubles
-        with simulated(self._cluster, self._p, troubles.hook, troubles.wrote, troubles.wiped):
+        with (
+            simulated(self._cluster, self._p, troubles.hook, troubles.wrote, troubles.wiped),
+            networked(self._cluster, troubles.network),
+        ):
             try:
                 with Store.open(self._folder / "scratch") as scratch:
-                    state = self._folder / "state"
-                    self._oracle = Oracle(self._p, self._workload, state, troubles.damage, scratch)
+                    topic, home = self._topic.name, troubles.home
+                    self._oracle = Oracle(self._p, self._workload, topic, home, troubles.damage, scratch)
                     self._all_epochs()
             except Violation as error:
                 violation, sentence = error.check, self._sentence(error)
@@ -78,7 +82,7 @@ class Query:
         fired = Counter(fault.kind for fault in self._cluster.fired)
         return Outcome(
             self._p.seed, violation, sentence, self._digest.hexdigest(), self.epoch, self._starts, self._cluster.steps,
-            fired, self._recoveries,
+            fired, self._recoveries, troubles.network.seen,
         )  # fmt: skip
 
     def _sentence(self, error: Violation) -> str:
@@ -109,11 +113,21 @@ class Query:
     def _command(self) -> None:
         for epoch, kind, value in self._p.commands:
             if epoch == self.epoch:
-                goal = self._p.goal(kind, value, self._driver.controller.commanded)
+                goal, hosts = self._goal(kind, value)
                 try:
-                    self._driver.command("rebalance", goal, kind)
+                    self._driver.command("rebalance", goal, kind, hosts)
                 except Killed:
                     self._start()
+
+    def _goal(self, kind: str, value: int) -> tuple[Any, tuple[str, ...]]:
+        """Returns a command's goal and its hosts: kind "hosts" asks for as many workers as it names hosts."""
+        controller, known = self._driver.controller, self._driver.hosts
+        if kind != "hosts":
+            return self._p.goal(kind, value, controller.commanded), ()
+        if not known:
+            return self._p.goal("rescale", value % 6 + 1, controller.commanded), ()
+        hosts = tuple(name for number, name in enumerate(known) if value >> number & 1) or known[:1]
+        return goal_on(controller, hosts, known), hosts
 
     def _one_epoch(self, batch: Batch) -> None:
         """Runs an epoch, and again after every crash, until it is committed; then everything is checked."""
@@ -125,9 +139,12 @@ class Query:
         record, controller = self._driver.record, self._driver.controller
         self._events += record.events
         self._recoveries += check_recoveries(self.epoch, self._driver, self._cluster, troubles.damage)
+        if self._cluster.hosts is not None and not starts:  # one that is run again is observed already
+            check_homes(self._driver, self._cluster.hosts)
         troubles.damage.hurt |= {worker for epoch, worker in self._cluster.haunted if epoch == self.epoch}
         self._oracle.check(controller, record.written, batch, self._source())
-        for part in (self._oracle.results.digest.hexdigest(), controller.to_json()):
+        known = {name: value for name, value in controller.to_json().items() if value or name not in {"homes", "hosts"}}
+        for part in (self._oracle.results.digest.hexdigest(), known):
             self._digest.update(json.dumps(part, sort_keys=True).encode())
         if self.epoch % 6 == 5:
             check_journals(self._p, self._driver)

@@ -2,34 +2,41 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
+from chaos.host_parameters import draw_on_hosts
 from chaos.outcome import Outcome
-from chaos.parameters import draw
+from chaos.parameters import Parameters, draw
 from chaos.query import simulate
 
 _CHUNK = 5
 
 
-def run_chunk(seeds: list[int]) -> list[Outcome]:
+def run_chunk(seeds: list[int], *, hosts: bool) -> list[Outcome]:
     """Runs seeds up to the first violation."""
     outcomes = []
     for seed in seeds:
-        outcomes.append(simulate(draw(seed)))
+        outcomes.append(simulate(drawn(seed, hosts=hosts)))
         if outcomes[-1].violation:
             break
     return outcomes
 
 
-def run_seeds(seeds: range, jobs: int) -> Iterator[Outcome]:
+def drawn(seed: int, *, hosts: bool) -> Parameters:
+    """Returns what a seed decides, for one host or for a cluster of them."""
+    return draw_on_hosts(seed) if hosts else draw(seed)
+
+
+def run_seeds(seeds: range, jobs: int, *, hosts: bool = False) -> Iterator[Outcome]:
     """Yields the outcome of every seed, in the order of seeds; ends behind the first violation."""
     chunks = [list(seeds[at : at + _CHUNK]) for at in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from _until_violation(map(run_chunk, chunks))
+        yield from _until_violation(map(partial(run_chunk, hosts=hosts), chunks))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
-            yield from _until_violation(pool.map(run_chunk, chunks))
+            yield from _until_violation(pool.map(partial(run_chunk, hosts=hosts), chunks))
         finally:
             pool.shutdown(cancel_futures=True)
 

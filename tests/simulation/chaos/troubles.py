@@ -10,6 +10,8 @@ from chaos.cluster import Cluster
 from chaos.damage import Damage
 from chaos.driver import SimulatedDriver
 from chaos.fibers import Killed
+from chaos.host_troubles import HostTroubles
+from chaos.network import Network
 from chaos.oracle import Attempts, Violation
 from chaos.parameters import RESTART, Fault, Parameters
 from impls.errors import StateError
@@ -27,9 +29,13 @@ class Troubles:
     """
 
     def __init__(self, parameters: Parameters, cluster: Cluster, folder: Path, driver: Callable[[], SimulatedDriver]):
-        self._p, self._cluster, self._driver = parameters, cluster, driver
+        self._p, self._cluster, self._driver, self._state = parameters, cluster, driver, folder / "state"
         self.epoch = 0
-        self.damage = Damage(folder / "state", folder / "copies", Random(parameters.seed + 6))
+        self.damage = Damage(self.home, folder / "copies", Random(parameters.seed + 6))
+        self.network = Network(parameters, cluster, self.complain)
+        self._hosts = (
+            HostTroubles(parameters, cluster, self.network, self._state, self.damage) if cluster.hosts else None
+        )
         self.attempts = Attempts()
         self._broken: Violation | None = None
         self._come: Counter[tuple[int, str]] = Counter()
@@ -37,6 +43,11 @@ class Troubles:
     def _due(self, *kinds: str) -> list[Fault]:
         fired = self._cluster.fired
         return [f for f in self._p.faults if f.epoch == self.epoch and f.kind in kinds and f not in fired]
+
+    def home(self, worker: int) -> Path:
+        """Returns the state folder of the host where a worker's environment is."""
+        hosts = self._cluster.hosts
+        return self._state / self._driver().controller.homes.get(worker, hosts.names[0]) if hosts else self._state
 
     def _workers(self) -> int:
         controller = self._driver().controller
@@ -85,6 +96,10 @@ class Troubles:
         for fault in self._due("lose", "stale", "flip"):
             if fault.at == step and self.damage.strike(fault, fault.worker % self._workers()):
                 self._cluster.fired.append(fault)
+        if self._hosts is not None:
+            if step == 0:
+                self._hosts.begin(self.epoch, self._driver().controller.homes)
+            self._hosts.strike(self.epoch, step)
 
     def strike_idle(self) -> None:
         """Damages what is to be damaged between two drivers."""
@@ -110,7 +125,7 @@ class Troubles:
             what = (
                 f"an attempt of epoch {attempt.epoch} takes away worker {attempt.worker}'s state of epoch {meta.epoch}"
             )
-            self._broken = self._broken or Violation("zombie", what)
+            self.complain(Violation("zombie", what))
 
     def wrote(self, name: str, data: bytes) -> None:
         """An attempt writes a file: never another one than an attempt before."""
@@ -119,7 +134,11 @@ class Troubles:
         try:
             self.attempts.wrote(name, data)
         except Violation as error:
-            self._broken = self._broken or error
+            self.complain(error)
+
+    def complain(self, violation: Violation) -> None:
+        """Takes in what an attempt does that may not be; the first of them ends the run."""
+        self._broken = self._broken or violation
 
     def raise_broken(self) -> None:
         """Raises the violation that an attempt has committed, if one has."""
