@@ -68,7 +68,7 @@ def bin_that_comes_back_dropped_later(patch):
 
 
 def epoch_check_removed(patch):
-    patch.setattr(opening, "check_owner", lambda *_: None)
+    patch.setattr(opening, "_check_owner", lambda *_: None)
 
 
 def zombie_recovers(patch):
@@ -78,7 +78,7 @@ def zombie_recovers(patch):
         return meta
 
     patch.setattr(opening, "_checked", checked)
-    patch.setattr(opening, "check_owner", lambda *_: None)
+    patch.setattr(opening, "_check_owner", lambda *_: None)
 
 
 def _when_repeated(patch, change):
@@ -129,7 +129,7 @@ def stale_environment_accepted(patch):
     def checked(meta, task, path):
         if meta is None:
             raise opening._UnusableError(Untrusted(Cause.MISSING))
-        opening.check_owner(meta, task, path)
+        opening._check_owner(meta, task, path)
         return meta
 
     patch.setattr(opening, "_checked", checked)
