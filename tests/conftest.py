@@ -31,9 +31,14 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Takes the smaller profile in a fast run, before a test is read."""
+    """Takes the smaller profile in a fast run, before a test is read; the whole suite has Spark's classes archived."""
     if config.getoption("fast"):
         settings.load_profile("fast")
+    whole = config.args_source is config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
+    if whole and not config.getoption("fast") and not config.getoption("collectonly"):
+        from classes import use_archive
+
+        use_archive()  # before the processes of xdist start: they get the environment of this one
 
 
 def pytest_itemcollected(item):

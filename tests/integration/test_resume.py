@@ -58,7 +58,8 @@ def test_a_driver_killed_during_a_migration_is_resumed(tmp_path):
         "the schedule must stay"
     )
     assert load["end_s"] >= schedule["end_s"]  # it goes on until steady state is back
-    goes_on = ("end_s", "records", "due_by_second")
+    # `unmet` says why it went on to its limit, which passes while no driver runs too: on a busy machine all of it may
+    goes_on = ("end_s", "records", "due_by_second", "unmet")
     assert {k: v for k, v in load.items() if k not in goes_on} == {
         k: v for k, v in schedule.items() if k not in goes_on
     }

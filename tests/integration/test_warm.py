@@ -1,7 +1,10 @@
 """Python workers are there, one for each slot and connected, before a query's first epoch."""
 
 import os
+import re
+import sys
 
+import psutil
 import pytest
 
 from harness.lab.processes import python_workers
@@ -37,3 +40,12 @@ def test_a_broker_that_is_not_there_is_left_to_the_first_epoch(monkeypatch):
     monkeypatch.setattr(outbox, "_CONNECT_DEADLINE_S", 0.1)
     Output("127.0.0.1:1", "nowhere", 1, {"log_level": "0"}).connect()
     outbox.close_producers()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="where a process tells what it has mapped")
+def test_the_session_takes_the_archive_of_classes_that_a_whole_run_makes(spark):
+    archive = re.search(r"SharedArchiveFile=(\S+)", os.environ.get("SPARK_SUBMIT_OPTS", ""))
+    if archive is None:
+        pytest.skip("only a run of the whole suite makes it")
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    assert archive[1] in {part.path for part in jvm.memory_maps()}

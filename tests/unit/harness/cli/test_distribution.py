@@ -49,7 +49,8 @@ def test_the_last_of_three_processes_computes_at_a_low_priority_and_starts_no_sp
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     told = tmp_path / "told"
     environ = os.environ | {"TOLD": str(told), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "3", "--no-loadscope-reorder"]
+    options = ["-q", "-p", "no:cacheprovider", "-n", "3", "--no-loadscope-reorder"]
+    command = [sys.executable, "-m", "pytest", *options, "tests"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, timeout=120, check=False)
     assert done.returncode == 0, done.stdout
     lines = [line.split() for line in told.read_text().splitlines()]
