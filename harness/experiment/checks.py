@@ -8,7 +8,7 @@ from generators.nexmark.profile import make_profile
 from generators.producer import check_peak
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Experiment
-from harness.experiment.faults import parse_fault
+from harness.experiment.faults import DRIVER_POINTS, parse_fault
 from harness.experiment.parameters import PARAMETERS
 from harness.lab.hosts.netem import parse_netem
 from impls import catalog
@@ -18,6 +18,7 @@ from impls.mechanisms.native_spark.nexmark import missing_twin
 from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
 from impls.protocol.bins import check_bins
+from impls.spark.master import is_local
 
 __all__ = ["check", "check_space", "lacks_twin", "needed_bytes"]
 
@@ -117,6 +118,12 @@ def _check_fault(experiment: Experiment) -> None:
         raise UsageError("A fault needs a migration to happen in: leave out --fault or --migration none.")
     if victim == "broker" and experiment.bootstrap is not None:
         raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
+    on_cluster = experiment.cluster is not None or not is_local(experiment.master)
+    if on_cluster and (victim == "worker") == (point in DRIVER_POINTS):
+        raise UsageError(
+            "On a cluster a process can kill those of its own host only: let a worker die at a worker's point, others "
+            f"at {', '.join(sorted(DRIVER_POINTS))}."
+        )
     if point == "during-recovery":
         raise UsageError("The point 'during-recovery' comes with a lost environment: use ./inv fault-test.")
 

@@ -6,6 +6,7 @@ the one who started it.
 """
 
 import json
+import os
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ from harness.experiment.description import Run
 from harness.files import read_lines
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.broker import Broker
+from harness.lab.processes import VARIABLE
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
 from harness.measure.migrations import outstanding
@@ -48,6 +50,7 @@ from harness.run.runs import begin_anew
 from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
+from impls.spark.master import is_local
 
 __all__ = ["execute", "main"]
 
@@ -131,6 +134,8 @@ def _redis(run: Run) -> str | None:
 def _session(run: Run, master: str | None) -> SparkSession:
     workers = max(run.experiment.workers, run.experiment.workers_goal)
     own = NATIVE_SETTINGS if run.mechanism in catalog.natives() else {}
+    if run.fault is not None and not is_local(master):  # of executors elsewhere; in local mode it is there already
+        own = {**own, f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}
     return open_session(
         run.folder, workers, master=master, settings={**KEEP_LOGS, **own}, archive=run.experiment.archive
     )

@@ -50,11 +50,18 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
         ({"fault": "worker@migrating", "migration": "none"}, "needs a migration"),
         ({"fault": "broker@migrating", "bootstrap": "localhost:1"}, "this program's own"),
         ({"fault": "worker@during-recovery"}, "lost environment"),
+        ({"fault": "jvm@migrating", "cluster": "2"}, "On a cluster a process can kill those of its own host only"),
+        ({"fault": "worker@after-plan", "master": "spark://h:7"}, "On a cluster a process can kill those of its own"),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused_in_a_sentence(more, words):
     with pytest.raises(UsageError, match=words):
         make_experiment(**SMALL, mechanism="megaphone-fluid", **more)
+
+
+def test_faults_that_a_host_can_inflict_on_itself_are_taken_on_a_cluster():
+    for fault in ("worker@migrating", "driver@after-plan"):
+        assert make_experiment(**SMALL, mechanism="megaphone-fluid", fault=fault, cluster="2").fault == fault
 
 
 class Query:
