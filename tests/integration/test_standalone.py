@@ -46,6 +46,12 @@ def test_a_run_on_a_cluster_is_valid_and_the_archive_goes_with_the_session(tmp_p
     [run] = json.loads(result.read_text())["runs"]
     assert (run["verdict"], run["lost"], run["doubled"]) == ("valid", 0, 0)
     assert sum(migration["bins"] for migration in run["migrations"]) > 0
+    assert (run["hosts"]["hosts"], run["hosts"]["stayed_share"]) == (["127.0.0.2"], 1.0)
+    [clock] = run["hosts"]["clocks"]
+    assert abs(clock["offset_ms"]) <= clock["within_ms"] + 0.1  # the same clock
+    assert run["memory_bytes"]["executor"] > 0
+    assert run["memory_bytes"]["worker"] > 0
+    assert "Workers ran on the host that they ran on before in at least" in done.stdout
 
 
 def test_a_cluster_without_workers_is_said_in_one_sentence(tmp_path):

@@ -1,7 +1,7 @@
 """Part cluster: what a cluster of hosts costs and does, beside the same number of workers in one process.
 
-Epochs are compared with local mode, interleaved; pulls between hosts are timed on networks with different delays; a
-host is lost under load, for several sizes of state.
+Epochs are compared with local mode, and a rescale onto more hosts with Spark's own restart, interleaved. Pulls between
+hosts are timed on networks with different delays. A host is lost under load, for several sizes of state.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from harness.experiment.make import make_experiment
 from harness.lab.hosts.kernel import can_isolate
 from harness.lab.measuring import measured_in_child
 from harness.suites.perf.lost_host import LostHost, Settings
+from harness.suites.perf.moving import excess_ms, rescale_experiment
 from harness.suites.perf.part import (
     STEADY_MEASURES,
     Check,
@@ -31,6 +32,9 @@ from plots.metrics import at
 __all__ = ["HOSTS", "pull_mb_s"]
 
 _HOSTS = 2
+_NATIVE, _LIVE = "native-repartition", "megaphone-batched"
+_RESCALED = {_NATIVE: 56.0, _LIVE: 36.0}  # seconds of load that they need
+_PEAK_BOUND, _EXCESS_BOUND = 1.25, 50.0
 _EPOCH_BOUND, _STAYED_BOUND, _PULL_BOUND = 1.15, 0.999, 100.0
 _DELAYS_MS = (0, 2, 10)
 _LOST_KEYS = (100_000, 1_000_000, 4_000_000)
@@ -38,13 +42,14 @@ _STEADY_BOUND_S, _BOUND_KEYS = 10.0, 1_000_000
 
 
 def _measure(folder: Path, scale: Scale) -> PartResult:
-    """Measures epochs, pulls and the loss of a host."""
-    found = [_epochs(folder / "epochs", scale), _pulls(folder / "pulls", scale), _lost(folder / "lost", scale)]
+    """Measures epochs, a rescale, pulls and the loss of a host."""
+    measures = {"epochs": _epochs, "rescale": _rescale, "pulls": _pulls, "lost": _lost}
+    found = [measure(folder / name, scale) for name, measure in measures.items()]
     curves = {name: lines for part in found for name, lines in part.curves.items()}
     return PartResult([t for part in found for t in part.tables], [c for part in found for c in part.checks], curves)
 
 
-HOSTS = Part("cluster", "Hosts of a cluster", 25, _measure)
+HOSTS = Part("cluster", "Hosts of a cluster", 35, _measure)
 
 
 def _epochs(folder: Path, scale: Scale) -> PartResult:
@@ -71,6 +76,35 @@ def _epochs(folder: Path, scale: Scale) -> PartResult:
             Check("share of epochs in which a worker ran on its host", stayed, _STAYED_BOUND, at_most=False),
         ],
     )
+
+
+def _rescale(folder: Path, scale: Scale) -> PartResult:
+    """Rescales from 2 workers on as many hosts to 4, live and by Spark's own restart with repartitioned state."""
+    keys, hosts = scale.pick("4M", "20k"), scale.pick(4, 2)
+    variants = {
+        name: replace(rescale_experiment(name, keys, scale.pick(seconds, 12.0), scale), cluster=hosts)
+        for name, seconds in _RESCALED.items()
+    }
+    entries = interleave(variants, scale.pick(3, 1), folder)
+    excess = {name: Spread(tuple(map(excess_ms, found))) for name, found in entries.items()}
+    peak = {name: Spread(tuple(_peak_ratios(found))) for name, found in entries.items()}
+    rows = [[name, *_moved(found), peak[name].text(2), excess[name].text()] for name, found in entries.items()]
+    columns = ("mechanism", "MB from other hosts", "migration, ms", "peak ratio", "excess latency, ms")
+    note = f"{hosts} hosts, {keys} keys of hash-count, workers 2 to 4."
+    live = excess[_LIVE].median
+    return PartResult(
+        [Table("Rescale onto more hosts", columns, rows, note)],
+        [
+            Check(f"peak ratio of {_LIVE} at {keys} keys on a cluster", peak[_LIVE].median, _PEAK_BOUND, at_most=True),
+            Check(f"excess latency at {keys} keys on a cluster, Spark's restart over {_LIVE}",
+                  excess[_NATIVE].median / live, _EXCESS_BOUND, at_most=False),
+        ],
+    )  # fmt: skip
+
+
+def _peak_ratios(entries: Sequence[dict[str, Any]]) -> list[float]:
+    """Returns the peak ratio of each migration, infinite where there was no steady part to compare with."""
+    return [float("inf") if one["peak_ratio"] is None else one["peak_ratio"] for one in migrations(entries)]
 
 
 def pull_mb_s(entry: Mapping[str, Any]) -> float:

@@ -14,7 +14,7 @@ from harness.options import parse_number
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table, interleave, migrations
 from plots.metrics import at
 
-__all__ = ["GROWTH", "MOVED", "RESTART", "excess_ms"]
+__all__ = ["GROWTH", "MOVED", "RESTART", "excess_ms", "rescale_experiment"]
 
 _MIB = 1 << 20
 _NATIVE = "native-repartition"
@@ -53,7 +53,7 @@ def _restart(folder: Path, scale: Scale) -> PartResult:
     curves: dict[str, list[list[float]]] = {name: [] for name in _SIDES}
     for keys, (rounds, restart_s) in scale.pick(_LOADS, {"20k": (1, 12.0)}).items():
         seconds = {_NATIVE: restart_s, _LIVE: scale.pick(36.0, 12.0)}
-        variants = {name: _experiment(name, keys, seconds[name], scale) for name in _SIDES}
+        variants = {name: rescale_experiment(name, keys, seconds[name], scale) for name in _SIDES}
         entries = interleave(variants, rounds, folder / keys, warm=True)
         excess = {name: Spread(tuple(excess_ms(entry) for entry in found)) for name, found in entries.items()}
         for name, found in entries.items():
@@ -72,7 +72,8 @@ def _restart(folder: Path, scale: Scale) -> PartResult:
     return PartResult([table], checks, {"restart": curves})
 
 
-def _experiment(mechanism: str, keys: str, duration_s: float, scale: Scale) -> Experiment:
+def rescale_experiment(mechanism: str, keys: str, duration_s: float, scale: Scale) -> Experiment:
+    """Returns a rescale from 2 to 4 workers under 5,000 records/s; hash-count."""
     options = {"bins_per_pair": _BINS_PER_PAIR} if mechanism == _LIVE else {}
     return make_experiment(
         mechanism=mechanism, name="perf", workload="hash", keys=keys, workers="2:4", options=options,
