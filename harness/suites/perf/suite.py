@@ -14,7 +14,7 @@ from harness.results.entry import ENTRY_FILE
 from harness.results.place import Described, result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
-from harness.suites.perf import hosts, migratable, moving, phases, steady
+from harness.suites.perf import hosts, migratable, moving, phases, pulls, steady
 from harness.suites.perf.part import Part, Scale
 from impls.errors import UsageError
 from plots.perf import write_figures
@@ -28,7 +28,7 @@ _FIGURES = "figures"
 
 PARTS: tuple[Part, ...] = (
     steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, moving.GROWTH,
-    hosts.HOSTS,
+    hosts.HOSTS, pulls.PART,
 )  # fmt: skip
 
 
