@@ -40,7 +40,7 @@ SWEEP = (
     _of("rate", "the preset's, or 10k records/s", "rates, separated by commas", **_SEVERAL),
     Option("skew", "exponents of the Zipf law, separated by commas, 0 for uniform keys", TEXT, _LOAD,
            shown="the preset's, or 0"),
-    *map(_of, ("duration", "workers")),
+    *map(_of, ("duration", "workers", "cluster", "netem")),
     _of("bins", "the preset's, or 256", "numbers of bins, separated by commas", **_SEVERAL),
     _of("policy", "", "placement policies, separated by commas; with options of their own, by semicolons"),
     *running("few small cells, a few minutes", "measure anew although the same result is there, or is half done"),
@@ -52,7 +52,7 @@ NEXMARK = (
     *map(_of, ("fault", "profile", "rate")),
     _of("duration", default=24.0),
     _of("workers", "2:4", "FROM:TO of the rescale, or N for Megaphone's pattern"),
-    _of("bins"),
+    *map(_of, ("bins", "cluster", "netem")),
     *running("a small load, about 6 minutes for all queries and one mechanism"),
 )
 PERF = (

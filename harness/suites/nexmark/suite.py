@@ -94,7 +94,9 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     """Returns what the options ask for; raises UsageError for bad ones."""
     named = parse_list(str(options.get("query") or ""))
     shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
-    given = {name: options.get(name) or None for name in ("profile", "rate", "fault", "bins", "duration")}
+    given = {
+        name: options.get(name) or None for name in ("profile", "rate", "fault", "bins", "duration", "cluster", "netem")
+    }
     shared |= read_given(PARAMETERS, given)
     shared["workers"] = options.get("workers") or "2:4"
     return NexmarkSuite(tuple(_experiment(query, options.get("mechanism"), shared) for query in named or QUERIES))
