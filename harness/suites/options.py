@@ -56,7 +56,7 @@ NEXMARK = (
     *running("a small load, about 6 minutes for all queries and one mechanism"),
 )
 PERF = (
-    Option("part", "parts, separated by commas: steady, rate, phases, restart, migratable, moved, growth, cluster",
+    Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls",
            TEXT, _WHAT, shown="all"),
     *running("small and short: shows that every part works, about 8 minutes",
              "measure anew although a result of the same code is there, or is half done"),

@@ -1,7 +1,7 @@
 """Part cluster: what a cluster of hosts costs and does, beside the same number of workers in one process.
 
-Epochs are compared with local mode, and a rescale onto more hosts with Spark's own restart, interleaved. Pulls between
-hosts are timed on networks with different delays. A host is lost under load, for several sizes of state.
+Epochs are compared with local mode, and a rescale onto more hosts with Spark's own restart, interleaved. A host is lost
+under load, for several sizes of state. Part pulls has pulls alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,27 +29,26 @@ from harness.suites.perf.part import (
 )  # fmt: skip
 from plots.metrics import at
 
-__all__ = ["HOSTS", "pull_mb_s"]
+__all__ = ["HOSTS"]
 
 _HOSTS = 2
 _NATIVE, _LIVE = "native-repartition", "megaphone-batched"
 _RESCALED = {_NATIVE: 56.0, _LIVE: 36.0}  # seconds of load that they need
 _PEAK_BOUND, _EXCESS_BOUND = 1.25, 50.0
-_EPOCH_BOUND, _STAYED_BOUND, _PULL_BOUND = 1.15, 0.999, 100.0
-_DELAYS_MS = (0, 2, 10)
+_EPOCH_BOUND, _STAYED_BOUND = 1.15, 0.999
 _LOST_KEYS = (100_000, 1_000_000, 4_000_000)
 _STEADY_BOUND_S, _BOUND_KEYS = 10.0, 1_000_000
 
 
 def _measure(folder: Path, scale: Scale) -> PartResult:
-    """Measures epochs, a rescale, pulls and the loss of a host."""
-    measures = {"epochs": _epochs, "rescale": _rescale, "pulls": _pulls, "lost": _lost}
+    """Measures epochs, a rescale and the loss of a host."""
+    measures = {"epochs": _epochs, "rescale": _rescale, "lost": _lost}
     found = [measure(folder / name, scale) for name, measure in measures.items()]
     curves = {name: lines for part in found for name, lines in part.curves.items()}
     return PartResult([t for part in found for t in part.tables], [c for part in found for c in part.checks], curves)
 
 
-HOSTS = Part("cluster", "Hosts of a cluster", 35, _measure)
+HOSTS = Part("cluster", "Hosts of a cluster", 30, _measure)
 
 
 def _epochs(folder: Path, scale: Scale) -> PartResult:
@@ -89,7 +88,7 @@ def _rescale(folder: Path, scale: Scale) -> PartResult:
     excess = {name: Spread(tuple(map(excess_ms, found))) for name, found in entries.items()}
     peak = {name: Spread(tuple(_peak_ratios(found))) for name, found in entries.items()}
     rows = [[name, *_moved(found), peak[name].text(2), excess[name].text()] for name, found in entries.items()]
-    columns = ("mechanism", "MB from other hosts", "migration, ms", "peak ratio", "excess latency, ms")
+    columns = ("mechanism", "MB from other hosts", "MB/s of pulls", "migration, ms", "peak ratio", "excess latency, ms")
     note = f"{hosts} hosts, {keys} keys of hash-count, workers 2 to 4."
     live = excess[_LIVE].median
     return PartResult(
@@ -107,39 +106,17 @@ def _peak_ratios(entries: Sequence[dict[str, Any]]) -> list[float]:
     return [float("inf") if one["peak_ratio"] is None else one["peak_ratio"] for one in migrations(entries)]
 
 
-def pull_mb_s(entry: Mapping[str, Any]) -> float:
+def _pull_mb_s(entry: Mapping[str, Any]) -> float:
     """Returns the bytes that a run's workers pulled from other hosts over the time for which they pulled, in MB/s."""
     pulls = entry["hosts"]["network"]
     ms = sum(pull["ms"] for pull in pulls)
     return float(sum(pull["bytes"] for pull in pulls)) / 1e3 / ms if ms else 0.0
 
 
-def _pulls(folder: Path, scale: Scale) -> PartResult:
-    """Moves dense state between two hosts and back, all at once, on networks with different delays."""
-    plain = make_experiment(
-        mechanism="megaphone-all-at-once", name="perf", workload="dense", keys=scale.pick("40M", "400k"), workers="2",
-        rate=scale.pick("2000", "1000"), duration_s=scale.pick(24.0, 9.0), lead_in_s=3.0,
-    )  # fmt: skip
-    delays = _DELAYS_MS if can_isolate() else (0,)
-    variants = {str(ms): replace(plain, cluster=_HOSTS, netem=f"delay {ms}ms" if ms else "") for ms in delays}
-    entries = interleave(variants, scale.pick(2, 1), folder)
-    speed = {ms: Spread(tuple(map(pull_mb_s, found))) for ms, found in entries.items()}
-    rows = [[ms, *_moved(found), speed[ms].text()] for ms, found in entries.items()]
-    columns = ("delay, ms", "MB from the other host", "migration, ms", "MB/s while pulling")
-    note = "The delay is that of each packet that a host sends. " + (
-        "" if can_isolate() else "Delays need hosts in namespaces: run as root."
-    )
-    sentence = "dense state pulled from another host, MB/s"
-    return PartResult(
-        [Table("Pulls between hosts", columns, rows, note.strip())],
-        [Check(sentence, speed["0"].median, _PULL_BOUND, at_most=False)],
-    )
-
-
 def _moved(entries: Sequence[dict[str, Any]]) -> list[str]:
     size = Spread(tuple(float(at(entry, "hosts", "network_bytes") or 0) / 1e6 for entry in entries))
     took = Spread(tuple(one["duration_s"] * 1e3 for one in migrations(entries)))
-    return [size.text(1), took.text()]
+    return [size.text(1), Spread(tuple(map(_pull_mb_s, entries))).text(), took.text()]
 
 
 def _lost(folder: Path, scale: Scale) -> PartResult:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.suites.perf.hosts import pull_mb_s
+from harness.suites.perf.hosts import _pull_mb_s
 from harness.suites.perf.lost_host import judged
 from impls.driver.driver import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
@@ -56,5 +56,5 @@ def test_the_speed_of_pulls_is_that_of_all_pulls_together():
         {"between": "a > b", "bytes": 3_000_000, "ms": 20.0},
         {"between": "b > a", "bytes": 1_000_000, "ms": 5.0},
     ]
-    assert pull_mb_s({"hosts": {"network": network}}) == pytest.approx(4.0 / 0.025)
-    assert pull_mb_s({"hosts": {"network": []}}) == 0.0
+    assert _pull_mb_s({"hosts": {"network": network}}) == pytest.approx(4.0 / 0.025)
+    assert _pull_mb_s({"hosts": {"network": []}}) == 0.0

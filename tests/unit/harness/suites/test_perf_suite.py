@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.suites.options import PERF
 from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
@@ -133,6 +134,7 @@ def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
 
 def test_parts_are_chosen_by_name_in_their_own_order():
     assert suite_from({}).parts == tuple(part.name for part in PARTS)
+    assert PERF[0].help.partition(": ")[2] == ", ".join(part.name for part in PARTS)
     assert suite_from({"part": "growth, steady", "quick": True}).parts == ("steady", "growth")
     with pytest.raises(UsageError, match="'speed' is unknown: use one of steady"):
         suite_from({"part": "speed"})
