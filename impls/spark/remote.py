@@ -9,8 +9,9 @@ __all__ = ["remote_settings"]
 
 _LOSSES = {
     "spark.executor.heartbeatInterval": "1s",
-    "spark.network.timeout": "8s",  # after which the driver gives up an executor, and a fetch its connection
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "6s",  # after which the driver gives up an executor
     "spark.network.timeoutInterval": "1s",  # how often it looks
+    "spark.network.timeout": "8s",  # after which a fetch gives up its connection
     "spark.standalone.executorRemoveDelayOnDisconnection": "0s",  # 5 s, in wait for the master's words on it
     "spark.shuffle.io.retryWait": "1s",  # 5 s between the tries to fetch from a host that is gone
 }

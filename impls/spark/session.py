@@ -42,12 +42,9 @@ _FAST = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.ui.showConsoleProgress": "false",
 }
-_SEATED = {  # on a cluster
-    _LOCALITY: "false",  # else the tasks of a seat go where its records were read, every second epoch
-    "spark.executor.heartbeatInterval": "1s",  # a host that is cut off is noticed within 10 s, not 120
-    "spark.network.timeout": "10s",
-    "spark.network.timeoutInterval": "2s",
-}
+_SEATED = {
+    _LOCALITY: "false"
+}  # else on a cluster the tasks of a seat go where its records were read, every second epoch
 _RETRIES = 4  # plain local[N] never retries a task: one killed Python worker would end the query
 _ROOT = Path(__file__).resolve().parents[2]
 
