@@ -11,17 +11,21 @@ from impls.errors import UsageError
 
 __all__ = ["export"]
 
+_ROWS = {"homes": ("worker", "host"), "network": ("source", "target", "bytes", "ms")}  # of mixed types: named here
+
 
 def _epoch_table(run: Path) -> pa.Table:
     """Returns a run's epoch log: a row per epoch, phases as columns `ms_NAME`; lists and what is missing are null.
 
-    Columns besides those of epochs.jsonl: mechanism, round.
+    Columns besides those of epochs.jsonl: mechanism, round. Those of a cluster, homes and network, are lists of structs.
     """
     about = read_json(run / "run.json")
     rows: list[dict[str, Any]] = []
     for line in read_lines(run / "epochs.jsonl"):
         phases = {f"ms_{name}": float(value) for name, value in line["ms"].items()}
         plain = {name: value for name, value in line.items() if name != "ms"}
+        for name in _ROWS.keys() & plain.keys():
+            plain[name] = [dict(zip(_ROWS[name], row, strict=True)) for row in plain[name]]
         rows.append({"mechanism": about.get("mechanism"), "round": about.get("round"), **plain, **phases})
     return pa.Table.from_pylist(rows)
 

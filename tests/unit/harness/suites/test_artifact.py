@@ -1,5 +1,6 @@
 """What a reviewer gets: steps of a reproduction, an image's commit, epoch logs as Parquet."""
 
+import json
 import subprocess
 
 import pyarrow.parquet as pq
@@ -21,6 +22,8 @@ def test_epochs_are_exported_row_by_row(tmp_path):
     assert len(table) == len(lines) > 3
     assert set(table.column("mechanism").to_pylist()) == {"meces"}
     assert {"epoch", "records", "ms_total", "ms_job"} <= set(table.column_names)
+    homes = json.loads(lines[0])["homes"]
+    assert [[home["worker"], home["host"]] for home in table.column("homes")[0].as_py()] == homes
     with pytest.raises(UsageError, match="no result folder"):
         export(tmp_path / "elsewhere")
 
