@@ -17,7 +17,7 @@ _ROWS = {"homes": ("worker", "host"), "network": ("source", "target", "bytes", "
 def _epoch_table(run: Path) -> pa.Table:
     """Returns a run's epoch log: a row per epoch, phases as columns `ms_NAME`; lists and what is missing are null.
 
-    Columns besides those of epochs.jsonl: mechanism, round. Those of a cluster, homes and network, are lists of structs.
+    Columns besides those of epochs.jsonl: mechanism, round. Those of a cluster, homes and network, hold structs.
     """
     about = read_json(run / "run.json")
     rows: list[dict[str, Any]] = []
