@@ -1,12 +1,16 @@
 """The schedule of a fault test on a cluster, and the file system that its checkpoint is in."""
 
+import subprocess
 import threading
 
 import pytest
+from processes import spawn
 
 from harness.lab.hosts.kernel import can_isolate
+from harness.suites.faults import host_faults
 from harness.suites.faults.host_faults import HOST_FAULTS, HOST_QUICK, draw_host_schedule
 from harness.suites.faults.shared import Shared
+from impls.errors import UsageError
 from impls.faults import POINTS
 
 SEEDS = range(10)
@@ -71,3 +75,33 @@ def test_a_slow_file_system_takes_every_file(shared):
             (shared.folder / str(number)).write_text("text")
     (shared.folder / "last").write_text("text")
     assert len(list(shared.folder.iterdir())) == 22, "with lost+found"
+
+
+def test_a_file_system_is_gone_on_a_host_and_still_here(shared):
+    (shared.folder / "file").write_text("text")
+    look = f"echo; while read _; do ls {shared.folder}; touch {shared.folder}/new; echo -; done"
+    host = spawn(
+        ["unshare", "--mount", "sh", "-c", look], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    host.stdout.readline()  # it is a host of its own now
+
+    def seen():
+        host.stdin.write("\n")
+        host.stdin.flush()
+        return list(iter(host.stdout.readline, "-\n"))
+
+    with shared.gone_on([host.pid]):
+        assert seen() == []
+        assert sorted(path.name for path in shared.folder.iterdir()) == ["file", "lost+found"]
+    assert seen() == ["file\n", "lost+found\n"]
+    assert (shared.folder / "new").exists()
+    host.stdin.close()
+    host.wait(DEADLINE_S)
+
+
+def test_who_may_not_inflict_a_fault_is_told_so(monkeypatch):
+    monkeypatch.setattr(host_faults, "can_isolate", lambda: False)
+    host_faults.check_rights(draw_host_schedule(1, only=["executor@during-pull"]))
+    with pytest.raises(UsageError, match="The fault link@during-pull needs hosts in namespaces"):
+        host_faults.check_rights(draw_host_schedule(1, only=["link@during-pull"]))
