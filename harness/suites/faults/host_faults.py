@@ -32,7 +32,7 @@ HOST_FAULTS: dict[str, Expectation] = {
     "jvm@before-results": "survives",
     "checkpoint@slow": "survives",
     "checkpoint@frozen": "survives",
-    "checkpoint@gone": "survives",
+    "checkpoint@gone": "refuses",
     "disk@full": "refuses",
 }
 HOST_QUICK = (

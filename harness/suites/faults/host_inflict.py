@@ -97,13 +97,13 @@ def _disturb_checkpoint(site: HostSite, fault: Fault) -> FaultEffect:
     points = _CHECKPOINT_POINTS if fault.phase == "migrating" else _CHECKPOINT_POINTS[:2]
     try:
         _hold(site, fault, points[fault.draw % len(points)])
-        at_us = now_us()
+        at_us, site.held = now_us(), fault.expected == "refuses"
         with ways[fault.point]():
             site.arming.release()
             wait(site, _CHECKPOINT_S)
     finally:
         site.arming.release()
-    return FaultEffect(at_us, again=True)
+    return FaultEffect(at_us, again=True, names=(str(site.checkpoint),))
 
 
 def _fill_disk(site: HostSite, fault: Fault) -> FaultEffect:

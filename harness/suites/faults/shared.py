@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from harness.lab.processes import lives
 from impls.errors import UsageError
 
 __all__ = ["Shared"]
@@ -69,14 +70,16 @@ class Shared:
     @contextmanager
     def gone_on(self, pids: list[int]) -> Iterator[None]:
         """An empty folder that cannot be written stands in its place on the hosts of some processes meanwhile."""
-        there = [("nsenter", f"--mount=/proc/{pid}/ns/mnt", "--") for pid in pids]
-        for enter in there:
+        # By their own process namespace too: the /proc that is mounted there has no entry of this one.
+        there = {pid: ("nsenter", f"--target={pid}", "--mount", "--pid", "--") for pid in pids}
+        for enter in there.values():
             _must(*enter, "mount", "-t", "tmpfs", "-o", "ro,size=4k", "gone", self.folder)
         try:
             yield
         finally:
-            for enter in there:
-                _done(*enter, "umount", "-l", self.folder)  # unless the host is gone itself
+            for pid, enter in there.items():
+                if lives(pid):
+                    _must(*enter, "umount", "-l", self.folder)
 
     def _freeze(self) -> None:
         _must("fsfreeze", "--freeze", self.folder)

@@ -3,10 +3,11 @@
 import subprocess
 import threading
 
+import psutil
 import pytest
 from processes import spawn
 
-from harness.lab.hosts.kernel import can_isolate
+from harness.lab.hosts.kernel import UNSHARE, can_isolate
 from harness.suites.faults import host_faults
 from harness.suites.faults.host_faults import HOST_FAULTS, HOST_QUICK, draw_host_schedule
 from harness.suites.faults.shared import Shared
@@ -81,7 +82,7 @@ def test_a_file_system_is_gone_on_a_host_and_still_here(shared):
     (shared.folder / "file").write_text("text")
     look = f"echo; while read _; do ls {shared.folder}; touch {shared.folder}/new; echo -; done"
     host = spawn(
-        ["unshare", "--mount", "sh", "-c", look], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [*UNSHARE, "--", "sh", "-c", look], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     host.stdout.readline()  # it is a host of its own now
@@ -91,7 +92,8 @@ def test_a_file_system_is_gone_on_a_host_and_still_here(shared):
         host.stdin.flush()
         return list(iter(host.stdout.readline, "-\n"))
 
-    with shared.gone_on([host.pid]):
+    [first] = psutil.Process(host.pid).children()
+    with shared.gone_on([first.pid]):
         assert seen() == []
         assert sorted(path.name for path in shared.folder.iterdir()) == ["file", "lost+found"]
     assert seen() == ["file\n", "lost+found\n"]
