@@ -104,7 +104,8 @@ CONFORMANCE = (
 )
 SCALE = (  # defaults are those of harness.suites.scale.scenario
     _mechanism("all"), _of("option"),
-    Option("calibrate", "result folders, separated by commas, to take the costs from", TEXT, _WHAT, shown="simulate"),
+    Option("calibrate", "result folders, separated by commas, to take the costs from; pulls: those between hosts", TEXT,
+           _WHAT, shown="simulate"),
     Option("check", "result folder to compare predictions with", FOLDER, _WHAT, shown="simulate"),
     Option("costs", "file of costs to read, or to write with --calibrate", TEXT, _WHAT, shown="those stored here"),
     _of("seed", "", "what the load and the epochs' times are drawn from"),
@@ -120,6 +121,12 @@ SCALE = (  # defaults are those of harness.suites.scale.scenario
     _of("bins", default=1 << 16, most=1 << 20),
     Option("bandwidth", "most bytes per second that a worker pulls or copies, such as 1.25G", BYTES, _CLUSTER,
            shown="as measured on one host", subject="The bandwidth"),
+    Option("hosts", "hosts over which workers are dealt out", COUNT, _CLUSTER, shown="nothing between workers",
+           subject="The number of hosts", field="hosts"),
+    Option("net_mbps", "megabits per second that a host sends, and receives", REAL, _CLUSTER, least=1, most=10**7,
+           shown="as many as its processes can", subject="The network's bandwidth", field="net_mbps"),
+    Option("net_delay_ms", "delay of each packet between hosts", REAL, _CLUSTER, least=0, most=10_000, shown="0",
+           subject="The network's delay", field="net_delay_ms"),
 )
 _WORKLOAD = Option("workload", "dense or hash", default="dense", choices=("dense", "hash"), subject="The workload")
 _ROUNDS = Option("rounds", "repetitions", COUNT, default=3, subject="The number of rounds")

@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import EvenLoad, Segments
+from harness.suites.scale.network import Crossing, Network
 from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.worker.pull import on_demand, within_budget
@@ -28,6 +30,7 @@ class SimulatedEpoch:
         latencies: of the records whose results it gave out.
         queued: records that wait at its end.
         moved_bins, moved_bytes, copied_bytes: what was pulled, and what replicas took.
+        crossed_bytes: what was pulled from other hosts' workers.
         longest_pull_ms: of any worker.
     """
 
@@ -41,6 +44,7 @@ class SimulatedEpoch:
     moved_bytes: float
     copied_bytes: float
     longest_pull_ms: float
+    crossed_bytes: float = 0.0
 
 
 class Cluster:
@@ -50,10 +54,12 @@ class Cluster:
     queue is known by the time at which it began.
     """
 
-    def __init__(
-        self, load: EvenLoad, costs: Costs, sizes: NDArray[np.int64], location: NDArray[np.int32], seed: int = 1
-    ):
-        self.costs, self.sizes, self._load = costs, sizes, load
+    def __init__(  # noqa: PLR0917
+        self, load: EvenLoad, costs: Costs, sizes: NDArray[np.int64], location: NDArray[np.int32], seed: int = 1,
+        network: Network | None = None,
+    ):  # fmt: skip
+        self.costs, self.sizes, self._load, self._network = costs, sizes, load, network
+        self._crossed = 0.0
         self.location = location.astype(np.int32)
         self._queue_from = np.full(len(sizes), _FAR_MS)
         self._queued = np.zeros(len(sizes), np.int64)
@@ -100,7 +106,7 @@ class Cluster:
             raise OverflowError("an epoch takes ever longer: the workers cannot keep up with the load")
         epoch = SimulatedEpoch(
             written.epoch, cut, cut + self.costs.between_ms * noise, self.now_ms, latencies, int(self._queued.sum()),
-            len(pulled), moved, copied, float((pull_ms * stretch).max()),
+            len(pulled), moved, copied, float((pull_ms * stretch).max()), self._crossed,
         )  # fmt: skip
         return self._observation(written, pulled, arrived, epoch), epoch
 
@@ -118,6 +124,7 @@ class Cluster:
         self, plan: EpochPlan, pulled: list[Pull], bins: NDArray[np.int64], workers: int
     ) -> tuple[NDArray[np.float64], float]:
         """Returns each worker's time for its pulls, and the bytes shipped; a source serves all at one bandwidth."""
+        self._crossed = 0.0
         if not pulled:
             return np.zeros(workers), 0.0
         costs, sizes = self.costs, self.sizes[bins].astype(np.float64)
@@ -125,15 +132,48 @@ class Cluster:
         number = np.bincount(targets, minlength=workers)
         inward = np.bincount(targets, weights=sizes, minlength=workers)
         if plan.from_checkpoint:
-            return inward / costs.checkpoint_bytes_s * 1e3 + number * costs.checkpoint_bin_ms, float(sizes.sum())
+            read = inward / costs.checkpoint_bytes_s * 1e3 + number * costs.checkpoint_bin_ms
+            return self._received(read, inward), float(sizes.sum())
         local = inward / costs.pull_bytes_s * 1e3 + number * costs.pull_bin_ms
         if plan.from_replica:
             behind = self._delta_bytes(bins, targets)
             delta = np.bincount(targets, weights=behind, minlength=workers)
-            return local + delta / costs.replica_bytes_s * 1e3, float(behind.sum())
+            return local + self._received(delta / costs.replica_bytes_s * 1e3, delta), float(behind.sum())
+        if self._network is not None and not np.isinf(costs.pull_bytes_s):
+            return self._across(self._network, targets, sources, sizes, workers), float(sizes.sum())
+        within = self._within(targets, sources, sizes, workers)
+        return within, 0.0 if np.isinf(costs.pull_bytes_s) else float(sizes.sum())
+
+    def _received(self, ms: NDArray[Any], size: NDArray[Any]) -> NDArray[np.float64]:
+        """Returns each worker's time to read so many bytes from the checkpoint, which is on no host of the workers."""
+        return ms if self._network is None else np.maximum(ms, self._network.receive_ms(size))
+
+    def _across(
+        self,
+        network: Network,
+        targets: NDArray[np.int32],
+        sources: NDArray[np.int32],
+        sizes: NDArray[np.float64],
+        workers: int,
+    ) -> NDArray[np.float64]:
+        """Returns each worker's time for pulls within its host and from others, one after the other."""
+        near = network.homes[targets] == network.homes[sources]
+        here = self._within(targets[near], sources[near], sizes[near], workers)
+        far = ~near
+        self._crossed = float(sizes[far].sum())
+        crossing = Crossing(network, self.costs, targets[far], sources[far], sizes[far])
+        return here + crossing.times_ms(workers)
+
+    def _within(
+        self, targets: NDArray[np.int32], sources: NDArray[np.int32], sizes: NDArray[np.float64], workers: int
+    ) -> NDArray[np.float64]:
+        """Returns each worker's time for pulls from environments that it can open; each serves all at one bandwidth."""
+        costs = self.costs
+        inward = np.bincount(targets, weights=sizes, minlength=workers)
+        local = inward / costs.pull_bytes_s * 1e3 + np.bincount(targets, minlength=workers) * costs.pull_bin_ms
         outward = np.bincount(sources, weights=sizes, minlength=workers) / costs.pull_bytes_s * 1e3
         np.maximum.at(local, targets, outward[sources])
-        return local, 0.0 if np.isinf(costs.pull_bytes_s) else float(sizes.sum())
+        return local
 
     def _delta_bytes(self, bins: NDArray[np.int64], workers: NDArray[np.int32]) -> NDArray[np.float64]:
         """Returns the bytes that the replicas of bins at workers lack, all of a bin's where there is none."""
@@ -152,7 +192,8 @@ class Cluster:
             return spent, 0.0
         named = np.array(pairs, np.int64)
         behind = self._delta_bytes(named[:, 0], named[:, 1].astype(np.int32))
-        spent += np.bincount(named[:, 1], weights=behind, minlength=workers) / self.costs.replica_bytes_s * 1e3
+        size = np.bincount(named[:, 1], weights=behind, minlength=workers)
+        spent += self._received(size / self.costs.replica_bytes_s * 1e3, size)
         spent += np.bincount(named[:, 1], minlength=workers) * self.costs.replica_bin_ms
         if plan.shadows:
             shadows = np.array(plan.shadows, np.int64)

@@ -12,17 +12,21 @@ from rich.table import Column, Table
 from harness.options import ending, parse_list
 from harness.options.declared import read_given
 from harness.suites.options import SCALE
-from harness.suites.scale.calibrate import calibrate, read_runs
+from harness.suites.scale.calibrate import calibrate, read_runs, with_pulls
 from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
+from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.scenario import Compared, Scenario, at_scale, compare, errors_of, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
 
 __all__ = ["prediction_table", "run_simulate_scale"]
 
 _LEFT_OUT = (
-    "Left out: the network between workers beyond --bandwidth, hosts that differ, stragglers and lost tasks, garbage "
-    "collection, snapshots of state to the checkpoint, and Spark's own scheduling beyond a fixed time per task."
+    "Left out: {}, hosts that differ, stragglers and lost tasks, garbage collection, snapshots of state to the "
+    "checkpoint, and Spark's own scheduling beyond a fixed time per task."
 )
+_NO_HOSTS = "the network between workers beyond --bandwidth"
+_HOSTS = "what else is sent on the hosts' network, such as records and results"
+_PULLS = "pulls"  # among the folders to calibrate from
 _MIB = 1 << 20
 _WIDTH = 150
 
@@ -47,26 +51,32 @@ def _simulate(given: dict[str, Any], costs: Costs) -> None:
     setting = scenario.setting(at_scale(costs, values.get("bandwidth")))
     outcomes = list(predict_all(setting, scenario.mechanisms, values.get("jobs")))
     console = _console()
-    console.print(prediction_table([found for found, _ in outcomes if found is not None], _title(scenario)))
+    found = [one for one, _ in outcomes if one is not None]
+    console.print(prediction_table(found, _title(scenario), hosts=bool(scenario.hosts)))
     for _, why in outcomes:
         if why:
             console.print(why)
     console.print(f"{len(outcomes)} mechanisms simulated in {time.perf_counter() - began:.1f} s. {_origin(costs)}")
-    console.print(_LEFT_OUT)
+    console.print(_LEFT_OUT.format(_HOSTS if scenario.hosts else _NO_HOSTS))
 
 
-def prediction_table(predictions: Sequence[Prediction], title: str) -> Table:
-    """Returns the predictions as a table, sorted by peak; the control's is its highest steady latency."""
+def prediction_table(predictions: Sequence[Prediction], title: str, *, hosts: bool = False) -> Table:
+    """Returns the predictions as a table, sorted by peak; the control's is its highest steady latency.
+
+    With `hosts` it says how much was pulled from other hosts' workers.
+    """
+    crossed = ("between hosts MiB",) if hosts else ()
     figures = (
         "steady p50 ms", "peak ms", "p99 ms", "duration s", "calm after s", "epochs", "moved bins", "moved MiB",
-        "copied MiB", "planning s",
+        *crossed, "copied MiB", "planning s",
     )  # fmt: skip
     table = _table(title, ("mechanism",), figures)
     for p in sorted(predictions, key=lambda p: p.peak_ms or p.steady_max_ms):
         table.add_row(
             p.mechanism, f"{p.steady_p50_ms:,.0f}", f"{p.peak_ms or p.steady_max_ms:,.0f}", _text(p.migrating_p99_ms),
             _text(p.duration_s, 1), _text(p.calm_s, 1), f"{p.epochs:,}", f"{p.moved_bins:,}",
-            f"{p.moved_bytes / _MIB:,.0f}", f"{(p.copied_bytes + p.standing_bytes) / _MIB:,.0f}", f"{p.planning_s:.1f}",
+            f"{p.moved_bytes / _MIB:,.0f}", *(f"{p.crossed_bytes / _MIB:,.0f}" for _ in crossed),
+            f"{(p.copied_bytes + p.standing_bytes) / _MIB:,.0f}", f"{p.planning_s:.1f}",
         )  # fmt: skip
     return table
 
@@ -99,8 +109,11 @@ def _check_table(rows: Sequence[Compared], title: str) -> Table:
 
 
 def _calibrate(folders: str, path: Path) -> None:
-    runs = read_runs(map(Path, parse_list(folders)), "take costs from")
-    costs = calibrate(runs, read_costs(path if path.exists() else DEFAULT_COSTS))
+    named, costs = parse_list(folders), read_costs(path if path.exists() else DEFAULT_COSTS)
+    if results := [Path(name) for name in named if name != _PULLS]:
+        costs = calibrate(read_runs(results, "take costs from"), costs)
+    if _PULLS in named:
+        costs = with_pulls(costs, measure_pulls())
     write_costs(costs, path)
     _console().print(f"{path}: {_origin(costs)}")
 
@@ -108,14 +121,26 @@ def _calibrate(folders: str, path: Path) -> None:
 def _title(scenario: Scenario) -> str:
     to = "" if scenario.workers == scenario.workers_goal else f" to {scenario.workers_goal:,}"
     return (
-        f"Predicted: {scenario.workers:,}{to} workers, {scenario.bins:,} bins, {scenario.state_bytes / 1e9:,.1f} GB, "
-        f"{scenario.rate:,} records/s, {scenario.distribution}"
+        f"Predicted: {scenario.workers:,}{to} workers{_network_text(scenario)}, {scenario.bins:,} bins, "
+        f"{scenario.state_bytes / 1e9:,.1f} GB, {scenario.rate:,} records/s, {scenario.distribution}"
     )
+
+
+def _network_text(scenario: Scenario) -> str:
+    if not scenario.hosts:
+        return ""
+    speed = f" with {scenario.net_mbps:,.0f} Mbit/s" if scenario.net_mbps else ""
+    delay = f" and {scenario.net_delay_ms:g} ms of delay" if scenario.net_delay_ms else ""
+    return f" on {scenario.hosts:,} hosts{speed}{delay if speed else delay.replace(' and', ' with')}"
 
 
 def _origin(costs: Costs) -> str:
     """Returns where the costs come from, and which of them were not measured."""
-    single = [f"{name} {text}" for name, text in sorted(costs.source.items()) if name]
+    names: dict[str, list[str]] = {}
+    for name, text in sorted(costs.source.items()):
+        if name:
+            names.setdefault(text, []).append(name)
+    single = [f"{', '.join(of)} {text}" for text, of in names.items()]
     return f"Costs {costs.source.get('', 'of unknown origin')}" + (f"; {'; '.join(single)}." if single else ".")
 
 

@@ -29,6 +29,8 @@ class Costs:
         pull_bytes_s, pull_bin_ms: a worker's pull from another worker's state: bandwidth, and cost per bin.
         checkpoint_bytes_s, checkpoint_bin_ms: the same from the checkpoint.
         replica_bytes_s, replica_bin_ms: bringing a replica up to date, behind the results of an epoch.
+        net_bytes_s, net_bin_ms, net_pull_ms: a pull from another host's server: bandwidth, cost per bin, and of the
+            request; serve_bytes_s, serve_bin_ms, serve_pull_ms: what it costs that server, which has one core's worth.
         log_record_bytes: bytes that a record adds to the changelog.
         query_s, application_s: stopping and starting the query, and the whole application.
         external_record_us, external_bin_ms: with external state, what a record and the move of a bin cost instead.
@@ -48,6 +50,12 @@ class Costs:
     checkpoint_bin_ms: float
     replica_bytes_s: float
     replica_bin_ms: float
+    net_bytes_s: float
+    net_bin_ms: float
+    net_pull_ms: float
+    serve_bytes_s: float
+    serve_bin_ms: float
+    serve_pull_ms: float
     log_record_bytes: float
     query_s: float
     application_s: float

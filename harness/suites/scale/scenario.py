@@ -20,6 +20,7 @@ from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import read_runs
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import zipf_bins
+from harness.suites.scale.network import Network
 from harness.suites.scale.simulate import Prediction, Setting, predict
 from impls import catalog
 from impls.errors import UsageError
@@ -41,6 +42,9 @@ class Scenario:
         bins: a power of two. The runtime's limit of 16384 bins is not the mechanisms'.
         state_bytes: in all; bins are of one size. keys: they matter to the Zipf law only.
         rate: records per second in all. options: of every mechanism that knows them.
+        hosts: over which workers are dealt out, 0 for nothing between workers.
+        net_mbps: megabits per second that a host sends, and receives, 0 for as many as its processes can.
+        net_delay_ms: of each packet between hosts.
     """
 
     workers: int = 1000
@@ -53,6 +57,17 @@ class Scenario:
     seed: int = 1
     mechanisms: tuple[str, ...] = field(default_factory=lambda: tuple(catalog.names()))
     options: Mapping[str, Any] = field(default_factory=dict)
+    hosts: int = 0
+    net_mbps: float = 0.0
+    net_delay_ms: float = 0.0
+
+    @property
+    def network(self) -> Network | None:
+        """The network between the hosts."""
+        if not self.hosts:
+            return None
+        workers, most = max(self.workers, self.workers_goal), self.net_mbps * 1e6 / 8 or float("inf")
+        return Network.of(self.hosts, workers, bytes_s=most, delay_ms=self.net_delay_ms, seed=self.seed)
 
     def setting(self, costs: Costs) -> Setting:
         """Returns what is simulated, the same for every mechanism."""
@@ -67,6 +82,7 @@ class Scenario:
             costs=costs,
             options=dict(self.options),
             seed=self.seed,
+            network=self.network,
         )
 
     def _goal(self, begin: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -123,6 +139,10 @@ def _check(scenario: Scenario) -> None:
         raise UsageError(f"{most} workers are too many for {scenario.bins} bins, or above {_WORKERS_MAX}.")
     if scenario.workers == scenario.workers_goal == 1:
         raise UsageError("Megaphone's pattern needs at least 2 workers: give --workers 2, or 1:2 for a rescale.")
+    if scenario.hosts > most:
+        raise UsageError(f"{scenario.hosts} hosts are more than the {most} workers on them.")
+    if not scenario.hosts and (scenario.net_mbps or scenario.net_delay_ms):
+        raise UsageError("A network is between hosts: say how many there are with --hosts.")
     if scenario.state_bytes < scenario.bins:
         raise UsageError(f"{scenario.state_bytes} bytes are too few for {scenario.bins} bins: give a byte per bin.")
     if not scenario.mechanisms:
@@ -140,6 +160,7 @@ def at_scale(costs: Costs, bandwidth_bytes_s: float | None = None) -> Costs:
         costs,
         slots=0,
         pull_bytes_s=min(costs.pull_bytes_s, most),
+        net_bytes_s=min(costs.net_bytes_s, most),
         checkpoint_bytes_s=min(costs.checkpoint_bytes_s, most),
         replica_bytes_s=min(costs.replica_bytes_s, most),
     )
@@ -197,7 +218,10 @@ def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int
     steps = plan_for(experiment)
     goal = steps[0].goal(start, shares * experiment.rate, sizes) if steps else start
     own = replace(costs, slots=cores, record_us=costs.record_us + experiment.cost_us)
-    return Setting(start, goal, sizes, shares, float(experiment.rate), own, dict(experiment.options), experiment.seed)
+    workers = 1 + int(max(start.max(), goal.max()))
+    network = Network.of(experiment.cluster, workers, seed=experiment.seed) if experiment.cluster else None
+    options, rate = dict(experiment.options), float(experiment.rate)
+    return Setting(start, goal, sizes, shares, rate, own, options, experiment.seed, network)
 
 
 def _bin_bytes(runs: Sequence[dict[str, Any]], experiment: Experiment) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from harness.suites.scale.cluster import Cluster, SimulatedEpoch
 from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import EvenLoad, Histogram
+from harness.suites.scale.network import Network
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
@@ -35,6 +36,7 @@ class Setting:
         initial, goal: int32, shape (B,).
         sizes: int64, bytes of each bin. shares: each bin's share of the records.
         rate: records per second. options: the mechanism's.
+        network: between the hosts of the workers, None where there is nothing between them.
     """
 
     initial: NDArray[np.int32]
@@ -45,6 +47,7 @@ class Setting:
     costs: Costs
     options: dict[str, Any] = field(default_factory=dict)
     seed: int = 1
+    network: Network | None = None
 
 
 @dataclass
@@ -58,7 +61,8 @@ class Prediction:
         migrating_p99_ms: of the same records.
         duration_s: from the first to the last moved bin, or from the stop; calm_s: from the command until the highest
             latency of an epoch is back within 1.1x the steady one, None if it was not within 500 epochs.
-        moved_bytes: pulled in the migration. copied_bytes: read for replicas in it.
+        moved_bytes: pulled in the migration, `crossed_bytes` of them from other hosts' workers. copied_bytes: read for
+            replicas in it.
         standing_bytes: read for replicas before it.
     """
 
@@ -75,6 +79,7 @@ class Prediction:
     longest_pull_ms: float = 0.0
     moved_bins: int = 0
     moved_bytes: float = 0.0
+    crossed_bytes: float = 0.0
     copied_bytes: float = 0.0
     planning_s: float = 0.0
 
@@ -103,7 +108,7 @@ class _Run:
         costs = setting.costs.of(name)
         for assignment in (setting.initial, setting.goal):
             _check_load(assignment, setting, costs)
-        self.cluster = Cluster(load, costs, setting.sizes, setting.initial, setting.seed)
+        self.cluster = Cluster(load, costs, setting.sizes, setting.initial, setting.seed, setting.network)
         self.controller = Controller(setting.initial, self.mechanism)
         self.number = 0
         self.planning_s = 0.0
@@ -138,6 +143,7 @@ class _Run:
             migrating.add(epoch.latencies)
             found.moved_bins += epoch.moved_bins
             found.moved_bytes += epoch.moved_bytes
+            found.crossed_bytes += epoch.crossed_bytes
             found.copied_bytes += epoch.copied_bytes
             found.longest_pull_ms = max(found.longest_pull_ms, epoch.longest_pull_ms)
             if epoch.moved_bins:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from round_costs import COSTS
 
 from harness.suites.scale.cluster import Cluster
-from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import EvenLoad, Histogram, Segments, zipf_bins
 from harness.suites.scale.scenario import make_scenario
 from harness.suites.scale.simulate import Setting, predict
@@ -15,11 +15,6 @@ from impls.errors import UsageError
 from impls.protocol.plan import EpochPlan, WrittenPlan
 
 BIN_BYTES = 100_000
-COSTS = Costs(
-    epoch_ms=100, response_ms=50, between_ms=10, worker_ms=0, record_us=0, slots=0, jitter=0, pull_bytes_s=1e6,
-    pull_bin_ms=2, checkpoint_bytes_s=1e6, checkpoint_bin_ms=2, replica_bytes_s=1e6, replica_bin_ms=1,
-    log_record_bytes=10, query_s=0.5, application_s=5, external_record_us=0, external_bin_ms=1,
-)  # fmt: skip
 
 
 def make_setting(*, bins=8, workers=4, moves=1, bin_bytes=BIN_BYTES, costs=COSTS, **more):
