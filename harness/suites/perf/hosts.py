@@ -1,18 +1,19 @@
 """Part cluster: what a cluster of hosts costs and does, beside the same number of workers in one process.
 
-Epochs are compared with local mode, and a rescale onto more hosts with Spark's own restart, interleaved. A host is lost
-under load, for several sizes of state. Part pulls has pulls alone.
+Epochs are compared with local mode, and a rescale onto more hosts with Spark's own restart, interleaved. An executor
+and a host are lost under load, for several sizes of state. Part pulls has pulls alone.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from harness.experiment.make import make_experiment
 from harness.lab.hosts.kernel import can_isolate
 from harness.lab.measuring import measured_in_child
-from harness.suites.perf.lost_host import LostHost, Settings
+from harness.suites.perf.lost_host import Loss, Settings
 from harness.suites.perf.moving import excess_ms, rescale_experiment
 from harness.suites.perf.part import (
     STEADY_MEASURES,
@@ -120,28 +121,28 @@ def _moved(entries: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _lost(folder: Path, scale: Scale) -> PartResult:
-    """Loses one of two hosts under load, for several sizes of hash-count's state."""
-    found: list[LostHost] = []
-    for keys in scale.pick(_LOST_KEYS, (20_000,)):
-        settings = Settings(keys, scale.pick(2_000, 500), scale.pick(40.0, 25.0))
-        measured = measured_in_child("harness.suites.perf.lost_host", folder / str(keys), settings)
-        found += [LostHost(**one) for one in measured]
+    """Loses the executor of one of two hosts, or the host, under load, for several sizes of hash-count's state."""
+    found: list[Loss] = []
+    for what, keys in product(("executor", "host"), scale.pick(_LOST_KEYS, (20_000,))):
+        settings = Settings(what, keys, scale.pick(2_000, 500), scale.pick(40.0, 25.0))
+        measured = measured_in_child("harness.suites.perf.lost_host", folder / f"{what}-{keys}", settings)
+        found += [Loss(**one) for one in measured]
     rows = [
-        [f"{one.keys:,}", f"{one.state_bytes / 1e6:,.1f}", f"{one.recover_ms:,.0f}", f"{one.gap_s:.1f}",
+        [one.what, f"{one.keys:,}", f"{one.state_bytes / 1e6:,.1f}", f"{one.recover_ms:,.0f}", f"{one.gap_s:.1f}",
          "-" if one.steady_s is None else f"{one.steady_s:.1f}"]
         for one in found
     ]  # fmt: skip
     how = "ends without a word, as by a cut of its power" if can_isolate() else "has its processes killed"
-    columns = ("keys", "state, MB", "longest rebuild, ms", "until an epoch ends, s", "until steady, s")
-    table = Table("A host is lost", columns, rows, f"One of {_HOSTS} hosts {how}; times count from there.")
-    bounded = [one for one in found if one.keys == _BOUND_KEYS]
+    columns = ("lost", "keys", "state, MB", "longest rebuild, ms", "until an epoch ends, s", "until steady, s")
+    table = Table("A loss under load", columns, rows, f"One of {_HOSTS} hosts, which {how}, or its executor.")
+    bounded = [one for one in found if (one.what, one.keys) == ("executor", _BOUND_KEYS)]
     checks = [
-        Check("seconds from the loss of a host to steady state, 1 M keys", one.steady_s or float("inf"),
+        Check("seconds from the loss of an executor to steady state, 1 M keys", one.steady_s or float("inf"),
               _STEADY_BOUND_S, at_most=True)
         for one in bounded
     ]  # fmt: skip
-    points = {
-        "until an epoch ends": [[one.state_bytes / 1e6, one.gap_s * 1e3] for one in found],
-        "longest rebuild": [[one.state_bytes / 1e6, one.recover_ms] for one in found],
-    }
+    points: dict[str, list[list[float]]] = {}
+    for one in found:
+        for name, ms in (("until an epoch ends", one.gap_s * 1e3), ("rebuild", one.recover_ms)):
+            points.setdefault(f"{one.what}: {name}", []).append([one.state_bytes / 1e6, ms])
     return PartResult([table], checks, {"MB of state": points})

@@ -1,4 +1,7 @@
-"""How long a query takes to go on when a host is lost: `python -m harness.suites.perf.lost_host FOLDER` measures it."""
+"""How long a query takes to go on when it loses a host or an executor.
+
+`python -m harness.suites.perf.lost_host FOLDER` is the process of the measurement: it obeys FOLDER/asked.json.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -19,7 +22,7 @@ from harness.run.load import Load, schedule
 from harness.run.pipeline import start_query
 from impls.driver.driver import EpochRecord
 
-__all__ = ["LostHost", "Settings", "judged"]
+__all__ = ["Loss", "Settings", "judged"]
 
 _HOSTS, _WORKERS = 2, 4
 _READY_DEADLINE_S = 300.0
@@ -30,26 +33,32 @@ _WARM_SHARE = 1 / 6  # of the load before the loss, in which epochs are long bec
 
 @dataclass(frozen=True)
 class Settings:
-    """A steady load of `seconds` at `rate` records per second on `keys` keys; the host is lost at a third of it."""
+    """A steady load of `seconds` at `rate` records per second on `keys` keys.
 
+    At a third of it `what` ends, a host or an executor.
+    """
+
+    what: str
     keys: int
     rate: int
     seconds: float
 
 
 @dataclass(frozen=True)
-class LostHost:
-    """What the loss of a host cost.
+class Loss:
+    """What a loss cost.
 
     Attributes:
+        what: host or executor.
         keys: number of keys.
-        state_bytes: state of all workers when the host was lost.
+        state_bytes: state of all workers just before.
         recover_ms: longest time for which a worker was rebuilt in an epoch.
         gap_s: from the loss to the end of the next epoch.
         steady_s: from the loss to the begin of three epochs in a row as long as twice those before, at most; None where
             that was not seen.
     """
 
+    what: str
     keys: int
     state_bytes: int
     recover_ms: float
@@ -57,7 +66,7 @@ class LostHost:
     steady_s: float | None
 
 
-def judged(records: Sequence[EpochRecord], keys: int, begin_us: int, lost_us: int) -> LostHost:
+def judged(records: Sequence[EpochRecord], asked: Settings, begin_us: int, lost_us: int) -> Loss:
     """Returns what a loss at a wall clock time cost, of the epochs of a load that began at `begin_us`."""
     warm_us = begin_us + round((lost_us - begin_us) * _WARM_SHARE)
     before = [record for record in records if warm_us <= record.begin_us and record.end_us <= lost_us]
@@ -65,8 +74,9 @@ def judged(records: Sequence[EpochRecord], keys: int, begin_us: int, lost_us: in
     usual_ms = float(np.median([_ms(record) for record in before]))
     calm = [_ms(record) <= _CALM_FACTOR * usual_ms and not _rebuilt(record) for record in behind]
     steady = [i for i in range(len(calm) - _CALM_EPOCHS + 1) if all(calm[i : i + _CALM_EPOCHS])]
-    return LostHost(
-        keys=keys,
+    return Loss(
+        what=asked.what,
+        keys=asked.keys,
         state_bytes=before[-1].state_bytes,
         recover_ms=max((report.ms.get("recover", 0.0) for record in behind for report in record.reports), default=0.0),
         gap_s=(behind[0].end_us - lost_us) / 1e6,
@@ -86,7 +96,7 @@ def _rebuilt(record: EpochRecord) -> bool:
     return any(report.recovered for report in record.reports)
 
 
-def _measure(folder: Path, settings: Settings) -> list[LostHost]:
+def _measure(folder: Path, settings: Settings) -> list[Loss]:
     """Runs the load on two hosts, of which one alone has a slot for every worker, and ends one."""
     experiment = make_experiment(
         mechanism="none", name="lost-host", workload="hash", keys=settings.keys, rate=settings.rate, migration="none",
@@ -111,7 +121,7 @@ def _measure(folder: Path, settings: Settings) -> list[LostHost]:
             lost_us = round(load["start_us"] + settings.seconds / 3 * 1e6)
             wait_for(lambda: now_us() >= lost_us, "a third of the load", settings.seconds)
             lost_us = now_us()
-            hosts.kill_host(hosts.hosts[-1])
+            (hosts.kill_host if settings.what == "host" else hosts.kill_executor)(hosts.hosts[-1])
             wait_for(generator.finished, "the load", settings.seconds + _DRAIN_DEADLINE_S)
         wait_for(
             lambda: _applied(records) >= load["records"] or query.failed is not None, "the last record",
@@ -119,7 +129,7 @@ def _measure(folder: Path, settings: Settings) -> list[LostHost]:
         )  # fmt: skip
         if query.failed is not None:
             raise query.failed
-    return [judged(records, settings.keys, load["start_us"], lost_us)]
+    return [judged(records, settings, load["start_us"], lost_us)]
 
 
 if __name__ == "__main__":

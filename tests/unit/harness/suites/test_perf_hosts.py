@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from harness.suites.perf.hosts import _pull_mb_s
-from harness.suites.perf.lost_host import judged
+from harness.suites.perf.lost_host import Settings, judged
 from impls.driver.driver import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 
 SECOND = 1_000_000
+ASKED = Settings("host", 7, 100, 30.0)
 
 
 def _epochs(*given):
@@ -27,8 +28,8 @@ def _epochs(*given):
 def test_a_loss_lasts_until_three_epochs_in_a_row_are_as_before():
     usual = [(0.5, 0)] * 20
     epochs = _epochs(*usual, (4.0, 900.0), (0.6, 300.0), (0.9, 0), (1.2, 0), *[(0.8, 0)] * 4)
-    one = judged(epochs, 7, begin_us=0, lost_us=10 * SECOND)
-    assert (one.keys, one.state_bytes) == (7, 119)
+    one = judged(epochs, ASKED, begin_us=0, lost_us=10 * SECOND)
+    assert (one.what, one.keys, one.state_bytes) == ("host", 7, 119)
     assert one.recover_ms == 900.0
     assert one.gap_s == pytest.approx(4.0)
     assert one.steady_s == pytest.approx(4.0 + 0.6 + 0.9 + 1.2)
@@ -36,19 +37,19 @@ def test_a_loss_lasts_until_three_epochs_in_a_row_are_as_before():
 
 def test_an_epoch_in_which_the_loss_happens_counts_from_there():
     epochs = _epochs(*[(0.5, 0)] * 10, (3.0, 50.0), *[(0.5, 0)] * 3)
-    one = judged(epochs, 7, begin_us=0, lost_us=7 * SECOND)
+    one = judged(epochs, ASKED, begin_us=0, lost_us=7 * SECOND)
     assert one.gap_s == pytest.approx(1.0)
     assert one.steady_s == pytest.approx(1.0)
 
 
 def test_epochs_of_a_cold_start_are_no_measure():
     epochs = _epochs((3.0, 0), *[(0.5, 0)] * 30, (2.0, 50.0), *[(0.9, 0)] * 3)
-    assert judged(epochs, 7, begin_us=0, lost_us=18 * SECOND).steady_s == pytest.approx(2.0)
+    assert judged(epochs, ASKED, begin_us=0, lost_us=18 * SECOND).steady_s == pytest.approx(2.0)
 
 
 def test_a_query_that_is_not_steady_again_has_no_such_time():
     epochs = _epochs(*[(0.5, 0)] * 20, (2.0, 50.0), *[(3.0, 0)] * 5)
-    assert judged(epochs, 7, begin_us=0, lost_us=10 * SECOND).steady_s is None
+    assert judged(epochs, ASKED, begin_us=0, lost_us=10 * SECOND).steady_s is None
 
 
 def test_the_speed_of_pulls_is_that_of_all_pulls_together():
