@@ -25,6 +25,8 @@ from impls.store.state import BinState
 
 __all__ = ["RestoreRequest", "Restored", "Source", "restore", "usable_from"]
 
+_UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -187,6 +189,8 @@ def _read(files: Files, name: str, kind: str) -> tuple[str, bytes]:
     """Returns a file's whole path and content; raises CorruptStateError that names it when it is missing."""
     path, raw = files.path(name), files.read(name)
     if raw is None:
+        if not files.names(name.rpartition("/")[0]):
+            raise CorruptStateError(f"The {kind} file {path} is missing, and no other is there: {_UNSEEN}.")
         raise CorruptStateError(f"The {kind} file {path} is missing: {ADVICE}.")
     return path, raw
 

@@ -154,6 +154,17 @@ def test_without_durability_a_lost_environment_is_an_error_with_a_sentence(tmp_p
         workers.epoch()
 
 
+def test_a_host_that_does_not_see_the_checkpoint_says_so(workers):
+    for _ in range(5):
+        workers.epoch()
+    workers.lose(0)
+    shared = workers.folder / "checkpoint"
+    shared.rename(shared.with_name("elsewhere"))
+    shared.mkdir()
+    with pytest.raises(StateError, match="is missing, and no other is there: mount the checkpoint's file system"):
+        workers.epoch()
+
+
 @pytest.mark.parametrize("folder", ["log", "snapshots"])
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "deleted", "another format"])
 def test_a_damaged_checkpoint_file_is_named_and_no_state_is_made_up(workers, folder, damage):
