@@ -85,7 +85,7 @@ def _rescale(folder: Path, scale: Scale) -> PartResult:
         name: replace(rescale_experiment(name, keys, scale.pick(seconds, 12.0), scale), cluster=hosts)
         for name, seconds in _RESCALED.items()
     }
-    entries = interleave(variants, scale.pick(3, 1), folder)
+    entries = interleave(variants, scale.pick(3, 1), folder, warm=True)
     excess = {name: Spread(tuple(map(excess_ms, found))) for name, found in entries.items()}
     peak = {name: Spread(tuple(_peak_ratios(found))) for name, found in entries.items()}
     rows = [[name, *_moved(found), peak[name].text(2), excess[name].text()] for name, found in entries.items()]
