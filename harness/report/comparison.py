@@ -143,8 +143,8 @@ def _clocks(experiment: StoredExperiment) -> str:
         return ""
     worst = max(found, key=lambda clock: abs(clock["offset_ms"]))
     return (
-        f"The hosts' clocks are at most {worst['offset_ms']:+.2f} ms off this machine's (host {worst['host']}, measured "
-        f"to within {worst['within_ms']:.2f} ms); latencies are off by as much."
+        f"The hosts' clocks are at most {worst['offset_ms']:+.2f} ms off this machine's (host {worst['host']}, "
+        f"measured to within {worst['within_ms']:.2f} ms); latencies are off by as much."
     )
 
 
