@@ -45,12 +45,13 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
             map_bytes = core.map_bytes * 2
         except DAMAGE as error:
             if untrusted is not None or spec.files is None:
-                raise StateError(f"Worker {task.worker} cannot use its state in {task.state_dir}: {error}") from error
+                raise _failed(
+                    task, f"Worker {task.worker} cannot use its state in {task.state_dir}: {error}"
+                ) from error
             untrusted = Untrusted(Cause.DAMAGED, str(error))
         except lmdb.Error as error:
-            raise StateError(
-                f"Worker {task.worker} cannot write its state in {task.state_dir}: {error} ({_space(task.state_dir)})."
-            ) from error
+            where = f"{task.state_dir}: {error} ({_space(task.state_dir)})"
+            raise _failed(task, f"Worker {task.worker} cannot write its state in {where}.") from error
         except StateError:
             _mark_failure(task)
             raise
@@ -81,6 +82,12 @@ def _space(folder: str) -> str:
 def _failure(task: Task, attempt: int) -> Path:
     path = store_path(task.state_dir, task.worker)
     return path.with_name(f".{path.name}-{task.order.generation}-{task.epoch}-{attempt}.failed")
+
+
+def _failed(task: Task, why: str) -> StateError:
+    """Returns the error with which an attempt fails, and notes that it had a reason."""
+    _mark_failure(task)
+    return StateError(why)
 
 
 def _mark_failure(task: Task) -> None:

@@ -24,9 +24,9 @@ def draw_on_hosts(
     """Returns what a seed decides for a query on two to five hosts; `more` is for `draw`.
 
     `host_kinds` weighs what befalls hosts, `host_faults` is its number. Checkpoint and topic are on none of the hosts,
-    so that no fault tears them.
+    so that no fault tears them. Bits are not flipped, if `more` does not say so: once one is, any rebuild has a cause.
     """
-    kinds = {kind: weight for kind, weight in (more.pop("kinds", None) or KINDS).items() if kind != "host"}
+    kinds = more.pop("kinds", {kind: weight for kind, weight in KINDS.items() if kind not in {"host", "flip"}})
     drawn = draw(seed, kinds=kinds, **{"durability": "process", **more})
     random = Random(seed + 7)
     drawn = replace(

@@ -1,5 +1,7 @@
 """A worker whose environment is lost, stale or damaged is rebuilt from snapshots and changelog, and nothing is lost."""
 
+import contextlib
+import resource
 import shutil
 
 import numpy as np
@@ -212,6 +214,33 @@ def test_a_worker_that_two_attempts_died_in_is_rebuilt(workers):
     owner = workers.location[workers.bins_of(keys)]
     reports = [workers.run(order, w, keys, owner, attempt=2 if w == 1 else 0) for w in range(3)]
     assert recovered(reports) == {1: "two attempts died in it"}
+    workers.epoch()
+    workers.check()
+
+
+@contextlib.contextmanager
+def no_room():
+    """No file of this process grows meanwhile, as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_worker_whose_attempts_could_not_write_is_not_rebuilt(workers):
+    for _ in range(4):
+        workers.epoch()
+    workers.number += 1
+    keys = np.arange(50)
+    workers.truth.update(keys.tolist())
+    order, owner = workers.order(), workers.location[workers.bins_of(keys)]
+    for attempt in range(2):
+        with no_room(), pytest.raises(StateError, match="cannot write its state"):
+            workers.run(order, 1, keys, owner, attempt=attempt)
+    reports = [workers.run(order, w, keys, owner, attempt=2 if w == 1 else 0) for w in range(3)]
+    assert recovered(reports) == {}
     workers.epoch()
     workers.check()
 
