@@ -121,11 +121,11 @@ SCALE = (  # defaults are those of harness.suites.scale.scenario
     _of("bins", default=1 << 16, most=1 << 20),
     Option("bandwidth", "most bytes per second that a worker pulls or copies, such as 1.25G", BYTES, _CLUSTER,
            shown="as measured on one host", subject="The bandwidth"),
-    Option("hosts", "hosts over which workers are dealt out", COUNT, _CLUSTER, shown="nothing between workers",
+    Option("hosts", "hosts over which workers are dealt out", COUNT, _CLUSTER, 0, shown="nothing between workers",
            subject="The number of hosts", field="hosts"),
-    Option("net_mbps", "megabits per second that a host sends, and receives", REAL, _CLUSTER, least=1, most=10**7,
+    Option("net_mbps", "megabits per second that a host sends, and receives", REAL, _CLUSTER, 0.0, least=1, most=10**7,
            shown="as many as its processes can", subject="The network's bandwidth", field="net_mbps"),
-    Option("net_delay_ms", "delay of each packet between hosts", REAL, _CLUSTER, least=0, most=10_000, shown="0",
+    Option("net_delay_ms", "delay of each packet between hosts", REAL, _CLUSTER, 0.0, least=0, most=10_000, shown="0",
            subject="The network's delay", field="net_delay_ms"),
 )
 _WORKLOAD = Option("workload", "dense or hash", default="dense", choices=("dense", "hash"), subject="The workload")
