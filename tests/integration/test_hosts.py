@@ -232,6 +232,7 @@ def test_packets_wait_and_a_host_that_is_cut_off_is_not_reached(hosts):
             server.kill()
 
 
+@pytest.mark.slow
 @_NEEDS_ROOT
 def test_a_job_goes_on_without_a_host_that_is_cut_off_and_uses_it_when_it_is_back(hosts):
     first, second = hosts.hosts
