@@ -30,6 +30,7 @@ class HostSite(Site):
     """
 
     cluster: Cluster
+    start_deadline_s = 240.0  # a JVM for each host, and the imports of each Python worker on it
 
     def __init__(self, folder: Path, mechanism: str, *, seed: int, durability: str, hosts: int):
         super().__init__(folder, mechanism, seed=seed, durability=durability)

@@ -34,7 +34,6 @@ _TOPICS = ("in", "out")
 _INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
 _FEW, _MANY = 2, 4  # workers between which the query goes there and back
 _ENDLESS = 1 << 40  # records: the load goes on until it is told to stop
-_START_DEADLINE_S = 90.0
 _COMMAND_DEADLINE_S = 60.0
 _DRAIN_DEADLINE_S = 90.0
 _RESTARTS_MAX = 3
@@ -50,6 +49,8 @@ class Site:
     While something is awaited, a broker that is dead is started again, and so is a query that has ended unless it is
     to be `held`: then `ended` says how it ended.
     """
+
+    start_deadline_s = 90.0
 
     def __init__(self, folder: Path, mechanism: str, *, seed: int, durability: str):
         self.folder, self.mechanism = folder, mechanism
@@ -81,7 +82,7 @@ class Site:
         write_json(self.folder / "run.json", Run(self._experiment(), self.mechanism, 0, 0).to_json())
         self.query.start()
         self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
-        self.await_true(lambda: self.applied() > 0, "the first records to be applied", _START_DEADLINE_S)
+        self.await_true(lambda: self.applied() > 0, "the first records to be applied", self.start_deadline_s)
 
     def _experiment(self) -> Experiment:
         return Experiment(
