@@ -18,17 +18,20 @@ __all__ = ["await_executor", "end_session", "start_in_time"]
 _START_DEADLINE_S = 20.0
 _EXECUTOR_DEADLINE_S = 15.0
 _JVM_DEADLINE_S = 30.0
+_OF_JVM_START = 10.0  # a start takes 2 s; where it took longer, the machine is busy and a session takes longer too
 _POLL_S = 0.1
 _MESSAGES = "org.apache.spark.deploy.DeployMessages"
 
 
 def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
-    """Starts a session; raises UsageError, with its JVM ended, when the master does not register it within 20 s.
+    """Starts a session; raises UsageError, with its JVM ended, when the master does not register it in time: 20 s, more on a busy machine.
 
     Spark itself would try for a minute, and then fail wherever the session is used first. The start of the JVM, which
     takes long on a busy machine, does not count.
     """
+    begin = time.monotonic()
     SparkContext._ensure_initialized(conf=SparkConf().setAll([*builder._options.items()]))
+    deadline_s = max(_START_DEADLINE_S, _OF_JVM_START * (time.monotonic() - begin))
     late = threading.Event()
 
     def cut_off() -> None:
@@ -36,7 +39,7 @@ def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
         if (process := getattr(SparkContext._gateway, "proc", None)) is not None:
             process.kill()
 
-    timer = threading.Timer(_START_DEADLINE_S, cut_off)
+    timer = threading.Timer(deadline_s, cut_off)
     timer.start()
     try:
         return builder.getOrCreate()
@@ -45,7 +48,7 @@ def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
             raise
         _forget_jvm()
         raise UsageError(
-            f"What listens at {master} did not take the application within {_START_DEADLINE_S:.0f} s: "
+            f"What listens at {master} did not take the application within {deadline_s:.0f} s: "
             "give the address of a Spark master, not that of its web page."
         ) from error
     finally:
