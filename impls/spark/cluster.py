@@ -24,9 +24,9 @@ _MESSAGES = "org.apache.spark.deploy.DeployMessages"
 
 
 def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
-    """Starts a session; raises UsageError, with its JVM ended, when the master does not register it in time: 20 s, more on a busy machine.
+    """Starts a session; raises UsageError, with its JVM ended, when the master does not register it in time.
 
-    Spark itself would try for a minute, and then fail wherever the session is used first. The start of the JVM, which
+    That is 20 s, and more on a busy machine. Spark itself would try for a minute, and then fail wherever the session is used first. The start of the JVM, which
     takes long on a busy machine, does not count.
     """
     begin = time.monotonic()
