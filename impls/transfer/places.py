@@ -18,7 +18,8 @@ __all__ = ["Places"]
 
 _AGAIN_S = 3.0  # between two starts of a server; twice as long after each that did not come up
 _AGAIN_MAX_S = 300.0
-_NOTE_BYTES = 32
+_UNUSED_MAX_S = 86_400.0
+_NOTE_BYTES = 48
 
 
 class Places:
@@ -43,25 +44,39 @@ class Places:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.utime(fd)  # somebody needs it
             os.close(fd)
             return None
         self.told.unlink(missing_ok=True)
-        last, _, failed = os.pread(fd, _NOTE_BYTES, 0).decode().partition(" ")
-        tries = int(failed or 0)
-        if last and 0 <= time.monotonic() - float(last) < min(_AGAIN_S * 2**tries, _AGAIN_MAX_S):
+        last, tries, _ = self._noted(fd)
+        if 0 <= time.monotonic() - last < min(_AGAIN_S * 2**tries, _AGAIN_MAX_S):
             os.close(fd)
             return None
-        self._note(fd, tries + 1)
+        found = os.fstat(fd)
+        unused_s = min((time.time_ns() - found.st_mtime_ns) / 1e9, _UNUSED_MAX_S) if found.st_size else 0.0
+        self._note(fd, tries + 1, unused_s)
         return fd
 
-    def came_up(self) -> None:
-        """Notes that the server listens."""
+    def came_up(self) -> float:
+        """Notes that the server listens, and returns for how many seconds nobody needed one before it was started."""
         fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
-        self._note(fd, 0)
+        *_, unused_s = self._noted(fd)
+        self._note(fd, 0, unused_s)
         os.close(fd)
+        return unused_s
 
-    def _note(self, fd: int, tries: int) -> None:
-        os.pwrite(fd, f"{time.monotonic():.3f} {tries}".ljust(_NOTE_BYTES).encode(), 0)
+    def used(self) -> int:
+        """Returns a number that changes whenever a task asks for the server."""
+        return self.lock.stat().st_mtime_ns
+
+    @staticmethod
+    def _noted(fd: int) -> tuple[float, int, float]:
+        last, tries, unused_s = (os.pread(fd, _NOTE_BYTES, 0).decode().split() or ("-inf", "0", "0"))[:3]
+        return float(last), int(tries), float(unused_s)
+
+    @staticmethod
+    def _note(fd: int, tries: int, unused_s: float) -> None:
+        os.pwrite(fd, f"{time.monotonic():.3f} {tries} {unused_s:.3f}".ljust(_NOTE_BYTES).encode(), 0)
 
     def last_words(self) -> str:
         """Returns the last line of the log, "" for none."""

@@ -1,4 +1,7 @@
-"""The process that hands out a host's bins; it ends with the executor that started it, or when a later one replaces it.
+"""The process that hands out a host's bins.
+
+It ends with the executor that started it, when a later one replaces it, and when no task has asked for it for a while:
+then the query has ended.
 
 usage: python -m impls.transfer.process, with a `Charge` as JSON on standard input.
 """
@@ -7,6 +10,7 @@ import contextlib
 import os
 import resource
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ from impls.transfer.settings import Transfer
 __all__ = ["Charge", "main"]
 
 _TICK_MS = 500
+_PATIENCE = 3.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Charge:
 
 
 def main() -> None:
-    """Serves until the owner ends or a later generation is there."""
+    """Serves until the owner ends, a later generation is there, or nobody needs it any more."""
     charge = Charge.from_json(sys.stdin.buffer.read())
     places = Places(Path(charge.state_dir), charge.query, charge.generation)
     end = charge.owner.watch()
@@ -57,10 +62,10 @@ def main() -> None:
         return
     _set_limits(charge.transfer.memory_bytes)
     server = _listening(charge)
-    places.came_up()
+    need = _Need(places, charge.transfer.unused_s)
     places.forget_earlier()
     told: dict[str, Any] = {}
-    while not places.is_replaced():
+    while not (places.is_replaced() or need.is_over()):
         now = {"address": server.address, "pid": os.getpid(), "host": charge.host, **server.counts.now()}
         if now != told:
             with contextlib.suppress(OSError):  # a full disk
@@ -70,6 +75,22 @@ def main() -> None:
             break
         server.give_up_idle()
     os._exit(0)  # a shutdown would wait for pullers
+
+
+class _Need:
+    """Whether tasks still ask for the server; where they came rarely before, it waits three times as long."""
+
+    def __init__(self, places: Places, unused_s: float):
+        self._places = places
+        self._most_s = max(unused_s, _PATIENCE * places.came_up())
+        self._seen, self._since = places.used(), time.monotonic()
+
+    def is_over(self) -> bool:
+        """Returns whether nobody has asked for so long."""
+        with contextlib.suppress(FileNotFoundError):
+            if (used := self._places.used()) != self._seen:
+                self._seen, self._since = used, time.monotonic()
+        return time.monotonic() - self._since > self._most_s
 
 
 def _listening(charge: Charge) -> BinServer:

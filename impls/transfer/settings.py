@@ -27,6 +27,7 @@ class Transfer:
         stall_s: how long it waits for the next message.
         bytes_per_s: slowest transfer that is waited for.
         memory_bytes: most that a server may allocate; one that needs more ends, and the next task starts another.
+        unused_s: after so long without a task a server takes its query for ended, unless tasks are rarer.
     """
 
     token: bytes = field(default=b"", repr=False)
@@ -39,6 +40,7 @@ class Transfer:
     stall_s: float = 6.0
     bytes_per_s: float = 1e6
     memory_bytes: int = 1 << 30
+    unused_s: float = 60.0
 
     @classmethod
     def new(cls, certificate: bytes = b"", key: bytes = b"") -> "Transfer":

@@ -1,8 +1,10 @@
 """The life of a host's server, what it uses, and TLS."""
 
+import os
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,7 +84,7 @@ def test_a_later_generation_replaces_a_server_and_its_files(tmp_path):
 def test_a_server_that_cannot_listen_says_so_and_is_tried_ever_more_rarely(tmp_path, monkeypatch, caplog):
     fill(tmp_path, 0, EPOCH)
     places, now = Places(tmp_path, "q", 2), [1000.0]
-    monkeypatch.setattr("impls.transfer.places.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("impls.transfer.places.time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
     tries = []
     for _ in range(40):  # seconds
         assert offered(tmp_path, host="192.0.2.1") == ""
@@ -93,6 +95,24 @@ def test_a_server_that_cannot_listen_says_so_and_is_tried_ever_more_rarely(tmp_p
         now[0] += 1
     assert tries == [0, 6, 18]
     assert "is started again: Nothing can listen at 192.0.2.1, by which Spark knows this host" in caplog.text
+
+
+def test_a_server_ends_when_no_task_asks_for_it_and_stays_while_tasks_are_rare(tmp_path):
+    fill(tmp_path, 0, EPOCH)
+    settings = replace(SETTINGS, unused_s=1.0)
+    until("the server", lambda: offered(tmp_path, transfer=settings))
+    [first] = servers(tmp_path)
+    since = time.monotonic()
+    while time.monotonic() < since + 3:
+        assert offered(tmp_path, transfer=settings), "a task asks four times a second"
+        time.sleep(0.25)
+    first.wait(30)
+    lock = Places(tmp_path, "q", 2).lock
+    os.utime(lock, (lock.stat().st_atime, lock.stat().st_mtime - 7200))  # as if the next epoch came two hours later
+    until("another one", lambda: offered(tmp_path, transfer=settings))
+    [second] = servers(tmp_path)
+    with pytest.raises(psutil.TimeoutExpired):
+        second.wait(4)
 
 
 def test_a_folder_with_another_package_of_that_name_is_not_taken_for_it(tmp_path, monkeypatch):
