@@ -29,7 +29,7 @@ from impls.transfer.client import fetch
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import Ticket
 
-__all__ = ["PART", "fill"]
+__all__ = ["PART"]
 
 _BINS = 64
 _EPOCH = 1
@@ -44,7 +44,7 @@ _END_DEADLINE_S = 10.0
 Pull = Callable[[lmdb.Transaction], int]
 
 
-def fill(folder: Path, worker: int, kind: str, number: int) -> int:
+def _fill(folder: Path, worker: int, kind: str, number: int) -> int:
     """Makes a worker's environment with so many dense slots or hash entries, and returns the bytes of its state."""
     with Store.open(store_path(folder, worker)) as store, store.begin() as txn:
         state = BinState(txn, _BINS)
@@ -133,7 +133,7 @@ def _measured(folder: Path, scale: Scale) -> PartResult:
     shutil.rmtree(folder / "source", ignore_errors=True)
     rounds, numbers = scale.pick(_ROUNDS, 2), {"dense": _DENSE_SLOTS, "hash": _HASH_KEYS}
     source, target = folder / "source", folder / "target"
-    sizes = [fill(source, n, kind, scale.pick(many, many // 50)) for n, (kind, many) in enumerate(numbers.items())]
+    sizes = [_fill(source, n, kind, scale.pick(many, many // 50)) for n, (kind, many) in enumerate(numbers.items())]
     ways = {"the same host": [_mb_s(target, rounds, _from_here(source, worker)) for worker in range(2)]}
     with ExitStack() as stack:
         for name, host, transfer, address in _ways(source, stack):
