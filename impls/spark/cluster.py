@@ -26,8 +26,8 @@ _MESSAGES = "org.apache.spark.deploy.DeployMessages"
 def start_in_time(builder: SparkSession.Builder, master: str) -> SparkSession:
     """Starts a session; raises UsageError, with its JVM ended, when the master does not register it in time.
 
-    That is 20 s, and more on a busy machine. Spark itself would try for a minute, and then fail wherever the session is used first. The start of the JVM, which
-    takes long on a busy machine, does not count.
+    That is 20 s, and more on a busy machine. Spark itself would try for a minute, and then fail wherever the session is
+    used first. The start of the JVM, which takes long on a busy machine, does not count.
     """
     begin = time.monotonic()
     SparkContext._ensure_initialized(conf=SparkConf().setAll([*builder._options.items()]))
