@@ -57,7 +57,7 @@ def graph(c: Context) -> None:
 
 @verb(Option("upgrade", "take the newest versions that pyproject.toml allows", FLAG))
 def lock(c: Context, upgrade: bool) -> None:
-    """Rewrite requirements.lock and requirements-run.lock from pyproject.toml (needs the network)."""
+    """Rewrite requirements.lock and the lock files of its parts from pyproject.toml (needs the network)."""
     from harness.setup.lock import write_lock
 
     write_lock(ROOT, upgrade=upgrade)

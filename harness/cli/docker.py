@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from invoke.context import Context
 
@@ -18,16 +19,24 @@ _RESULTS = Option("results", "folder for results", FOLDER, default=ROOT / "resul
     Option("base", "base image: Debian with apt, python3 3.11 and openjdk-17", default="debian:bookworm-slim"),
     Option("network", "docker's network for the build, such as host", default="", shown="docker's own"),
     Option("tag", "name of the image", default="rescale-bench"),
+    Option("cluster", "build the S3 server's image of docker.bench --cluster too", FLAG),
 )
-def build(c: Context, **given: str) -> None:
+def build(c: Context, **given: Any) -> None:
     """Build the image of the last commit: dependencies and jars inside, nothing is fetched when it runs."""
     run("harness.suites.artifact.image:build", **given)
 
 
-@verb(Option("options", "options of ./inv bench, as one word", default="", shown="those of ./inv bench"), _RESULTS)
-def bench(c: Context, options: str, results: str) -> None:
-    """Run ./inv bench in a container."""
-    run("harness.suites.artifact.image:run", ["bench", *shlex.split(options)], results=Path(results))
+@verb(
+    Option("options", "options of ./inv bench, as one word", default="", shown="those of ./inv bench"),
+    Option("cluster", "a container each for Spark's master, two hosts, broker, S3 server and driver", FLAG),
+    _RESULTS,
+)
+def bench(c: Context, options: str, cluster: bool, results: str) -> None:
+    """Run ./inv bench in a container, or on a cluster of containers, whose default is --quick."""
+    if cluster:
+        run("harness.suites.artifact.compose:bench_on_cluster", shlex.split(options), results=Path(results))
+    else:
+        run("harness.suites.artifact.image:run", ["bench", *shlex.split(options)], results=Path(results))
 
 
 @verb(Option("quick", "every table and figure on a small load", FLAG), _RESULTS)

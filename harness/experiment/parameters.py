@@ -113,6 +113,9 @@ class Parameters:
         _CLUSTER, shown="nothing")
     state_dir: str | None = declare(
         None, "folder for the workers' state", _CLUSTER, of.FOLDER, shown="in the result folder")
+    log_dir: str | None = declare(
+        None, "folder or URI (s3://..., credentials in the environment) of changelog and snapshots, which all hosts of "
+        "a cluster see", _CLUSTER, of.FOLDER, shown="in the result folder")
 
     name: str = declare("key-count", "name of the experiment, with which the result folder's name begins", _OUTPUT)
     # fmt: on

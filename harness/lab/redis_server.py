@@ -55,6 +55,11 @@ class RedisServer:
         return None if self._process is None else self._process.pid
 
     @property
+    def running(self) -> bool:
+        """Whether the server's process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log(self) -> Path:
         """What the server says."""
         return self._folder / "redis.log"

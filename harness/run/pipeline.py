@@ -24,6 +24,7 @@ from impls.worker.output import Output
 __all__ = [
     "bring_up_alone",
     "disorder_ms",
+    "log_dir",
     "operator_for",
     "read_raw",
     "read_records",
@@ -137,6 +138,7 @@ def start_query(
         options=run.options() | ({"redis": redis} if redis else {}),
         policy=experiment.policy,
         durability=experiment.durability,
+        log_dir=log_dir(run, folder),
         on_epoch=on_epoch,
         on_event=on_event,
     )
@@ -151,4 +153,16 @@ def state_dir(run: Run, folder: Path) -> Path:
     """Returns the folder of the workers' state: the run's own, or one below --state-dir named after the run."""
     if run.experiment.state_dir is None:
         return folder / "state"
-    return Path(run.experiment.state_dir) / f"{folder.parent.parent.name}-{folder.name}"
+    return Path(run.experiment.state_dir) / _named(folder)
+
+
+def log_dir(run: Run, folder: Path) -> str | None:
+    """Returns the folder or URI of the run's changelog below --log-dir; None for its checkpoint's."""
+    if run.experiment.log_dir is None:
+        return None
+    path, mark, query = run.experiment.log_dir.partition("?")
+    return f"{path.rstrip('/')}/{_named(folder)}{mark}{query}"
+
+
+def _named(folder: Path) -> str:
+    return f"{folder.parent.parent.name}-{folder.name}"

@@ -42,12 +42,13 @@ from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
 from harness.run.native import start_native
-from harness.run.pipeline import spark_checkpoint, start_query
+from harness.run.pipeline import log_dir, spark_checkpoint, start_query
 from harness.run.place import Place, placed
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
 from impls import catalog
+from impls.durability.files import Files
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
 from impls.spark.master import is_local
@@ -87,6 +88,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = _topics_of(run, folder)
         if not resumed:
+            _forget_log(run, folder)
             create_topics(broker.bootstrap, {topics[0]: run.experiment.input_partitions})
             create_topics(
                 broker.bootstrap,
@@ -112,7 +114,14 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     summarise_run(folder)
     for heavy in (place.state_dir, *(folder / name for name in ("checkpoint", "broker", "redis", "cluster"))):
         shutil.rmtree(heavy, ignore_errors=True)
+    _forget_log(run, folder)
     (folder / "done").touch()
+
+
+def _forget_log(run: Run, folder: Path) -> None:
+    """Deletes the changelog that the run, or one of the same name, has elsewhere."""
+    if (uri := log_dir(run, folder)) is not None:
+        Files(uri).clear()
 
 
 def _starter(

@@ -1,6 +1,7 @@
 """Writes the lock files: every dependency with its hashes, one file for all supported Pythons.
 
-requirements.lock is for whoever works on the project; requirements-run.lock has what a run needs, in the same versions.
+requirements.lock is for whoever works on the project; requirements-run.lock has what a run needs, and
+requirements-s3.lock the server of docker compose's profile `cluster`, in the same versions.
 """
 
 import subprocess
@@ -16,7 +17,7 @@ _OLDEST_PYTHON = "3.11"
 
 
 def write_lock(root: Path, *, upgrade: bool = False) -> None:
-    """Resolves pyproject.toml with uv, in a temporary environment, and replaces both lock files.
+    """Resolves pyproject.toml with uv, in a temporary environment, and replaces the lock files.
 
     Args:
         root: the repository.
@@ -36,6 +37,11 @@ def write_lock(root: Path, *, upgrade: bool = False) -> None:
         ]  # fmt: skip
         _run([*compile_, "--group", "dev", "--output-file", "requirements.lock"], root)
         _run([*compile_, "--constraint", "requirements.lock", "--output-file", "requirements-run.lock"], root)
+        server = [word for word in compile_ if word != "pyproject.toml"]  # else the project's own dependencies come too
+        _run(
+            [*server, "--group", "s3", "--constraint", "requirements.lock", "--output-file", "requirements-s3.lock"],
+            root,
+        )
 
 
 def _run(command: list[str], root: Path) -> None:

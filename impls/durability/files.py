@@ -114,6 +114,15 @@ class Files:
             with contextlib.suppress(FileNotFoundError):
                 system.delete_file(f"{root}/{name}")
 
+    def clear(self) -> None:
+        """Deletes the folder with all that is below it; raises StateError when the file system refuses."""
+        system, root = _resolve(self.uri)
+        try:
+            if system.get_file_info(root).type != fs.FileType.NotFound:
+                system.delete_dir(root)
+        except OSError as error:
+            raise StateError(f"The folder {root} cannot be deleted: {error}.") from error
+
 
 def _kind(system: fs.FileSystem) -> str:
     return _kind(system.base_fs) if isinstance(system, fs.SubTreeFileSystem) else str(system.type_name)

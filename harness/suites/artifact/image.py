@@ -1,4 +1,4 @@
-"""Builds the image: the context is the commit's files in app/, and in jars/ the jars that this machine has fetched."""
+"""Builds the images: the context is the commit's files in app/, and in jars/ the jars that this machine has fetched."""
 
 import shutil
 import subprocess
@@ -14,23 +14,30 @@ from harness.files import ROOT
 from harness.setup.jars import ensure_jars, jars_folder
 from impls.errors import UsageError
 
-__all__ = ["build", "docker", "run"]
+__all__ = ["IMAGE", "S3_SUFFIX", "build", "check_engine", "docker", "image_there", "pass_on", "run"]
 
-_IMAGE = "rescale-bench"
+IMAGE = "rescale-bench"
+S3_SUFFIX = "-s3"  # after the image's name: that of a server of the S3 protocol
 _INSIDE = "/app/results"
 
 
 def docker(*words: str) -> int:
     """Runs docker with its output shown and returns the exit code; raises UsageError where no engine answers."""
-    _check_engine()
+    check_engine()
     return subprocess.run(["docker", *words], check=False, cwd=ROOT).returncode
 
 
-def _check_engine() -> None:
+def check_engine() -> None:
+    """Raises UsageError where no docker engine answers."""
     if shutil.which("docker") is None:
         raise UsageError("docker is not installed: everything runs without it too, see the README.")
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
         raise UsageError("No Docker engine answers: start one, or set DOCKER_HOST.")
+
+
+def image_there(tag: str) -> bool:
+    """Returns whether the engine has an image."""
+    return subprocess.run(["docker", "image", "inspect", tag], capture_output=True, check=False).returncode == 0
 
 
 def _ran(command: Sequence[str | Path], why: str) -> None:
@@ -54,7 +61,7 @@ def _context(commit: str) -> Iterator[Path]:
         yield folder
 
 
-def build(*, base: str, network: str, tag: str = _IMAGE, commit: str = "HEAD") -> int:
+def build(*, base: str, network: str, tag: str = IMAGE, commit: str = "HEAD", cluster: bool = False) -> int:
     """Builds the image of a commit and returns docker's exit code.
 
     Args:
@@ -62,6 +69,7 @@ def build(*, base: str, network: str, tag: str = _IMAGE, commit: str = "HEAD") -
         network: docker's network for the build, "" for its default.
         tag: name of the image.
         commit: what is packed; uncommitted changes are not.
+        cluster: build the image of an S3 server too, its name that of the image and "-s3".
 
     Raises:
         UsageError: no engine answers, or something for the image cannot be fetched.
@@ -75,31 +83,41 @@ def build(*, base: str, network: str, tag: str = _IMAGE, commit: str = "HEAD") -
         extra = ["--network", network] if network else []
         given = {"BASE": base, "COMMIT": full, "JARS": jars_folder().name}
         arguments = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
-        dockerfile = str(folder / "app/docker/Dockerfile")
-        return docker("build", *extra, *arguments, "--tag", tag, "--file", dockerfile, str(folder))
+        files = {tag: "Dockerfile", **({tag + S3_SUFFIX: "s3.Dockerfile"} if cluster else {})}
+        for name, file in files.items():
+            dockerfile = str(folder / "app/docker" / file)
+            code = docker("build", *extra, *arguments, "--tag", name, "--file", dockerfile, str(folder))
+            if code:
+                return code
+        return 0
 
 
-def run(words: Sequence[str], *, results: Path, network: str = "host", tag: str = _IMAGE) -> int:
+def run(words: Sequence[str], *, results: Path, network: str = "host", tag: str = IMAGE) -> int:
     """Runs `./inv WORDS` in a container whose results appear in a folder here; returns its exit code.
 
     What it says of a path inside the container is printed as the path here.
     """
     results.mkdir(parents=True, exist_ok=True)
     results.chmod(0o777)  # the container's user is another one
-    here = str(results.resolve())
-    _check_engine()
+    check_engine()
     command = [
-        "docker", "run", "--rm", "--init", "--network", network, "--shm-size", "1g", "--volume", f"{here}:{_INSIDE}",
-        tag, *words,
+        "docker", "run", "--rm", "--init", "--network", network, "--shm-size", "1g",
+        "--volume", f"{results.resolve()}:{_INSIDE}", tag, *words,
     ]  # fmt: skip
+    return pass_on(command, results)
+
+
+def pass_on(command: Sequence[str], results: Path) -> int:
+    """Runs a command, prints what it says with paths of results as they are here, and returns its exit code."""
+    here = str(results.resolve())
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as container:
         with ThreadPoolExecutor(2) as pool:
-            pool.submit(_pass_on, container.stdout, sys.stdout, here)
-            pool.submit(_pass_on, container.stderr, sys.stderr, here)
+            pool.submit(_copy, container.stdout, sys.stdout, here)
+            pool.submit(_copy, container.stderr, sys.stderr, here)
         return container.wait()
 
 
-def _pass_on(said: IO[str] | None, out: IO[str], here: str) -> None:
+def _copy(said: IO[str] | None, out: IO[str], here: str) -> None:
     for line in said or ():
         out.write(line.replace(_INSIDE, here))
         out.flush()

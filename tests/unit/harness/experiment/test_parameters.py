@@ -32,7 +32,7 @@ OTHER = {  # a value of each parameter that is not its default, and fits the oth
     "workers": 2, "workers_goal": 8, "bins": 64, "policy": "contiguous", "durability": "host",
     "max_offsets_per_trigger": 500, "input_partitions": 3, "result_partitions": 5, "bootstrap": "somewhere:9092",
     "master": "local[3]", "archive": "none", "cluster": 3, "netem": "delay 2ms", "state_dir": "somewhere",
-    "name": "other",
+    "log_dir": "s3://bucket/somewhere", "name": "other",
 }  # fmt: skip
 
 
