@@ -8,6 +8,10 @@ import time
 import pytest
 from durable import Workers
 
+from harness.experiment.description import Run
+from harness.experiment.make import make_experiment
+from harness.run.pipeline import log_dir
+from impls.durability.files import Files
 from impls.protocol.plan import Pull
 
 START_DEADLINE_S = 60
@@ -57,3 +61,19 @@ def test_a_worker_is_rebuilt_and_bins_are_pulled_from_an_object_store(bucket, tm
     assert not (tmp_path / "checkpoint").exists()
     assert len(workers.files.names("log")) <= 3 * (10 + 2)
     assert workers.files.names("snapshots")
+    workers.files.clear()
+    assert not workers.files.names("snapshots")
+    workers.files.clear()
+
+
+def test_the_log_of_a_run_is_below_what_its_user_names_before_the_query_of_the_uri(bucket, tmp_path):
+    where = log_dir(
+        Run(make_experiment(mechanism="meces", log_dir=bucket), "meces", 0, 3),
+        tmp_path / "all" / "runs" / "03-meces-r0",
+    )
+    files = Files(where)
+    files.make_folders(["log"])
+    files.write("log/1", b"frame")
+    assert Files(bucket).names("all-03-meces-r0/log") == [("all-03-meces-r0/log/1", 5)]
+    files.clear()
+    assert Files(bucket).names("all-03-meces-r0/log") == []
