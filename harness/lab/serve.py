@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     where = f"on port {options.port}" if options.port else f"at {options.host}"
     sys.stdout.write(f"{options.service} answers {where}\n")
-    sys.stdout.flush()
     ready.touch()
+    sys.stdout.flush()
     while server.running and not told.wait(_LOOK_S):
         pass
     ready.unlink()
