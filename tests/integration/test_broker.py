@@ -103,9 +103,9 @@ def test_a_killed_parent_takes_its_broker_along_and_a_taken_port_is_no_obstacle(
     await_end(int(pid), port)
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        free, offers = module._free_ports(), []
+        free, offers = module._free_ports("127.0.0.1"), []
 
-        def offer() -> tuple[int, int]:
+        def offer(_host: str) -> tuple[int, int]:
             offers.append(free if offers else (free[0], taken.getsockname()[1]))
             return offers[-1]
 
