@@ -46,14 +46,17 @@ for _ in sys.stdin:
     print(*sorted({row.host for row in rows}), flush=True)
 """
 _ECHO = """
-import contextlib, socket
+import contextlib, socket, threading
+
+def answer(connection):
+    with connection, contextlib.suppress(OSError):  # the other end may be cut off
+        while connection.recv(1):
+            connection.sendall(b"x")
+
 with socket.create_server(("", 5000)) as server:
     print("up", flush=True)
-    while True:
-        with server.accept()[0] as connection:
-            with contextlib.suppress(OSError):  # the other end may be cut off
-                while connection.recv(1):
-                    connection.sendall(b"x")
+    while True:  # one that is cut off before its end is told keeps nobody else waiting
+        threading.Thread(target=answer, args=(server.accept()[0],), daemon=True).start()
 """
 
 
