@@ -18,7 +18,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from impls.errors import StateError
 
-__all__ = ["SEAT", "Anchor", "executors_of", "host_name"]
+__all__ = ["SEAT", "Anchor", "host_name"]
 
 SEAT = "seat"  # the column that the join is over: a seat's name
 # The user's own; what a standalone worker is started with; what Kubernetes and YARN tell a Spark executor.
@@ -31,14 +31,6 @@ _HOLD_MS = 200  # each caching task keeps its slot this long, so that no executo
 def host_name() -> str:
     """Returns the name under which Spark knows the host of this process, and by which other hosts reach it."""
     return next((os.environ[name] for name in _HOST_NAMES if os.environ.get(name)), None) or socket.gethostname()
-
-
-def executors_of(spark: SparkSession) -> frozenset[str]:
-    """Returns the addresses of the executors that are registered now, without the driver's."""
-    context = spark.sparkContext._jsc.sc()
-    block_manager = spark._jvm.org.apache.spark.SparkEnv.get().blockManager().blockManagerId()  # type: ignore[union-attr]
-    text = str(context.getExecutorMemoryStatus().keySet().mkString(" "))
-    return frozenset(text.split()) - {str(block_manager.hostPort())}
 
 
 @dataclass(frozen=True)

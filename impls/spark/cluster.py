@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from impls.errors import UsageError
 from impls.spark.master import standalone_addresses
 
-__all__ = ["await_executor", "end_session", "start_in_time"]
+__all__ = ["await_executor", "end_session", "registered", "start_in_time"]
 
 _START_DEADLINE_S = 20.0
 _EXECUTOR_DEADLINE_S = 15.0
@@ -92,9 +92,15 @@ def await_executor(spark: SparkSession, master: str) -> None:
         time.sleep(_POLL_S)
 
 
+def registered(spark: SparkSession) -> frozenset[str]:
+    """Returns the addresses of the executors that are registered now, and of the driver."""
+    known = spark.sparkContext._jsc.sc().getExecutorMemoryStatus()
+    return frozenset(str(known.keySet().mkString(" ")).split())
+
+
 def _executors(spark: SparkSession) -> int:
     try:
-        return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is in it
+        return len(registered(spark)) - 1
     except Py4JError:  # the master has removed the application, as its executors ended at once
         return 0
 

@@ -11,7 +11,15 @@ from pyspark.sql.types import IntegralType
 from impls.errors import UsageError
 from impls.operators.base import Operator
 
-__all__ = ["key_bytes", "prepared", "routing_literal", "with_heartbeat", "worker_column", "workers_column"]
+__all__ = [
+    "RoutingColumn",
+    "key_bytes",
+    "prepared",
+    "routing_literal",
+    "with_heartbeat",
+    "worker_column",
+    "workers_column",
+]
 
 _DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `ascii` gives
 
@@ -76,6 +84,20 @@ def worker_column(bin_: str, routing: NDArray[np.int32]) -> Column:
         for place in range(digits)
     ]
     return F.expr(" + ".join(terms))
+
+
+class RoutingColumn:
+    """The expression of where a bin's records go, made anew only when the routing is another than last time."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, Column] | None = None
+
+    def of(self, routing: NDArray[np.int32]) -> Column:
+        """Returns `worker_column` of the column `bin` under a routing."""
+        name = routing.tobytes()
+        if self._last is None or self._last[0] != name:
+            self._last = (name, worker_column("bin", routing))
+        return self._last[1]
 
 
 def workers_column(bin_: str, routing: NDArray[np.int32], shadows: Sequence[tuple[int, int]]) -> Column:

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.driver import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
-from impls.protocol.plan import EpochPlan
 from impls.protocol.report import Report
-from impls.spark.columns import worker_column, workers_column
+from impls.spark.columns import RoutingColumn, workers_column
 from impls.spark.readiness import in_words
 from impls.spark.step import REPORT_SCHEMA, run_step
 from impls.worker.cells import CELL
@@ -35,7 +34,7 @@ class MicroBatchExecutor:
 
     def __init__(self, spec: QuerySpec):
         self._spec = spec
-        self._routed: tuple[bytes, Column] | None = None
+        self._column = RoutingColumn()
 
     def run(self, order: EpochOrder, batch: DataFrame) -> Answers:
         """Runs an epoch on a DataFrame with the columns of `impls.spark.columns.prepared`."""
@@ -47,14 +46,7 @@ class MicroBatchExecutor:
         if plan.shadows:  # their records go to two workers
             both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
             return both.repartitionById(workers, F.col("worker")).drop("worker")
-        return batch.repartitionById(workers, self._worker_column(plan))
-
-    def _worker_column(self, plan: EpochPlan) -> Column:
-        """Returns the expression of a bin's worker, that of the last epoch where the routing is the same."""
-        name = plan.routing.tobytes()
-        if self._routed is None or self._routed[0] != name:
-            self._routed = (name, worker_column("bin", plan.routing))
-        return self._routed[1]
+        return batch.repartitionById(workers, self._column.of(plan.routing))
 
 
 def run_job(spec: QuerySpec, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:

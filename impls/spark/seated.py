@@ -5,15 +5,15 @@ import time
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import StateError
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.seats import seat_workers, workers_of_seats
-from impls.spark.anchor import SEAT, Anchor, executors_of
-from impls.spark.columns import worker_column, workers_column
+from impls.spark.anchor import SEAT, Anchor
+from impls.spark.cluster import registered
+from impls.spark.columns import RoutingColumn, worker_column, workers_column
 from impls.spark.executor import MicroBatchExecutor, run_job
 from impls.spark.master import is_local
 from impls.worker.query import QuerySpec
@@ -40,7 +40,7 @@ class SeatedExecutor:
         self._executors: frozenset[str] = frozenset()
         self._seat_of: tuple[int, ...] = ()
         self._servers: dict[str, str] = {}
-        self._routed: tuple[bytes, Column] | None = None
+        self._column = RoutingColumn()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ class SeatedExecutor:
                 self._anchor.drop()
             slots = _slots(batch)
             seats = slots * -(-workers // slots)  # as many rounds of slots as workers need
-            self._anchor, self._executors, self._routed = Anchor.make(spark, seats), found, None
+            self._anchor, self._executors = Anchor.make(spark, seats), found
             _LOG.info("%s seats on %s", seats, ", ".join(self.hosts))
         return self._anchor
 
@@ -78,14 +78,7 @@ class SeatedExecutor:
         if plan.shadows:
             both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
             return both.withColumn(SEAT, worker_column("worker", names)).drop("worker")
-        return batch.withColumn(SEAT, self._seat_column(names[plan.routing]))
-
-    def _seat_column(self, named: NDArray[np.int32]) -> Column:
-        """Returns the expression of a bin's seat, that of the last epoch where seats and routing are the same."""
-        key = named.tobytes()
-        if self._routed is None or self._routed[0] != key:
-            self._routed = (key, worker_column("bin", named))
-        return self._routed[1]
+        return batch.withColumn(SEAT, self._column.of(names[plan.routing]))
 
 
 def _seats_for(order: EpochOrder, anchor: Anchor, before: tuple[int, ...]) -> tuple[int, ...]:
@@ -96,9 +89,9 @@ def _seats_for(order: EpochOrder, anchor: Anchor, before: tuple[int, ...]) -> tu
 
 
 def _await_executors(spark: SparkSession) -> frozenset[str]:
-    """Returns the executors, of which there must be one; raises StateError when none comes within a minute."""
+    """Returns what is registered, an executor among it; raises StateError when none comes within a minute."""
     end = time.monotonic() + _EXECUTOR_DEADLINE_S
-    while not (found := executors_of(spark)):
+    while len(found := registered(spark)) <= 1:  # the driver is in it
         if time.monotonic() > end:
             raise StateError(f"The cluster has had no executor for {_EXECUTOR_DEADLINE_S:.0f} s: the query ends.")
         time.sleep(_POLL_S)

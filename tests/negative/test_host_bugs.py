@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
 from chaos.host_parameters import draw_on_hosts
 from chaos.query import simulate
+from planted import stale_environment_accepted
 
 from impls.errors import CorruptStateError
 from impls.protocol import seats
@@ -16,9 +17,8 @@ from impls.protocol.controller import Controller
 from impls.transfer import client, server, ticket
 from impls.transfer.server import BinServer
 from impls.transfer.ticket import RefusedError
-from impls.worker import opening, replicas, sources
 from impls.worker import pull as pulling
-from impls.worker.opened import Cause, Untrusted
+from impls.worker import replicas, sources
 from impls.worker.pull import Puller
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
@@ -42,16 +42,6 @@ def home_never_changed(patch):
         return events
 
     patch.setattr(Controller, "observe", observe)
-
-
-def stale_environment_trusted(patch):
-    def checked(meta, task, path):
-        if meta is None:
-            raise opening._UnusableError(Untrusted(Cause.MISSING))
-        opening._check_owner(meta, task, path)
-        return meta
-
-    patch.setattr(opening, "_checked", checked)
 
 
 def token_of_an_old_generation_accepted(patch):
@@ -132,7 +122,7 @@ BUGS = {
         0,
     ),
     home_never_changed: ({**MOVING, **GONE, "host_faults": 3}, {"homes"}, 0),
-    stale_environment_trusted: ({**MOVING, **GONE, "host_faults": 6}, {"results", "state"}, 0),
+    stale_environment_accepted: ({**MOVING, **GONE, "host_faults": 6}, {"results", "state"}, 0),
     token_of_an_old_generation_accepted: ({"commands": MOVES, **OLD_DRIVERS}, {"transfer"}, 70),
     two_seats_for_one_worker: ({**MOVING, "host_faults": 0}, {"seats"}, 0),
     sound_home_left: ({**MOVING, "host_faults": 2}, {"seats"}, 0),

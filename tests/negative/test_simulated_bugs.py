@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 from chaos.parameters import draw
 from chaos.query import simulate
 from crash_simulator import OnDemand
+from planted import stale_environment_accepted
 
 from impls.driver import keeper
 from impls.durability import restore
@@ -123,16 +124,6 @@ def routed_away_with_a_queue(patch):
 
     patch.setattr(OnDemand, "plan", plan)
     patch.setattr(controller, "validate", lambda *_: None)
-
-
-def stale_environment_accepted(patch):
-    def checked(meta, task, path):
-        if meta is None:
-            raise opening._UnusableError(Untrusted(Cause.MISSING))
-        opening._check_owner(meta, task, path)
-        return meta
-
-    patch.setattr(opening, "_checked", checked)
 
 
 def snapshot_of_a_later_epoch(patch):

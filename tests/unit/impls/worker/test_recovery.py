@@ -204,14 +204,18 @@ def test_a_torn_last_frame_is_written_again_when_a_driver_starts(workers):
     assert frame.read_bytes() == whole
 
 
-def test_a_worker_that_two_attempts_died_in_is_rebuilt(workers):
+def next_epoch(workers):
+    """An epoch that is to be run by hand, behind four others: its order, its keys and their owners."""
     for _ in range(4):
         workers.epoch()
     workers.number += 1
     keys = np.arange(50)
     workers.truth.update(keys.tolist())
-    order = workers.order()
-    owner = workers.location[workers.bins_of(keys)]
+    return workers.order(), keys, workers.location[workers.bins_of(keys)]
+
+
+def test_a_worker_that_two_attempts_died_in_is_rebuilt(workers):
+    order, keys, owner = next_epoch(workers)
     reports = [workers.run(order, w, keys, owner, attempt=2 if w == 1 else 0) for w in range(3)]
     assert recovered(reports) == {1: "two attempts died in it"}
     workers.epoch()
@@ -230,12 +234,7 @@ def no_room():
 
 
 def test_a_worker_whose_attempts_could_not_write_is_not_rebuilt(workers):
-    for _ in range(4):
-        workers.epoch()
-    workers.number += 1
-    keys = np.arange(50)
-    workers.truth.update(keys.tolist())
-    order, owner = workers.order(), workers.location[workers.bins_of(keys)]
+    order, keys, owner = next_epoch(workers)
     for attempt in range(2):
         with no_room(), pytest.raises(StateError, match="cannot write its state"):
             workers.run(order, 1, keys, owner, attempt=attempt)
