@@ -2,13 +2,13 @@
 
 from impls.errors import InvalidPlanError, StateError, UsageError
 
-__all__ = ["InvalidPlanError", "StateError", "UsageError", "stream"]
+__all__ = ["InvalidPlanError", "RealTime", "StateError", "UsageError", "stream"]
 
 
 def __getattr__(name: str) -> object:
-    """Loads `stream` when it is first asked for: mechanisms and the simulator need no Spark."""
-    if name == "stream":
-        from impls.api import stream  # noqa: PLC0415 - see above
+    """Loads what needs Spark when it is first asked for: mechanisms and the simulator do not need it."""
+    if name in {"RealTime", "stream"}:
+        from impls import api  # noqa: PLC0415 - see above
 
-        return stream
+        return getattr(api, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

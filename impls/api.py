@@ -1,16 +1,21 @@
 """`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
-from impls.driver.handle import StreamHandle
+from impls.driver.handle import RunQuery, StreamHandle
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
@@ -20,9 +25,15 @@ from impls.placement import initial
 from impls.protocol.bins import check_bins
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
+from impls.protocol.order import Executor
+from impls.protocol.plan import DROP_ENTRIES
+from impls.realtime.link import Switchboard
 from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
+from impls.spark.realtime.checks import check_real_time
+from impls.spark.realtime.runner import RealTimeQuery
+from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
 from impls.spark.shipping import equip
@@ -31,7 +42,27 @@ from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
-__all__ = ["stream"]
+__all__ = ["RealTime", "stream"]
+
+_MODES = ("micro-batch", "real-time")
+
+
+@dataclass(frozen=True)
+class RealTime:
+    """What a query in real-time mode has to know.
+
+    Attributes:
+        slots: most workers while the query runs, the first ones at least; a rescale to more starts the query again.
+        batch: duration of a batch of Spark, at whose end Spark notes its offsets.
+    """
+
+    slots: int = 0
+    batch: str = "60 seconds"
+
+
+_DEFAULT = RealTime()
+
+_AWAY_S = 15.0  # for which each attempt of a worker waits for a log_dir that its host has lost
 
 
 def stream(
@@ -49,6 +80,8 @@ def stream(
     policy: str = "minimal_move",
     time: str | None = None,
     trigger: str = "0 seconds",
+    mode: str = "micro-batch",
+    real_time: RealTime = _DEFAULT,
     durability: str = "process",
     log_dir: str | None = None,
     py_files: Sequence[str | Path] = (),
@@ -72,9 +105,10 @@ def stream(
         options: the mechanism's options.
         policy: how a rescale places bins, see `impls.placement`; options as in load_aware:imbalance=0.1.
         time: column of each record's scheduled time in µs since the Unix epoch, for latencies; None measures none.
-        trigger: Structured Streaming's processing-time interval.
-        durability: what the state survives: "none" the death of processes, as long as `state_dir` stays; "process" also
-            its loss, from changelog and snapshots; "host" also the failure of a host, as commits are flushed to disk.
+        trigger: Structured Streaming's processing-time interval, of micro-batches.
+        mode: "micro-batch", or "real-time": Spark's real-time mode, on one host, with state moved in the same way.
+        real_time: what real-time mode has to know besides.
+        durability: what the state survives: "none", "process" or "host", see ARCHITECTURE.md, "Durability".
         log_dir: folder or URI (pyarrow's `from_uri`, s3://...) of changelog and snapshots; by default the checkpoint's.
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
@@ -87,23 +121,69 @@ def stream(
     """
     check_bins(bins, workers)
     how = catalog.make(mechanism, **(options or {}))
-    frame = with_heartbeat(prepared(df, key, operator, bins, time))
-    kept = _checked(how, operator, durability, replay_epochs)
-    settings = {"bins": bins, "key": key, "changelog": kept, "state": "own" if how.shared is None else "shared"}
+    turns = _is_real_time(mode, df, how, str(checkpoint), log_dir)
+    settings = {"bins": bins, "key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs)}
+    frame = prepared(df, key, operator, bins, time)
     _ready(df.sparkSession, operator, results, py_files)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
+    with _closed_on_error(opened):
+        files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
+        where, between = _made(state_dir), _transfer(df.sparkSession.sparkContext.master, how, tls)
+        spec = QuerySpec(opened.query, bins, operator, results, where, files, how.shared, between, turns)
+        controller = _controller(spec, how, initial(bins, workers, policy))
+        making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
+        start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
+        run, driver, end = start(frame, spec, opened, making)
+        return StreamHandle(run, driver, opened, policy, on_event or (lambda _kind, _fields: None), end=end)
+
+
+@contextmanager
+def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
     try:
-        controller = Controller(initial(bins, workers, policy), how, clock_of(operator, bins))
-        files = Files(log_dir or str(opened.own), fsync=durability == "host") if kept else None
-        between = _transfer(master := df.sparkSession.sparkContext.master, how, tls)
-        spec = QuerySpec(opened.query, bins, operator, results, _made(state_dir), files, how.shared, between)
-        executor = executor_for(master, spec)
-        driver = Driver(controller, opened, executor, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        writer = _writer(frame, opened, trigger)
-        return StreamHandle(runner(writer), driver, opened, policy, on_event or (lambda _kind, _fields: None))
+        yield
     except BaseException:
         opened.close()
         raise
+
+
+_Making = Callable[[Executor], Driver]
+_Started = tuple[RunQuery, Driver, Callable[[], None]]
+
+
+def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) -> Controller:
+    drops = REAL_TIME_DROPS if spec.turns else DROP_ENTRIES
+    return Controller(assignment, how, clock_of(spec.operator, spec.bins), drops)
+
+
+def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
+    """Returns what `run_real_time` does; nothing is to be freed at the end."""
+    driver = making(executor_for(frame.sparkSession.sparkContext.master, spec))
+    return runner(_writer(with_heartbeat(frame), opened, trigger)), driver, lambda: None
+
+
+def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
+    """Returns what `run_real_time` does."""
+
+    def query(switchboard: Switchboard) -> RealTimeQuery:
+        return RealTimeQuery(frame, spec, switchboard, _name(opened), opened.spark, how.batch)
+
+    return run_real_time(frame.sparkSession, query, making, slots=how.slots)
+
+
+def _is_real_time(mode: str, df: DataFrame, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:
+    """Returns whether the mode is real time; raises UsageError for an unknown one, or what cannot be had in it."""
+    if mode not in _MODES:
+        raise UsageError(f"The mode {mode!r} is unknown: use {' or '.join(_MODES)}.")
+    if mode == "micro-batch":
+        return False
+    check_real_time(df, checkpoint=checkpoint, log_dir=log_dir)
+    if how.shared is not None:
+        raise UsageError('A store that all workers share has one commit in an epoch: use mode="micro-batch" with it.')
+    return True
+
+
+def _name(opened: Checkpoint) -> str:
+    return f"rescale-{opened.query[:8]}"
 
 
 def _ready(spark: SparkSession, operator: Operator, results: Output, py_files: Sequence[str | Path]) -> None:
@@ -114,7 +194,7 @@ def _ready(spark: SparkSession, operator: Operator, results: Output, py_files: S
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
-    writer = frame.writeStream.queryName(f"rescale-{opened.query[:8]}").trigger(processingTime=trigger)
+    writer = frame.writeStream.queryName(_name(opened)).trigger(processingTime=trigger)
     return writer.option("checkpointLocation", opened.spark)
 
 
@@ -129,8 +209,8 @@ def _made(folder: str | Path) -> str:
     return str(path)
 
 
-def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> bool:
-    """Returns whether a changelog is kept: not where a shared store is itself what is durable."""
+def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> dict[str, Any]:
+    """Returns where state is, and whether a changelog is kept: not where a shared store is itself what is durable."""
     check_level(durability, replicates=how.replicates)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
@@ -138,4 +218,5 @@ def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs:
         if operator.event_time is not None:
             raise UsageError("A store that all workers share has no timers: choose another mechanism.")
         how.shared.check()
-    return durability != "none" and how.shared is None
+    own = how.shared is None
+    return {"changelog": own and durability != "none", "state": "own" if own else "shared"}

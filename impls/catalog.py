@@ -11,7 +11,7 @@ from impls.errors import UsageError
 from impls.mechanisms.native_spark.native import NATIVES, Native
 from impls.protocol.mechanism import Mechanism
 
-__all__ = ["check", "every", "make", "names", "native", "natives", "options"]
+__all__ = ["check", "every", "make", "mode_of", "names", "native", "natives", "options"]
 
 
 @cache
@@ -59,6 +59,11 @@ def native(name: str, **given: Any) -> Native:
     """Returns a baseline with options; raises UsageError for an unknown name or option, or a value it refuses."""
     _check_options(name, given)
     return NATIVES[name](**given)
+
+
+def mode_of(name: str) -> str | None:
+    """Returns the mode in which a baseline runs Spark's query; None for a mechanism, which runs in every mode."""
+    return NATIVES[name].mode if name in NATIVES else None
 
 
 def check(name: str, **given: Any) -> None:

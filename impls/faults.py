@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["POINTS", "Hook", "fault", "install"]
+__all__ = ["POINTS", "Hook", "fault", "install", "lives"]
 
 POINTS = (
     "before-plan",  # driver: the plan is made, not yet durable
@@ -118,11 +118,12 @@ def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):  # it may be dead already
         os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + _DEAD_DEADLINE_S
-    while _lives(pid) and time.monotonic() < end:
+    while lives(pid) and time.monotonic() < end:
         time.sleep(_POLL_S)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Returns whether a process runs or is stopped; one that waits to be reaped is dead."""
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -14,6 +14,7 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from plots.metrics import at, marks
+from plots.modes import REAL_TIME, titles
 
 __all__ = ["CELL", "StoredExperiment", "StoredRun", "load"]
 
@@ -25,8 +26,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     """Reads a file of JSON lines; a last line cut off in the middle is left out, any other bad line raises."""
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]
-    out: list[dict[str, Any]] = []
+    lines, out = path.read_text().split("\n")[:-1], list[dict[str, Any]]()
     for number, line in enumerate(lines, 1):
         try:
             out.append(json.loads(line))
@@ -46,6 +46,11 @@ class StoredRun:
     def mechanism(self) -> str:
         """Name of the mechanism."""
         return str(self.entry["mechanism"])
+
+    @property
+    def real_time(self) -> bool:
+        """Whether Spark ran the query in real time, where epochs are ticks."""
+        return self.entry.get("mode") == REAL_TIME
 
     @property
     def round(self) -> int:
@@ -216,8 +221,9 @@ class StoredExperiment:
         return sorted(self.runs, key=lambda run: (place[run.mechanism], run.round))
 
     def mechanisms(self) -> list[str]:
-        """Returns the names of all mechanisms, in the order of the experiment."""
-        asked = list(self.parameters.get("mechanisms") or [])
+        """Returns the names of all mechanisms as their runs have them, in the order of the experiment."""
+        modes = self.parameters.get("modes") or []
+        asked = [title for name in self.parameters.get("mechanisms") or [] for title in titles(str(name), modes)]
         return list(dict.fromkeys([*asked, *(run.mechanism for run in self.runs)]))
 
     def rounds_of(self, mechanism: str) -> list[StoredRun]:

@@ -1,4 +1,7 @@
-"""Where the time of an epoch goes: milliseconds of each phase, their means and over time, for each mechanism."""
+"""Where the time of an epoch goes: milliseconds of each phase, their means and over time, for each mechanism.
+
+In real time records do not wait for the end of a tick; `plots.record_way` has where their time goes.
+"""
 
 from typing import Any
 
@@ -60,7 +63,7 @@ def _label_totals(axes: Any, bars: list[tuple[str, str, list[float]]]) -> float:
 
 def _draw_means(experiment: StoredExperiment) -> Any:
     """Draws one bar for steady and one for migrating epochs of each mechanism."""
-    bars = _bars(experiment.comparable())
+    bars = _bars([run for run in experiment.comparable() if not run.real_time])
     if not bars:
         return None
     figure, (axes,) = theme.grid_of(1, height=0.36 * len(bars) + 0.6)
@@ -91,7 +94,7 @@ def _panel(axes: Any, run: StoredRun) -> list[Any]:
 
 def _draw_timeline(experiment: StoredExperiment) -> Any:
     """Draws the milliseconds of each phase, stacked, at the time the epoch began."""
-    runs = [run for run in experiment.typical() if run.epochs]
+    runs = [run for run in experiment.typical() if run.epochs and not run.real_time]
     if not runs:
         return None
     label = "milliseconds of an epoch (own scale in each panel)"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from plots.data import StoredExperiment, StoredRun
 from plots.metrics import at
+from plots.modes import IN_REAL_TIME
 
 __all__ = [
     "DARK",
@@ -54,7 +55,13 @@ _HUES = tuple(name for name in LIGHT if name not in {"paper", "ink", "muted", "g
 
 
 def hue(name: str) -> str:
-    """Returns the name of a mechanism's colour in LIGHT and DARK; by checksum where theme.toml has none for it."""
+    """Returns the name of a mechanism's colour in LIGHT and DARK; by checksum where theme.toml has none for it.
+
+    In real time it is another one, so that a comparison of both modes has two.
+    """
+    words, real_time = name.removesuffix(IN_REAL_TIME), name.endswith(IN_REAL_TIME)
+    if real_time and (fixed := next((str(c) for word, c in _FILE["real_time"].items() if word in words), None)):
+        return fixed
     found = next((str(colour) for word, colour in _FILE["by_word"].items() if word in name), None)
     return found or _HUES[zlib.crc32(name.encode()) % len(_HUES)]
 
@@ -67,7 +74,8 @@ def mechanism_colour(name: str) -> str:
 def mechanism_marker(name: str) -> str:
     """Returns the marker of a mechanism, which identifies it without colour."""
     hues = ("grey", *_HUES)
-    return _MARKERS[hues.index(hue(name)) % len(_MARKERS)]
+    place = hues.index(hue(name.removesuffix(IN_REAL_TIME)))
+    return _MARKERS[(place + name.endswith(IN_REAL_TIME) * len(_MARKERS) // 2) % len(_MARKERS)]
 
 
 @contextmanager

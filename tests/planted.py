@@ -1,5 +1,8 @@
-"""A bug that several simulations must find."""
+"""Bugs that several simulations must find."""
 
+from dataclasses import replace
+
+from impls.protocol.controller import Controller
 from impls.worker import opening
 from impls.worker.opened import Cause, Untrusted
 
@@ -14,3 +17,13 @@ def stale_environment_accepted(patch):
         return meta
 
     patch.setattr(opening, "_checked", checked)
+
+
+def dropped_before_the_pull_is_observed(patch):
+    plain = Controller.plan
+
+    def plan(self, epoch, generation):
+        written = plain(self, epoch, generation)
+        return replace(written, drops=written.drops + tuple((p.bin, p.source) for p in written.plan.pulls))
+
+    patch.setattr(Controller, "plan", plan)

@@ -37,6 +37,7 @@ class Clockwork:
     scheduled: np.ndarray
     commands: list[int]
     now_us: int
+    ticks: bool = False
     epoch: int = 0
     taken: int = 0
     left: int = 0
@@ -68,7 +69,7 @@ class Clockwork:
         bins = min(self.left, _BINS_PER_EPOCH.get(self.mechanism, 4))
         pull_ms = self.spike_ms * (0.2 if self.mechanism == "runtime-restart" else 1.0) if bins else 0.0
         cold = 1 + 1.5 * np.exp(-max(0, begin_us - self.scheduled[0]) / 600_000)
-        ms["job"] = float(190 * cold * self.rng.normal(1, 0.02) + pull_ms)
+        ms["job"] = float((15 if self.ticks else 190) * cold * self.rng.normal(1, 0.02) + pull_ms)
         done_us = begin_us + int((ms["plan"] + ms["build"] + ms["job"]) * 1000) - 3_000
         self.now_us = done_us + 3_000 + int(ms["observe"] * 1000)
         records = self.take(begin_us, done_us)
@@ -126,7 +127,7 @@ class Clockwork:
                 "longest_pull_ms": pull_ms, "migrating": migrating, "misplaced": self.left, "negative": 0,
                 "homes": [[worker, HOSTS[worker % len(HOSTS)]] for worker in range(WORKERS)], "lost": 0,
                 "network": [[*HOSTS, bins * BIN_BYTES, pull_ms]] if bins else [],
-                "ms": {"total": sum(ms.values()), **ms, **inside},
+                "ms": {"total": sum(ms.values()), **ms, **inside}, **(self.tick(records) if self.ticks else {}),
             }
         )  # fmt: skip
         routing = (np.arange(BINS) // (BINS // WORKERS)).astype("<u2")
@@ -139,6 +140,11 @@ class Clockwork:
                 "on_demand": False, "hold": [], "replicas": [], "shadows": [], "stop": None, "drops": [],
             }
         )  # fmt: skip
+
+    def tick(self, records: int) -> dict[str, Any]:
+        """What the line of a tick has besides."""
+        parts = {"to_router": 4.0, "route": 0.5, "shuffle": 3.0, "wait": 1.0, "apply": 2.0, "commit": 0.5, "send": 1.5}
+        return {"turns": 3, "way_ms": parts if records else {}, "latency_ms": 14.0 if records else None}
 
 
 def _memory(clockwork: Clockwork) -> list[dict[str, Any]]:
@@ -171,16 +177,18 @@ def write_run(
     verdict: str = "valid",
     lag_ms: float = 2.0,
     summarise: bool = True,
+    mode: str = "micro-batch",
 ) -> Clockwork:
     """Writes every file of a run's folder, and with `summarise` also its logs and its entry.
 
     An epoch takes 203 ms, give or take a few, once warm; each epoch that moves bins takes `spike_ms` longer, and a
-    restart takes four fifths of that between two epochs and one fifth in the first epoch after them.
+    restart takes four fifths of that between two epochs and one fifth in the first epoch after them. In real time a
+    tick takes 25 ms.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begin_us, records = BEGIN_US + round_ * 600_000_000, int(seconds * rate)
     parameters = experiment_parameters(seconds=seconds, seed=seed, rate=rate)
-    write_json(folder / "run.json", {**parameters, "mechanism": mechanism, "round": round_, "number": 0})
+    write_json(folder / "run.json", {**parameters, "mechanism": mechanism, "mode": mode, "round": round_, "number": 0})
     load = {"start_us": begin_us, "rate": rate, "records": records, "seed": seed, "keys": 100_000}
     load |= {"distribution": "uniform", "exponent": 1.0, "partitions": 2, "topic": "in", "lead_in_s": 2.0}
     write_json(folder / "load.json", load)
@@ -188,7 +196,7 @@ def write_run(
     clockwork = Clockwork(
         folder, mechanism, _SPIKE_MS.get(mechanism, 40) if spike_ms is None else spike_ms,
         np.random.default_rng(seed), begin_us + np.arange(records) * 1_000_000 // rate,
-        [begin_us + int(second * 1e6) for second in at], begin_us - 300_000,
+        [begin_us + int(second * 1e6) for second in at], begin_us - 300_000, mode == "real-time",
     )  # fmt: skip
     clockwork.run()
     for name in ("events", "epochs", "cells"):
@@ -233,7 +241,7 @@ def write_experiment(
     environment = {
         "commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False, "seed": seed, "host": "example",
         "os": "Linux 6.1", "architecture": "x86_64", "cpu": "Example CPU", "cores": 2, "memory_bytes": 8 << 30,
-        "versions": {"python": "3.11.7", "java": "17.0.15", "kafka": "4.3.0", "pyspark": "4.2.0", "numpy": "2.4.6"},
+        "versions": {"python": "3.11.7", "java": "17.0.15", "kafka": "4.3.0", "pyspark": "4.3.0", "numpy": "2.4.6"},
     }  # fmt: skip
     write_json(folder / "experiment.json", {**parameters, "digest": "0123456789ab", "environment": environment})
     for number in range(rounds * len(MECHANISMS)):

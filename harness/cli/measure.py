@@ -51,6 +51,7 @@ def generator_speed(c: Context, **given: Any) -> None:
     Option("seed", "only this one", INTEGER, shown="all of them"),
     Option("jobs", "processes", COUNT, default=2, subject="The number of processes"),
     Option("hosts", "on clusters of two to five hosts, which are lost, cut off and come back", FLAG),
+    Option("mode", "micro-batch or real-time", default="micro-batch"),
 )
 def simulate(c: Context, **given: Any) -> None:
     """Simulate migrations under faults, all of a run drawn from its seed, until one goes wrong."""

@@ -9,6 +9,7 @@ from generators.producer import check_peak
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Experiment
 from harness.experiment.faults import DRIVER_POINTS, parse_fault
+from harness.experiment.modes import check_modes
 from harness.experiment.parameters import PARAMETERS
 from harness.lab.hosts.netem import parse_netem
 from impls import catalog
@@ -39,6 +40,7 @@ def check(experiment: Experiment) -> None:
         raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
     for name in experiment.mechanisms:
         catalog.check(name)
+    check_modes(experiment)
     _check_options(experiment)
     _check_nexmark(experiment)
     check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
@@ -110,6 +112,10 @@ def _check_cluster(experiment: Experiment) -> None:
     elif experiment.netem:
         raise UsageError("A network of its own needs a cluster of its own: give --cluster, or leave out --netem.")
     parse_netem(experiment.netem)
+    if experiment.tls != "none" and experiment.cluster is None and is_local(experiment.master):
+        raise UsageError("Bins are sealed between hosts only: give --cluster or --master, or leave out --tls.")
+    if experiment.tls not in {"none", "auto"} and not Path(experiment.tls).is_file():
+        raise UsageError(f"There is no file {experiment.tls}: --tls takes none, auto, or a PEM file.")
 
 
 def _check_fault(experiment: Experiment) -> None:

@@ -10,16 +10,21 @@ import numpy as np
 
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
-from harness.experiment.parameters import Parameters
+from harness.experiment.parameters import MICRO_BATCH, REAL_TIME, Parameters
 from impls import catalog
 
-__all__ = ["Experiment", "Run"]
+__all__ = ["Experiment", "Run", "shares_store"]
 
 _WITH = " with "  # between a mechanism and the fault of a disturbed run
-
+_IN_REAL_TIME = ", real time"  # behind a mechanism that runs so
 
 # Of the duration: a machine on which three times as long a load shows no migration crossed is too slow for the load.
 LOAD_MOST = 3
+
+
+def shares_store(mechanism: str) -> bool:
+    """Returns whether a mechanism's workers share a store of state, which has one commit in an epoch."""
+    return "redis" in catalog.options(mechanism)
 
 
 @dataclass(frozen=True)
@@ -49,16 +54,34 @@ class Experiment(Parameters):
         rates = b"" if path is None else path.read_bytes()
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode() + rates).hexdigest()[:12]
 
+    @property
+    def most_workers(self) -> int:
+        """Most workers that there are in a run, unless its plan file asks for more."""
+        return max(self.workers, self.workers_goal)
+
+    def compared(self) -> list[tuple[str, str]]:
+        """Returns what is compared as (mechanism, mode), each in every mode.
+
+        A baseline has a mode of its own, and a store that all workers share has no real time.
+        """
+        return [(name, mode) for name in self.mechanisms for mode in self._modes_of(name)]
+
+    def _modes_of(self, mechanism: str) -> tuple[str, ...]:
+        own = catalog.mode_of(mechanism)
+        if own is None:
+            return tuple(mode for mode in self.modes if mode != REAL_TIME or not shares_store(mechanism))
+        return (own,)
+
     def runs(self) -> list["Run"]:
         """Returns the runs in the order they are made: interleaved by round, the order in each drawn from the seed."""
-        draw = np.random.default_rng(self.seed)
+        draw, pairs = np.random.default_rng(self.seed), self.compared()
         out: list[Run] = []
         for number in range(self.rounds):
-            order = draw.permutation(len(self.mechanisms)) if number else np.arange(len(self.mechanisms))
-            for mechanism in (self.mechanisms[i] for i in order):
-                out.append(Run(self, mechanism, number, len(out)))
+            order = draw.permutation(len(pairs)) if number else np.arange(len(pairs))
+            for mechanism, mode in (pairs[i] for i in order):
+                out.append(Run(self, mechanism, number, len(out), mode=mode))
                 if self.fault is not None and mechanism != "none":  # which never migrates
-                    out.append(Run(self, mechanism, number, len(out), disturbed=True))
+                    out.append(Run(self, mechanism, number, len(out), disturbed=True, mode=mode))
         return out
 
 
@@ -71,11 +94,31 @@ class Run:
     round: int
     number: int
     disturbed: bool = False
+    mode: str = MICRO_BATCH
 
     @property
     def folder(self) -> str:
         """Name of the run's folder."""
-        return f"{self.number:02d}-{self.mechanism}-r{self.round}{'-fault' if self.disturbed else ''}"
+        return f"{self.number:02d}-{self.short}-r{self.round}{'-fault' if self.disturbed else ''}"
+
+    @property
+    def real_time(self) -> bool:
+        """Whether Spark runs the query in real-time mode."""
+        return self.mode == REAL_TIME
+
+    @property
+    def short(self) -> str:
+        """Mechanism and mode in a word, as folders are named by it."""
+        return f"{self.mechanism}-{REAL_TIME}" if self._named_by_mode else self.mechanism
+
+    @property
+    def _named_by_mode(self) -> bool:
+        return self.real_time and catalog.mode_of(self.mechanism) is None
+
+    @property
+    def slots(self) -> int:
+        """Tasks that own state at once in real time: the most workers while the query runs."""
+        return self.experiment.slots or self.experiment.most_workers
 
     @property
     def fault(self) -> str | None:
@@ -84,8 +127,9 @@ class Run:
 
     @property
     def title(self) -> str:
-        """What results call the run's mechanism; a disturbed one is another, so that no figure merges the two."""
-        return f"{self.mechanism}{_WITH}{self.fault}" if self.disturbed else self.mechanism
+        """What results call the run's mechanism; in real time, or disturbed, it is another: no figure merges them."""
+        name = f"{self.mechanism}{_IN_REAL_TIME}" if self._named_by_mode else self.mechanism
+        return f"{name}{_WITH}{self.fault}" if self.disturbed else name
 
     def options(self) -> dict[str, Any]:
         """Returns the options that this run's mechanism knows."""
@@ -97,6 +141,7 @@ class Run:
         return {
             **self.experiment.to_json(),
             "mechanism": self.title,
+            "mode": self.mode,
             "round": self.round,
             "number": self.number,
             "seed": self.experiment.seed,
@@ -107,5 +152,7 @@ class Run:
         """Reads run.json of a run's folder."""
         data = json.loads((folder / "run.json").read_text())
         title, number, round_ = data.pop("mechanism"), data.pop("number"), data.pop("round")
-        mechanism, _, fault = title.partition(_WITH)
-        return cls(Experiment.from_json(data), mechanism, round_, number, disturbed=bool(fault))
+        mode = data.pop("mode", MICRO_BATCH)
+        name, _, fault = title.partition(_WITH)
+        mechanism = name.removesuffix(_IN_REAL_TIME)
+        return cls(Experiment.from_json(data), mechanism, round_, number, disturbed=bool(fault), mode=mode)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.experiment.checks import check
-from harness.experiment.description import Experiment
-from harness.experiment.parameters import BENCH, PARAMETERS, QUICK, STANDARD
+from harness.experiment.description import Experiment, shares_store
+from harness.experiment.parameters import BENCH, MICRO_BATCH, PARAMETERS, QUICK, REAL_TIME, STANDARD
 from harness.options import parse_list, parse_number
 from harness.options.declared import read_given
 from impls import catalog
@@ -15,6 +15,7 @@ __all__ = ["experiment_from", "experiments_from", "make_experiment", "mechanism_
 
 _QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
+_NOT_IN_REAL_TIME = ("cluster", "master", "log_dir", "max_offsets_per_trigger")
 _OTHERS = {option.name for option in BENCH} - {option.name for option in PARAMETERS}
 
 
@@ -42,9 +43,19 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
     """
     values = read_given(PARAMETERS, {name: value for name, value in options.items() if name not in _OTHERS})
     if options.get("all"):
-        values["mechanisms"] = tuple(catalog.names())
-    standard = {} if any(options.get(name) for name in _CHOICES) else STANDARD
+        only = values.get("modes") == (REAL_TIME,)
+        values["mechanisms"] = tuple(name for name in catalog.names() if not (only and shares_store(name)))
+    standard = {} if any(options.get(name) for name in _CHOICES) else _standard(values)
     return make_experiment(**{**(QUICK if options.get("quick") else standard), **values})
+
+
+def _standard(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the standard comparison, without real time where it is not asked for or cannot be had."""
+    modes = values.get("modes", STANDARD["modes"])
+    if REAL_TIME in modes and not any(values.get(name) for name in _NOT_IN_REAL_TIME):
+        return STANDARD
+    kept = tuple(name for name in STANDARD["mechanisms"] if catalog.mode_of(name) != REAL_TIME)
+    return {**STANDARD, "mechanisms": kept, "modes": (MICRO_BATCH,)}
 
 
 def experiments_from(options: Mapping[str, Any]) -> list[Experiment]:

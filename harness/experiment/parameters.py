@@ -11,9 +11,13 @@ from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
 
-__all__ = ["BENCH", "DEFAULT_MECHANISMS", "PARAMETERS", "PRESETS", "QUICK", "STANDARD", "Parameters", "running"]
+__all__ = [
+    "BENCH", "DEFAULT_MECHANISMS", "MICRO_BATCH", "MODES", "PARAMETERS", "PRESETS", "QUICK", "REAL_TIME", "STANDARD",
+    "Parameters", "running",
+]  # fmt: skip
 
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
+MICRO_BATCH, REAL_TIME = MODES = ("micro-batch", "real-time")
 _WHAT, _LOAD, _CLUSTER, _OUTPUT = "What to run", "Load", "Cluster", "Output"
 
 
@@ -25,6 +29,9 @@ class Parameters:
     mechanisms: tuple[str, ...] = declare(
         DEFAULT_MECHANISMS, "mechanisms to compare, separated by commas; ./inv mechanisms lists them", _WHAT, of.NAMES,
         name="mechanism")
+    modes: tuple[str, ...] = declare(
+        (MICRO_BATCH,), "how Spark runs the query: micro-batch or real-time; both, separated by a comma, are compared",
+        _WHAT, of.NAMES, name="mode", subject="The mode", choices=MODES)
     options: dict[str, Any] = declare(  # noqa: RUF009 - which makes a field
         {}, "options of the mechanisms that know them, NAME=VALUE,NAME=VALUE; ./inv mechanisms lists them", _WHAT,
         of.PAIRS, name="option", shown="each mechanism's own")
@@ -95,6 +102,11 @@ class Parameters:
     max_offsets_per_trigger: int | None = declare(
         None, "Spark's limit on records per epoch", _CLUSTER, of.COUNT, unit="records", shown="no limit",
         subject="The limit on records per epoch", least=1)
+    batch: str = declare(
+        "60 seconds", "real time: how long a batch of Spark's lasts, such as '60 seconds' or '5 minutes'", _CLUSTER)
+    slots: int | None = declare(
+        None, "real time: most workers while the query runs; more of them restart it", _CLUSTER, of.COUNT,
+        shown="as many as the migration needs", subject="The number of slots", least=1)
     input_partitions: int = declare(
         2, "partitions of the input topic", _CLUSTER, of.COUNT, subject="The number of input partitions", least=1)
     result_partitions: int = declare(
@@ -111,6 +123,9 @@ class Parameters:
     netem: str = declare(
         "", "what the hosts' network does to the packets that each sends, such as 'delay 2ms loss 0.1%' (as root)",
         _CLUSTER, shown="nothing")
+    tls: str = declare(
+        "none", "of bins between hosts: none, auto (a certificate is made), or a PEM file of certificate and key",
+        _CLUSTER)
     state_dir: str | None = declare(
         None, "folder for the workers' state", _CLUSTER, of.FOLDER, shown="in the result folder")
     log_dir: str | None = declare(
@@ -127,16 +142,20 @@ class Parameters:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         """Reads what `to_json` wrote."""
-        return cls(**{**data, "mechanisms": tuple(data["mechanisms"])})
+        values: dict[str, Any] = {name: tuple(data[name]) for name in _TUPLES if name in data}
+        return cls(**{**data, **values})
 
 
 PARAMETERS = options_of(Parameters)
-# What `./inv bench` compares when nothing is said of what to compare: all counting in an entry per key, as Spark does.
+_TUPLES = {option.field for option in PARAMETERS if option.kind == of.NAMES}
+# What `./inv bench` compares when nothing is said of what to compare: all counting in an entry per key, as Spark does;
+# Spark's restart and a live migration, each in epochs and in real time.
 STANDARD: dict[str, Any] = {
-    "mechanisms": ("none", "native-repartition", "runtime-restart", "megaphone-all-at-once", "megaphone-batched"),
+    "mechanisms": ("none", "native-repartition", "native-real-time", "megaphone-batched"),
+    "modes": MODES,
     "workload": "hash",
     "keys": 1_000_000,
-    "duration_s": 30.0,
+    "duration_s": 24.0,
     "name": "hash-count",
 }
 QUICK: dict[str, Any] = {

@@ -51,8 +51,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     where = f"on port {options.port}" if options.port else f"at {options.host}"
+    ready.touch()  # before the word, which may be read at once
     sys.stdout.write(f"{options.service} answers {where}\n")
-    ready.touch()
     sys.stdout.flush()
     while server.running and not told.wait(_LOOK_S):
         pass

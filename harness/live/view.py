@@ -48,6 +48,13 @@ def _moves(entry: dict[str, Any]) -> list[str]:
     return [_number(peak), _number(seconds, 1), _number(bins), _number(None if size is None else size / _MIB, 1)]
 
 
+def _pace(line: dict[str, Any]) -> str:
+    """Returns how a query goes on: how long its last epoch took, in real time how many turns its workers take."""
+    if line.get("turns_per_s") is not None:
+        return f"{_number(line['turns_per_s'])} turns/s"
+    return f"epoch {_number(line.get('epoch_ms'))} ms"
+
+
 class LiveView:
     """Shows an experiment's runs on the console; `with LiveView(...)` leaves the final table standing.
 
@@ -111,7 +118,7 @@ class LiveView:
             f"{run.folder}: {line.get('phase', ''):<14} {line.get('records', 0):>9,} records  "
             f"p50 {_number(latency.get('p50'))}  p99 {_number(latency.get('p99'))}  "
             f"max {_number(latency.get('max'))} ms  "
-            f"epoch {_number(line.get('epoch_ms'))} ms  moved {line.get('moved_bins', 0)} bins, "
+            f"{_pace(line)}  moved {line.get('moved_bins', 0)} bins, "
             f"{line.get('moved_bytes', 0) / _MIB:.1f} MiB  left {line.get('misplaced') or 0}"
         )
         changed, self._phase = line.get("phase") != self._phase, line.get("phase", "")

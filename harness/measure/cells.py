@@ -2,7 +2,7 @@
 
 import base64
 import zlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,14 @@ class Cells:
         begin = self.interval * INTERVAL_US
         clipped: NDArray[np.int64] = np.clip(earliest, begin, begin + INTERVAL_US - 1)
         return clipped
+
+    def done_in_time(self) -> "Cells":
+        """Returns the same cells, done no later than records that were scheduled at the end of their interval.
+
+        That bounds a time which is known to be too late by as much as an interval is long.
+        """
+        last = (self.interval + 1) * INTERVAL_US - 1 + highest_equivalent(self.latency_us)
+        return replace(self, done_us=np.minimum(self.done_us, last))
 
     @property
     def records(self) -> int:

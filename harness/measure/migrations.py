@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.measure.way import pace_ms
+
 __all__ = ["Migration", "migrations_of", "moved", "outcome", "outstanding"]
 
 Line = dict[str, Any]
@@ -142,7 +144,8 @@ def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int
 
     A migration counts as crossed when so many records were applied in epochs behind it that one of a moved bin is among
     them; one that moved no bin has none to cross it. Steady state is back when the median time of the last three epochs
-    behind the last migration is at most twice that before the first command, and no record is queued.
+    behind the last migration (in real time their median latency) is at most twice that before the first command, and no
+    record is queued.
 
     Args:
         events: the events of the run so far.
@@ -175,9 +178,10 @@ def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line
 
 def _calm(found: Sequence[Migration], epochs: Sequence[Line], warm_us: int) -> bool:
     first, last = found[0].begin_us, max(migration.end_us or 0 for migration in found)
-    before = [line["ms"]["total"] for line in epochs if warm_us <= line["begin_us"] and line["end_us"] <= first]
-    behind = [line for line in epochs if line["begin_us"] >= last][-_CALM_EPOCHS:]
+    paced = [(line, pace) for line in epochs if (pace := pace_ms(line)) is not None]
+    before = [pace for line, pace in paced if warm_us <= line["begin_us"] and line["end_us"] <= first]
+    behind = [(line, pace) for line, pace in paced if line["begin_us"] >= last][-_CALM_EPOCHS:]
     if not before or not behind:
         return bool(behind)
-    times = [line["ms"]["total"] for line in behind]
-    return bool(np.median(times) <= _CALM_FACTOR * np.median(before)) and not behind[-1]["queued"]
+    calm = np.median([pace for _, pace in behind]) <= _CALM_FACTOR * np.median(before)
+    return bool(calm) and not behind[-1][0]["queued"]

@@ -114,13 +114,19 @@ class Option:
     def read(self, given: Any) -> Any:
         """Returns the value of a text (or of a value), within its bounds; raises UsageError with one sentence."""
         value = self.kind.read(given, self)
-        for one in value if self.kind == WORKERS else (value,):
-            self.check(one)
+        self.check(value)
         return value
 
     def check(self, value: Any) -> None:
-        """Raises UsageError for a value that is none of the choices, or out of bounds; None is no value."""
+        """Raises UsageError for a value that is none of the choices, or out of bounds; None is no value.
+
+        Of several values each is checked.
+        """
         if value is None:
+            return
+        if isinstance(value, tuple):
+            for one in value:
+                self.check(one)
             return
         if self.choices and value not in self.choices:
             if len(self.choices) == 2:
@@ -143,8 +149,8 @@ class Option:
         types = [self.kind.json, *(["null"] if self.default is None else [])]
         found: dict[str, Any] = {"type": types if len(types) > 1 else types[0]}
         if self.kind == NAMES:
-            found["items"] = {"type": "string"}
-        if self.choices:
+            found["items"] = {"type": "string", **({"enum": list(self.choices)} if self.choices else {})}
+        elif self.choices:
             found["enum"] = list(self.choices)
         found |= {key: bound for key, bound in (("minimum", self.least), ("maximum", self.most)) if bound is not None}
         return {**found, "description": self.help + (f" ({self.unit})" if self.unit else "")}

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "MovedBins", "OracleError", "Ranges", "RawResults", "Records", "Waits"]
+__all__ = ["Columns", "MovedBins", "NextOffsets", "OracleError", "Ranges", "RawResults", "Records", "Waits"]
 
 
 class OracleError(Exception):
@@ -83,6 +83,22 @@ class MovedBins(Columns):
         """Returns moves from (epoch, bin, migration) rows."""
         epochs, bins, migrations = zip(*rows, strict=True) if rows else ((), (), ())
         return cls(np.array(epochs, np.int64), np.array(bins, np.int64), np.array(migrations, np.str_))
+
+
+@dataclass(frozen=True, slots=True)
+class NextOffsets(Columns):
+    """What bins have stored at their owners: below `next` all records of the bin in a partition are applied."""
+
+    bin: NDArray[np.int64]
+    partition: NDArray[np.int32]
+    next: NDArray[np.int64]
+    worker: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, rows: list[tuple[int, int, int, int]]) -> "NextOffsets":
+        """Returns next offsets from (bin, partition, next, worker) rows."""
+        bins, partitions, nexts, workers = np.array(rows, np.int64).reshape(-1, 4).T
+        return cls(bins, partitions.astype(np.int32), nexts, workers.astype(np.int32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ whose offsets hold it or, if its bin was moving and queued it there, to the epoc
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,28 +18,36 @@ from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.differences import NUMBERED, Differences
 
-__all__ = ["check"]
+__all__ = ["EXAMPLE", "ORDERS", "bins_table", "check", "number_results"]
 
-_SQL = (Path(__file__).parent / "keycount.sql").read_text(encoding="utf-8")
+_SQL, _MISNUMBERED = (
+    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("keycount.sql", "misnumbered.sql")
+)
 _WAITED = "SELECT count(*) FILTER (waited > 0), coalesce(max(waited), 0) FROM placed"
 
-_EXAMPLE = """
+EXAMPLE = """
 SELECT why, epoch, key, "partition", "offset", worker, expected, found FROM finding WHERE class = $class
 ORDER BY {order} LIMIT 1
 """
 
-_ORDERS = {
+ORDERS = {
     "first": 'epoch NULLS LAST, "partition", "offset", key',
     "worst": 'abs(coalesce(expected, 0) - coalesce(found, 0)) DESC, epoch NULLS LAST, "partition", "offset", key',
     "last": 'epoch DESC NULLS FIRST, "partition" DESC, "offset" DESC, key DESC',
 }
 
 
-def _bins(records: Records, results: RawResults, bin_of: BinOf, partitions: int) -> pa.Table:
+def bins_table(records: Records, results: RawResults, bin_of: BinOf, partitions: int) -> pa.Table:
     """Returns the bin of every key, and the partition that is home to the bin's results."""
     keys = np.union1d(records.key, results.key)
     bins = bin_of(keys)
     return pa.table({"key": keys, "bin": bins, "home": bins * partitions // bin_of.bins})
+
+
+def number_results(db: Any) -> None:
+    """Makes the tables numbered and misnumbered from results and bins."""
+    db.execute(NUMBERED)
+    db.execute(_MISNUMBERED)
 
 
 def check(
@@ -67,12 +76,12 @@ def check(
         for name, columns in {"records": records, "results": results, "ranges": ranges}.items():
             db.register(name, columns.table())
         db.register("moves", (moves or MovedBins.of([])).table())
-        db.register("bins", _bins(records, results, bin_of, partitions))
+        db.register("bins", bins_table(records, results, bin_of, partitions))
         db.register("waits", (waits or Waits.of([])).table())
-        db.execute(NUMBERED)
+        number_results(db)
         db.execute(_SQL)
         (waited, longest), *_ = db.execute(_WAITED).fetchall()
         found = Differences.of(
-            db, "count(*)", _EXAMPLE, _ORDERS, records=len(records), raw=len(results), applied="placed"
+            db, "count(*)", EXAMPLE, ORDERS, records=len(records), raw=len(results), applied="placed"
         )
         return replace(found, waited=waited, longest_wait=longest)

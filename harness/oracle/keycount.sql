@@ -1,4 +1,4 @@
--- Key-count recomputed, from the tables records, results, ranges, moves, waits, bins and numbered.
+-- Key-count recomputed, from the tables records, results, ranges, moves, waits, bins, numbered and misnumbered.
 
 -- An input record arrives in the epoch whose offset range holds it.
 CREATE TABLE arrived AS
@@ -44,15 +44,7 @@ SELECT CASE WHEN key IN (SELECT key FROM records) THEN 'doubled' ELSE 'wrong' EN
        epoch, key, "partition", "offset", worker, NULL, count
 FROM matched WHERE truth IS NULL
 UNION ALL
-SELECT 'wrong', 'partition of another bin', n.epoch, n.key, n."partition", n."offset", n.worker, NULL, n.count
-FROM numbered n JOIN bins b ON n.key = b.key WHERE n."partition" <> b.home
-UNION ALL
-SELECT CASE WHEN a.number IS NULL THEN 'out_of_order' ELSE 'wrong' END,
-       CASE WHEN a.number IS NULL THEN 'behind a later number' ELSE 'differs from what it repeats' END,
-       n.epoch, n.key, n."partition", n."offset", n.worker, a.count, n.count
-FROM (FROM numbered WHERE NOT accepted) n LEFT JOIN (FROM numbered WHERE accepted) a
-     ON n.worker = a.worker AND n."partition" = a."partition" AND n.number = a.number
-WHERE a.number IS NULL OR a.key <> n.key OR a.count <> n.count
+FROM misnumbered
 UNION ALL
 SELECT 'out_of_order', 'not above the result before it', epoch, key, "partition", "offset", worker, count_before, count
 FROM (SELECT *, lag(epoch) OVER per_key AS epoch_before, lag(count) OVER per_key AS count_before

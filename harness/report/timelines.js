@@ -72,7 +72,7 @@
       cursor.setAttribute("visibility", "visible");
       cursor.setAttribute("x1", x(t)); cursor.setAttribute("x2", x(t));
       const queue = run.queued[e] ? `, ${run.queued[e].toLocaleString("en")} queued` : "";
-      words.textContent = `${t.toFixed(2)} s: p50 ${ms(run.p50[i])}, p99 ${ms(run.p99[i])}, max ${ms(run.max[i])}; epoch ${ms(run.epoch_ms[e])}${queue}`;
+      words.textContent = `${t.toFixed(2)} s: p50 ${ms(run.p50[i])}, p99 ${ms(run.p99[i])}, max ${ms(run.max[i])}; ${run.unit} ${ms(run.epoch_ms[e])}${queue}`;
     }
     replay(t);
   };
@@ -145,7 +145,7 @@
       down += heights[worker] * size + 6;
     });
     const moved = run.moved_bytes[e] ? `, ${(run.moved_bytes[e] / 1048576).toFixed(1)} MiB pulled` : "";
-    told.textContent = `${(+t).toFixed(2)} s: ${fresh.size} bin${fresh.size === 1 ? "" : "s"} routed anew in this epoch${moved}, ${run.queued[e].toLocaleString("en")} records queued, p99 ${ms(run.p99[index(run.at_s, t)])}`;
+    told.textContent = `${(+t).toFixed(2)} s: ${fresh.size} bin${fresh.size === 1 ? "" : "s"} routed anew in this ${run.unit}${moved}, ${run.queued[e].toLocaleString("en")} records queued, p99 ${ms(run.p99[index(run.at_s, t)])}`;
   }
   slider.oninput = () => point(+slider.value);
   chooser.onchange = () => point(+slider.value);

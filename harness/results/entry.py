@@ -1,7 +1,6 @@
 """The summary of one run: its entry of result.json, and its histogram logs, from the files of its folder."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_json, read_lines, write_json
 from harness.measure.cells import Cells, read_cells, read_epochs
 from harness.measure.cpu import Taken, machine, taken
@@ -20,16 +20,14 @@ from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
 from harness.measure.warmup import RULE, WarmUp, warm_up
 from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
+from harness.results.epochs import epochs_entry, groups_of, ways_entry
 from harness.results.failure import failure_of
-from impls.protocol.report import PARTS
-from impls.protocol.report import PHASES as WORKER_PHASES
 from impls.worker.cells import INTERVAL_US
 
 __all__ = ["ENTRY_FILE", "RunFiles", "run_entry", "summarise_run"]
 
 ENTRY_FILE = "run-result.json"
 LATE_MS = 50.0
-PHASES = ("between", "plan", "build", "job", "observe", *WORKER_PHASES, *PARTS)
 _TAGGED = ("steady", "migrating", "after")
 
 
@@ -75,9 +73,21 @@ class RunFiles:
     def cells(self) -> Cells:
         """The latency cells, without those of what was sent before the load."""
         cells = read_cells(self.folder / "cells.jsonl")
+        if self.mode == REAL_TIME:  # a tick's turns end at several times, of which only the last is known
+            cells = cells.done_in_time()
         if not self.load.get("nexmark", {}).get("preload"):
             return cells
         return cells.take(cells.interval >= self.start_us // INTERVAL_US)
+
+    @property
+    def mode(self) -> str:
+        """How Spark ran the query."""
+        return str(self.run.get("mode", MICRO_BATCH))
+
+    @cached_property
+    def groups(self) -> dict[str, list[dict[str, Any]]]:
+        """The epochs by what they are."""
+        return groups_of(self.epochs, self.migrations, self.warm_up.end_us)
 
     @cached_property
     def start_us(self) -> int:
@@ -131,6 +141,7 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
     warm = files.warm_up.end_us
     return {
         "mechanism": files.run.get("mechanism", "unknown"),
+        "mode": files.mode,
         "round": files.run.get("round", 0),
         "folder": f"runs/{files.folder.name}",
         "verdict": verdict,
@@ -144,7 +155,8 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "warmup_s": None if warm is None else (warm - files.start_us) / 1e6,
         "warmup": {"rule": RULE, "reason": files.warm_up.reason},
         "latency_ms": _latency(files),
-        "epoch_ms": _epochs(files),
+        "epoch_ms": epochs_entry(files.groups),
+        "way": ways_entry(files.groups, files.cells),
         "migrations": [_migration(files, number) for number in range(len(files.migrations))],
         "memory_bytes": peaks(files.memory),
         "memory_anon_bytes": peaks(files.memory, "anon"),
@@ -213,32 +225,6 @@ def _latency(files: RunFiles) -> dict[str, Any]:
 
     by_tag = {name: of(tags == TAGS.index(name)) for name in (*_TAGGED, "warmup")}
     return {**by_tag, "migrating_moved": of((tags == TAGS.index("migrating")) & cells.moved)}
-
-
-def _epochs(files: RunFiles) -> dict[str, Any]:
-    """Returns p50, p99 and max of epochs in ms, whole and by phase; migrating epochs belong to a migration."""
-    warm, moving = files.warm_up.end_us, {n for migration in files.migrations for n in migration.epochs}
-    first = files.migrations[0].begin_us if files.migrations else None
-    groups: dict[str, list[dict[str, Any]]] = {name: [] for name in _TAGGED}
-    for line in files.epochs:
-        if line["migrating"] or line["epoch"] in moving:
-            groups["migrating"].append(line)
-        elif first is not None and line["end_us"] > first:
-            groups["after"].append(line)
-        elif warm is not None and line["begin_us"] >= warm:
-            groups["steady"].append(line)
-    return {
-        name: {**_times(lines, "total"), "phases": {phase: _times(lines, phase) for phase in PHASES}}
-        for name, lines in groups.items()
-    }
-
-
-def _times(lines: Sequence[dict[str, Any]], name: str) -> dict[str, Any]:
-    if not lines:
-        return {"count": 0, **dict.fromkeys(("p50", "p99", "max"))}
-    values = np.array([round(line["ms"].get(name, 0.0) * 1e3) for line in lines], np.int64)
-    found = percentiles(values, np.ones(len(values), np.int64), (50.0, 99.0, 100.0)) / 1e3
-    return {"count": len(lines), **dict(zip(("p50", "p99", "max"), found.tolist(), strict=True))}
 
 
 def _migration(files: RunFiles, number: int) -> dict[str, Any]:

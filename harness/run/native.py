@@ -15,10 +15,12 @@ from harness.run.pipeline import read_raw, read_records, spark_checkpoint
 from impls import catalog
 from impls.mechanisms.native_spark.nexmark import answers
 from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
+from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
 from impls.worker.output import Output
 
-__all__ = ["start_native"]
+__all__ = ["PRELOAD_PARTITIONS", "start_native"]
 
+PRELOAD_PARTITIONS = 1  # in real time, where each has a task of its own all the time
 _PRELOAD = "-preload"
 
 
@@ -51,9 +53,11 @@ def start_native(
         source = RecordSource(partial(read_raw, spark, bootstrap, topics[0], limit), 0)
         return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
     preload = topics[0] + _PRELOAD
-    create_topics(bootstrap, {preload: experiment.workers})
+    create_topics(bootstrap, {preload: PRELOAD_PARTITIONS if run.real_time else experiment.workers})
     _fill(spark, bootstrap, preload, experiment.keys)
     source = RecordSource(partial(read_records, spark, bootstrap, f"{topics[0]},{preload}", limit), experiment.keys)
+    if run.real_time:
+        return NativeRealTimeQuery(spark, source, topic=topics[0], batch=experiment.batch, **rest)
     return NativeQuery(spark, source, **rest)
 
 

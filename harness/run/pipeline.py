@@ -13,7 +13,7 @@ from generators.nexmark.profile import make_profile
 from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
 from harness.lab.bringup import Services, bring_up, open_session
-from impls.api import stream
+from impls.api import RealTime, stream
 from impls.driver.driver import EpochRecord
 from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
@@ -31,6 +31,7 @@ __all__ = [
     "spark_checkpoint",
     "start_query",
     "state_dir",
+    "topics_of",
 ]
 
 
@@ -139,14 +140,29 @@ def start_query(
         policy=experiment.policy,
         durability=experiment.durability,
         log_dir=log_dir(run, folder),
+        tls=experiment.tls,
+        **_of_mode(run),
         on_epoch=on_epoch,
         on_event=on_event,
     )
 
 
+def _of_mode(run: Run) -> dict[str, Any]:
+    """Returns what `impls.stream` is told of the mode: nothing for micro-batches."""
+    return {"mode": run.mode, "real_time": RealTime(run.slots, run.experiment.batch)} if run.real_time else {}
+
+
 def spark_checkpoint(folder: Path) -> Path:
     """Returns the folder of Spark's own checkpoint, its offset and commit logs, in the folder of a run."""
     return folder / "checkpoint" / "spark"
+
+
+def topics_of(run: Run, folder: Path) -> tuple[str, str]:
+    """Returns the names of the input and results topics; on a shared broker they carry the run's identity."""
+    if run.experiment.bootstrap is None:
+        return "in", "out"
+    stem = f"rescale-{folder.parent.parent.name}-{folder.name}"
+    return f"{stem}-in", f"{stem}-out"
 
 
 def state_dir(run: Run, folder: Path) -> Path:

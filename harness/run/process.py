@@ -6,11 +6,11 @@ the one who started it.
 """
 
 import json
-import os
 import shutil
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -28,13 +28,13 @@ from generators.stdin import watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
 from harness.files import read_lines
-from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
+from harness.lab.bringup import Services, bring_up
 from harness.lab.broker import Broker
-from harness.lab.processes import VARIABLE
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
 from harness.measure.migrations import outstanding
 from harness.options import CUT_OFF
+from harness.oracle.nexmark.reading import events_read
 from harness.oracle.offsets import consumed_records
 from harness.results.summary import summarise_run
 from harness.run.application import Application, Query
@@ -42,30 +42,22 @@ from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
 from harness.run.native import start_native
-from harness.run.pipeline import log_dir, spark_checkpoint, start_query
+from harness.run.pipeline import log_dir, spark_checkpoint, start_query, topics_of
 from harness.run.place import Place, placed
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
+from harness.run.sessions import new_session, redis_durability
 from impls import catalog
 from impls.durability.files import Files
 from impls.errors import StateError, UsageError
-from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
-from impls.spark.master import is_local
 
 __all__ = ["execute", "main"]
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0
+_QUIET_S, _QUIET_TICKS = 3.0, 8  # in real time a record is on its way for less; on a busy machine ticks are long
 _GO_DEADLINE_S = 600.0
-
-
-def _topics_of(run: Run, folder: Path) -> tuple[str, str]:
-    """Returns the names of the input and results topics; on a shared broker they carry the run's identity."""
-    if run.experiment.bootstrap is None:
-        return "in", "out"
-    stem = f"rescale-{folder.parent.parent.name}-{folder.name}"
-    return f"{stem}-in", f"{stem}-out"
 
 
 def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> None:
@@ -74,19 +66,23 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
     if run.mechanism in catalog.natives():
         begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
-    recorder = Recorder(folder)
+    recorder = Recorder(folder, ticks=run.real_time and run.mechanism not in catalog.natives())
     progress = Progress(recorder, cancelled=cancelled)
     disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
         stack.callback(recorder.close)
         progress.say("starting")
         place = stack.enter_context(placed(run, folder))
-        session = partial(_session, run, place.master)
-        where: dict[str, Any] = {"bootstrap": run.experiment.bootstrap, "redis": _redis(run), "host": place.address}
+        session = partial(new_session, run, place.master)
+        where: dict[str, Any] = {
+            "bootstrap": run.experiment.bootstrap,
+            "redis": redis_durability(run),
+            "host": place.address,
+        }
         services = stack.enter_context(bring_up(folder, session=session, **where))
         broker, server = services.broker, services.redis
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
-        topics = _topics_of(run, folder)
+        topics = topics_of(run, folder)
         if not resumed:
             _forget_log(run, folder)
             create_topics(broker.bootstrap, {topics[0]: run.experiment.input_partitions})
@@ -110,7 +106,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
         progress.say("checking")
         place.tell_clocks(query.spark, recorder.event)
         query.end()
-        check(run, folder, broker.bootstrap, topics)
+        check(run, folder, broker.bootstrap, topics, place.state_dir)
     summarise_run(folder)
     for heavy in (place.state_dir, *(folder / name for name in ("checkpoint", "broker", "redis", "cluster"))):
         shutil.rmtree(heavy, ignore_errors=True)
@@ -132,22 +128,6 @@ def _starter(
         return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
     where |= {"state": place.state_dir, "redis": services.redis_url}
     return partial(start_query, **where, on_epoch=recorder.on_epoch, on_event=recorder.event)
-
-
-def _redis(run: Run) -> str | None:
-    """Returns the durability of the Redis server that the mechanism needs, None where its options name a server."""
-    needed = "redis" in catalog.options(run.mechanism) and not run.options().get("redis")
-    return run.experiment.durability if needed else None
-
-
-def _session(run: Run, master: str | None) -> SparkSession:
-    workers = max(run.experiment.workers, run.experiment.workers_goal)
-    own = NATIVE_SETTINGS if run.mechanism in catalog.natives() else {}
-    if run.fault is not None and not is_local(master):  # of executors elsewhere; in local mode it is there already
-        own = {**own, f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}
-    return open_session(
-        run.folder, workers, master=master, settings={**KEEP_LOGS, **own}, archive=run.experiment.archive
-    )
 
 
 @dataclass
@@ -207,9 +187,30 @@ class _Course:
         return sent
 
     def _await_consumed(self, records: int) -> None:
-        log = spark_checkpoint(self.folder)
-        what = f"{records} records to be taken in"
-        self._wait(lambda: consumed_records(log, self.topic) >= records, what, _FIRST_EPOCH_DEADLINE_S)
+        """Waits until so many events are taken in: by Spark's log, in real time until what is read is applied."""
+        log, still, known = spark_checkpoint(self.folder), self._still(), self.progress.recorder
+        if self.run.real_time:
+            wanted = events_read(self.broker.bootstrap, self.topic, self.run.experiment.query)
+
+        def taken_in() -> bool:
+            if self.run.real_time:
+                return known.records >= wanted or still()
+            return consumed_records(log, self.topic) >= records
+
+        self._wait(taken_in, f"{records} records to be taken in", _FIRST_EPOCH_DEADLINE_S)
+
+    def _still(self) -> Callable[[], bool]:
+        """Returns what says whether records were applied, and then none for a while and for some ticks."""
+        last, since, tick = -1, 0.0, 0
+
+        def still() -> bool:
+            nonlocal last, since, tick
+            records, now = self.progress.recorder.records, self.query.status()["epoch"]
+            if records != last:
+                last, since, tick = records, time.monotonic(), now
+            return records > 0 and time.monotonic() - since >= _QUIET_S and now - tick >= _QUIET_TICKS
+
+        return still
 
     def _unmet(self, load: dict[str, Any]) -> str:
         """Returns what the load still waits for, as the end of a sentence."""
@@ -241,9 +242,12 @@ class _Course:
         if nexmark is not None:  # its epochs count the events that its query reads, which are fewer than were sent
             self._await_consumed(load["records"] + nexmark["preload"])
 
+        still = self._still()  # a worker that dies in real time cannot report what it has applied since the last tick
+
         def drained() -> bool:
             status = self.query.status()
-            applied = nexmark is not None or self.progress.recorder.records >= load["records"]
+            known = nexmark is not None or self.progress.recorder.records >= load["records"]
+            applied = known or (self.run.real_time and still())
             return applied and not status["migrating"] and status["queued"] == 0 and status.get("settled", True)
 
         self._wait(drained, "the last records to be applied", _DRAIN_DEADLINE_S)

@@ -21,7 +21,9 @@ class Cancelled(Exception):  # noqa: N818 - asked for, not a failure
     """The run was cut off by a signal or by the end of standard input."""
 
 
-def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | None) -> dict[str, Any]:
+def line_of(
+    recorder: Recorder, phase: str, *, rate: float | None, due: int | None, turns: float | None = None
+) -> dict[str, Any]:
     """Returns the line of a second, as JSON has it; what is not known yet is None.
 
     Args:
@@ -29,6 +31,7 @@ def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | No
         phase: what the run does; when it is checked nothing is processed any more.
         rate: records applied per second, over the last second.
         due: records whose scheduled time has come; None where nothing is scheduled.
+        turns: of all workers per second, in real time; None in micro-batches.
     """
     last, records = recorder.last, recorder.records
     over = phase == _OVER  # the line stays the last one while the oracle is at work
@@ -39,6 +42,7 @@ def line_of(recorder: Recorder, phase: str, *, rate: float | None, due: int | No
         "lag": None if over or due is None else max(0, due - records),
         "epoch": last.get("epoch"),
         "epoch_ms": last.get("ms", {}).get("total"),
+        "turns_per_s": None if over else turns,
         "phases_ms": {name: ms for name, ms in last.get("ms", {}).items() if name != "total"},
         "misplaced": last.get("misplaced"),
         "moved_bins": recorder.moved_bins,
@@ -61,8 +65,9 @@ class Progress:
     cancelled: threading.Event = field(default_factory=threading.Event)
     due: Callable[[], int] | None = None
     _last_line_s: float = 0.0
-    _counted: tuple[float, int] | None = None
+    _counted: tuple[float, int, int] | None = None
     _rate: float | None = None
+    _turns: float | None = None
 
     def say(self, phase: str) -> None:
         """Enters a phase."""
@@ -77,15 +82,17 @@ class Progress:
         if time.monotonic() - self._last_line_s < 1.0:
             return
         self._last_line_s = time.monotonic()
-        line = line_of(self.recorder, self.phase, rate=self._measured(), due=self.due() if self.due else None)
+        rate, due = self._measured(), self.due() if self.due else None
+        line = line_of(self.recorder, self.phase, rate=rate, due=due, turns=self._turns)
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
 
     def _measured(self) -> float | None:
         """Returns records applied per second since the last line; that of the last line if it was just sent."""
-        before, now = self._counted, (time.monotonic(), self.recorder.records)
+        before, now = self._counted, (time.monotonic(), self.recorder.records, self.recorder.turns)
         if before is None or now[0] - before[0] >= _RATE_OVER_S:
             self._rate = None if before is None else (now[1] - before[1]) / (now[0] - before[0])
+            self._turns = None if before is None or not now[2] else (now[2] - before[2]) / (now[0] - before[0])
             self._counted = now
         return self._rate
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,34 @@ from generators.clock import now_us
 from harness.files import JsonLines, read_lines
 from harness.measure.cells import encode_cells, read_epochs
 from harness.measure.hosts import hosts_line
+from harness.measure.way import turns_of, way_of
 from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
 
 __all__ = ["Recorder"]
+
+
+def _tick_line(record: EpochRecord) -> dict[str, Any]:
+    """Returns what the line of a tick has besides: turns, a record's way, and the median latency of its records."""
+    found = _percentiles_ms(list(record.cells.values()))
+    return {
+        "turns": turns_of(record.reports),
+        "way_ms": way_of(record.reports),
+        "latency_ms": round(found["p50"], 3) if found else None,
+    }
+
+
+def _percentiles_ms(parts: Sequence[np.ndarray]) -> dict[str, float]:
+    """Returns p50, p99 and max in milliseconds of the records in latency cells; nothing without records."""
+    parts = [cells for cells in parts if len(cells)]
+    if not parts:
+        return {}
+    cells = np.concatenate(parts)
+    order = np.argsort(cells["latency_us"])
+    values, share = cells["latency_us"][order] / 1e3, np.cumsum(cells["count"][order]) / cells["count"].sum()
+    at = np.minimum(np.searchsorted(share, [0.5, 0.99]), len(values) - 1)
+    return {"p50": float(values[at[0]]), "p99": float(values[at[1]]), "max": float(values[-1])}
 
 
 def _epoch_line(record: EpochRecord) -> dict[str, Any]:
@@ -70,9 +94,13 @@ _NO_REPORTS = {"results": 0, "queued": 0, "lmdb_bytes": 0, "longest_pull_ms": 0.
 
 
 class Recorder:
-    """Takes epochs and events of the running query; every method may be called from any thread."""
+    """Takes epochs and events of the running query; every method may be called from any thread.
 
-    def __init__(self, folder: Path):
+    With `ticks` the epochs are the ticks of a query in real time, whose lines say more.
+    """
+
+    def __init__(self, folder: Path, *, ticks: bool = False):
+        self._ticks = ticks
         self._story_epochs = {line["epoch"]: line for line in read_epochs(folder / "epochs.jsonl")}  # of a resumed run
         self._story_events = read_lines(folder / "events.jsonl")
         self._epochs = JsonLines(folder / "epochs.jsonl")
@@ -80,15 +108,16 @@ class Recorder:
         self._events = JsonLines(folder / "events.jsonl")
         self._plans = JsonLines(folder / "plan.jsonl")
         self._lock = threading.Lock()
-        self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=256)
+        self._recent: deque[tuple[float, np.ndarray]] = deque(maxlen=1024)
         self.last: dict[str, Any] = {}
+        self.turns = 0  # in real time, since this process began
         self._records: int = sum(line["records"] for line in self._story_epochs.values())
         self.moved_bins = self.moved_bytes = self.epochs = 0
         self.planned_bins = self.planned_bytes = 0  # what the commands of this process asked to move
 
     def on_epoch(self, record: EpochRecord) -> None:
         """Writes an epoch's line, its latency cells, its plan and the migrations that it began or ended."""
-        line = _epoch_line(record)
+        line = _epoch_line(record) | (_tick_line(record) if self._ticks else {})
         with self._lock:
             self._epochs.write(line)
             self._plans.write(record.written.to_json())
@@ -126,7 +155,9 @@ class Recorder:
         self.moved_bytes += line["moved_bytes"]
         total = {"total": line["ms"]["total"]}
         self._records += line["records"] - self._story_epochs.get(line["epoch"], {}).get("records", 0)
-        self._story_epochs[line["epoch"]] = {"ms": total, **{name: line[name] for name in _TOLD}}
+        self.turns += line.get("turns", 0)
+        told = (*_TOLD, "latency_ms") if "latency_ms" in line else _TOLD
+        self._story_epochs[line["epoch"]] = {"ms": total, **{name: line[name] for name in told}}
         self._recent.extend((time.monotonic(), part) for part in cells)
 
     @property
@@ -148,14 +179,8 @@ class Recorder:
         """Returns p50, p99 and max in milliseconds of the records finished in the last second."""
         since = time.monotonic() - 1.0
         with self._lock:
-            parts = [cells for at, cells in self._recent if at >= since and len(cells)]
-        if not parts:
-            return {}
-        cells = np.concatenate(parts)
-        order = np.argsort(cells["latency_us"])
-        values, share = cells["latency_us"][order] / 1e3, np.cumsum(cells["count"][order]) / cells["count"].sum()
-        at = np.minimum(np.searchsorted(share, [0.5, 0.99]), len(values) - 1)
-        return {"p50": float(values[at[0]]), "p99": float(values[at[1]]), "max": float(values[-1])}
+            parts = [cells for at, cells in self._recent if at >= since]
+        return _percentiles_ms(parts)
 
     def close(self) -> None:
         """Closes the files."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from harness.experiment.parameters import PARAMETERS, running
+from harness.experiment.parameters import MICRO_BATCH, MODES, PARAMETERS, running
 from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, WORKERS, Option
 
@@ -35,12 +35,12 @@ SWEEP = (
     Option("preset", "bins, domain, constant-bytes-per-bin, load or skew: a sweep of the literature", TEXT, _WHAT,
            shown="a free grid"),
     _mechanism("the preset's, or none, megaphone-all-at-once, megaphone-batched"),
-    *map(_of, ("option", "workload", "cost_us", "cost", "migration", "rounds", "seed")),
+    *map(_of, ("mode", "option", "workload", "cost_us", "cost", "migration", "rounds", "seed")),
     _of("keys", "the preset's, or 4M", "numbers of keys, separated by commas", **_SEVERAL),
     _of("rate", "the preset's, or 10k records/s", "rates, separated by commas", **_SEVERAL),
     Option("skew", "exponents of the Zipf law, separated by commas, 0 for uniform keys", TEXT, _LOAD,
            shown="the preset's, or 0"),
-    *map(_of, ("duration", "workers", "cluster", "netem")),
+    *map(_of, ("duration", "workers", "cluster", "netem", "batch", "slots")),
     _of("bins", "the preset's, or 256", "numbers of bins, separated by commas", **_SEVERAL),
     _of("policy", "", "placement policies, separated by commas; with options of their own, by semicolons"),
     *running("few small cells, a few minutes", "measure anew although the same result is there, or is half done"),
@@ -49,10 +49,10 @@ SWEEP = (
 NEXMARK = (
     _of("query", "q0 to q8", "queries, separated by commas"),
     _mechanism("megaphone-batched, meces, and native-repartition where Spark can"),
-    *map(_of, ("fault", "profile", "rate")),
+    *map(_of, ("mode", "fault", "profile", "rate")),
     _of("duration", default=24.0),
     _of("workers", "2:4", "FROM:TO of the rescale, or N for Megaphone's pattern"),
-    *map(_of, ("bins", "cluster", "netem")),
+    *map(_of, ("bins", "cluster", "netem", "batch", "slots")),
     *running("a small load, about 6 minutes for all queries and one mechanism"),
 )
 PERF = (
@@ -81,6 +81,8 @@ CLAIMS = (
     Option("list", "say what there is and how long it takes, and run nothing", FLAG),
 )
 _OUTPUT = Option("output", "folder for results", FOLDER, default="", shown="results/")
+_MODE = Option("mode", "how Spark runs the queries: micro-batch or real-time", default=MICRO_BATCH, choices=MODES,
+               subject="The mode")
 FAULTS = (
     Option("seed", "what the schedule of faults is drawn from", INTEGER, default=1, least=0, subject="The seed"),
     Option("mechanism", "mechanisms under test, separated by commas", default="", shown="the four that must stand it"),
@@ -88,6 +90,7 @@ FAULTS = (
            shown="a schedule of all"),
     Option("quick", "the twelve faults that show the most, about 3 minutes", FLAG),
     Option("durability", "process or host", default="process"),
+    _MODE,
     Option("cluster", "hosts of a Spark cluster on this machine that the query runs on; what happens to these instead",
            COUNT, shown="no cluster", subject="The number of hosts", least=2, most=HOSTS_MOST),
     _OUTPUT,
@@ -98,6 +101,7 @@ CONFORMANCE = (
     Option("scenario", "scenarios, separated by commas: refused, nothing, grow, rebalance, there and back, ...",
            default="", shown="all"),
     Option("quick", "a selection in which every pair of values occurs, as in ./inv test", FLAG),
+    _MODE,
     replace(_KNOWN["cluster"], help="hosts of a Spark cluster on this machine, on which all queries run", group=""),
     _OUTPUT,
     Option("force", "begin anew although a result of the same code is half done", FLAG),

@@ -117,18 +117,18 @@ class Grid(Described):
     def runs(self) -> list[tuple[NamedRun, Cell]]:
         """Returns all runs in the order they are made: round by round, the order in each drawn from the seed."""
         draw = np.random.default_rng(self.base.seed)
-        pairs = [(cell, name) for cell in self.cells for name in self.base.mechanisms]
+        pairs = [(cell, *one) for cell in self.cells for one in self.base.compared()]
         out: list[tuple[NamedRun, Cell]] = []
         for round_ in range(self.base.rounds):
-            for cell, name in (pairs[i] for i in draw.permutation(len(pairs))):
-                place = f"{len(out):03d}-{name}-{self.label(cell)}-r{round_}"
-                out.append((NamedRun(self.experiment(cell, name), name, round_, len(out), place=place), cell))
+            for cell, name, mode in (pairs[i] for i in draw.permutation(len(pairs))):
+                run = NamedRun(self.experiment(cell, name), name, round_, len(out), mode=mode)
+                out.append((replace(run, place=f"{len(out):03d}-{run.short}-{self.label(cell)}-r{round_}"), cell))
         return out
 
     def minutes(self) -> float:
         """Returns about how long it takes."""
         each = self.base.lead_in_s + self.base.duration_s + _RUN_OVERHEAD_S
-        return len(self.cells) * len(self.base.mechanisms) * self.base.rounds * each / 60
+        return len(self.cells) * len(self.base.compared()) * self.base.rounds * each / 60
 
     def to_json(self) -> dict[str, Any]:
         """Returns all parameters."""

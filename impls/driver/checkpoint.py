@@ -86,6 +86,7 @@ _WITHOUT_IDENTITY = 3
 BASE_EPOCHS = 500
 BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 epochs
 _OF_OPERATOR = "operator."
+_MODE = "mode"
 _JOURNALS = ("plan", "observed", "commands")
 
 
@@ -213,6 +214,7 @@ class Checkpoint:
             raise UsageError(f"The checkpoint {self.folder} is corrupt: {path.name} is damaged: {ADVICE}.") from error
         if version not in {FORMAT, _WITHOUT_IDENTITY}:
             raise UsageError(f"The checkpoint {self.folder} has format {version}; this version reads {FORMAT}.")
+        stored = {**({_MODE: "micro-batch"} if _MODE in settings else {}), **stored}  # it had no other once
         if version == _WITHOUT_IDENTITY:  # what it does not say is what this start says
             stored = {**{name: value for name, value in settings.items() if name.startswith(_OF_OPERATOR)}, **stored}
         for name in (*settings, *(name for name in stored if name.startswith(_OF_OPERATOR) and "operator" in settings)):

@@ -279,4 +279,5 @@ def _order_of(
         check_frame=written.epoch <= first_epoch,
         homes=tuple(sorted(controller.homes.items())),
         hosts=controller.hosts,
+        timed=controller.clock is not None,
     )

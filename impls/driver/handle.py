@@ -84,10 +84,13 @@ class StreamHandle(RunningQuery):
         checkpoint: Checkpoint,
         policy: str,
         on_event: Callable[[str, dict[str, Any]], None],
+        *,
+        end: Callable[[], None] = lambda: None,
     ):
+        """Starts the query; `end` frees, when it has ended, what its executor holds."""
         super().__init__()
         self._run, self._driver, self._checkpoint, self._policy = run, driver, checkpoint, policy
-        self._on_event = on_event
+        self._on_event, self._end = on_event, end
         self.wants_restart = False
         self._commands = threading.Lock()
         self._control = ControlServer(checkpoint.own, self._answer)
@@ -230,6 +233,7 @@ class StreamHandle(RunningQuery):
             self._failure = error
         finally:
             self._control.close()
+            self._end()
             self._checkpoint.close()
             self._ended.set()
 

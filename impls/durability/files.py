@@ -1,12 +1,15 @@
 """Whole files, written atomically, below one folder of any pyarrow file system: local, HDFS, S3 and the like."""
 
 import contextlib
+import errno
 import itertools
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from pyarrow import fs
 
@@ -16,7 +19,13 @@ __all__ = ["LEVELS", "Files", "check_level", "sync_path"]
 
 LEVELS = ("none", "process", "host")
 _RENAMES = {"local", "hdfs"}  # object stores show a file only when it is closed, and rename by copying
+_AWAY = {  # what a mounted folder answers while its server, or the mount itself, is gone
+    errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.ESTALE, errno.EIO, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN,
+    errno.ENXIO, errno.ENODEV, errno.ECONNRESET,
+}  # fmt: skip
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0  # the first one, and the longest: each is twice as long as the one before
 _numbers = itertools.count()
+_T = TypeVar("_T")
 
 
 def check_level(level: str, *, replicates: bool = False) -> str:
@@ -44,11 +53,13 @@ class Files:
     """The files below `uri`, a local path or anything pyarrow's `FileSystem.from_uri` takes.
 
     A file is there whole or not at all. With `fsync` a local file also survives the failure of its host once `write`
-    has returned; an object store does this without help.
+    has returned; an object store does this without help. A folder that is away, as when a host has lost its mount, is
+    waited for: a read or write fails after `patience_s`.
     """
 
     uri: str
     fsync: bool = False
+    patience_s: float = 0.0
 
     def make_folders(self, names: Iterable[str]) -> None:
         """Creates folders that `write` puts files into; raises UsageError when that is not possible."""
@@ -68,37 +79,60 @@ class Files:
         system, root = _resolve(self.uri)
         final = f"{root}/{name}"
         try:
-            if _kind(system) not in _RENAMES:
-                with system.open_output_stream(final) as stream:
-                    stream.write(data)
-                return
-            folder, _, stem = final.rpartition("/")
-            temporary = f"{folder}/.{stem}.{os.getpid()}-{next(_numbers)}"
-            try:
-                with system.open_output_stream(temporary) as stream:
-                    stream.write(data)
-                if self.fsync:
-                    _sync(temporary)
-                system.move(temporary, final)
-                if self.fsync:
-                    _sync(folder)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    system.delete_file(temporary)
-                raise
+            self._patiently(lambda: self._put(system, final, data))
         except OSError as error:
             raise StateError(f"The file {final} cannot be written: {error}.") from error
+
+    def _put(self, system: fs.FileSystem, final: str, data: bytes) -> None:
+        if _kind(system) not in _RENAMES:
+            with system.open_output_stream(final) as stream:
+                stream.write(data)
+            return
+        folder, _, stem = final.rpartition("/")
+        temporary = f"{folder}/.{stem}.{os.getpid()}-{next(_numbers)}"
+        try:
+            with system.open_output_stream(temporary) as stream:
+                stream.write(data)
+            if self.fsync:
+                _sync(temporary)
+            system.move(temporary, final)
+            if self.fsync:
+                _sync(folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                system.delete_file(temporary)
+            raise
 
     def read(self, name: str) -> bytes | None:
         """Returns a file's content, None for an absent one; raises StateError when it cannot be read."""
         system, root = _resolve(self.uri)
         try:
-            with system.open_input_file(f"{root}/{name}") as file:
-                return bytes(file.read())
+            return self._patiently(lambda: self._get(system, f"{root}/{name}"))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StateError(f"The file {root}/{name} cannot be read: {error}.") from error
+
+    def _get(self, system: fs.FileSystem, path: str) -> bytes | None:
+        try:
+            with system.open_input_file(path) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            if self.patience_s and system.get_file_info(path.rpartition("/")[0]).type == fs.FileType.NotFound:
+                raise  # it is the folder that is not there
+            return None
+
+    def _patiently(self, do: Callable[[], _T]) -> _T:
+        """Does something again, with longer and longer pauses, as long as the folder is away."""
+        end, pause_s = time.monotonic() + self.patience_s, _PAUSE_S
+        while True:
+            try:
+                return do()
+            except OSError as error:
+                if error.errno not in _AWAY or time.monotonic() + pause_s > end:
+                    raise
+                time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def names(self, folder: str) -> list[tuple[str, int]]:
         """Returns (name, bytes) of the files in a folder, sorted by name; half-written ones are left out."""

@@ -1,12 +1,15 @@
 """Changelog frames: what one worker changed in one epoch, as one checksummed file.
 
+In real-time mode a worker commits several times in an epoch, in *turns*; its file is then a segment of frames.
+
 A file is 4 bytes of magic, format (uint16), CRC-32 of the rest (uint32), the length of the head (uint32), a JSON head,
 and the parts whose lengths the head gives: keyed entries, dense slots, queued records.
 """
 
 import struct
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +20,7 @@ from impls.errors import ADVICE, CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.records import from_bytes, to_bytes
 
-__all__ = ["FOLDER", "FORMAT", "Frame", "frame_name", "seal", "unseal"]
+__all__ = ["FOLDER", "FORMAT", "Frame", "frame_name", "frames_of", "merged", "seal", "unseal"]
 
 FOLDER = "log"
 FORMAT = 1
@@ -41,6 +44,8 @@ class Frame:
         names, values: stored names and values of keyed entries written; a value of None deletes.
         codes, counts: int64, shape (n,): dense slots written, see `impls.store.blocks`.
         queue: in order of execution, (bin, None) for a queue taken whole, (bin, records) for records added to it.
+        turn: what a worker in real-time mode knows beside its bins after the turn, see `impls.worker.turnstate`.
+        results: that turn's results in stored form.
     """
 
     query: str
@@ -54,6 +59,8 @@ class Frame:
     codes: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     counts: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     queue: list[tuple[int, bytes | None]] = field(default_factory=list)
+    turn: dict[str, Any] | None = None
+    results: bytes = b""
 
     def bins(self) -> list[int]:
         """Returns the bins whose state or queue the frame changes or brings, ascending."""
@@ -72,7 +79,10 @@ class Frame:
             "query": self.query, "worker": self.worker, "epoch": self.epoch, "generation": self.generation,
             "fresh": self.fresh, "pulls": self.pulls, "queue": queue,
         }  # fmt: skip
+        if self.turn is not None:
+            head["turn"] = self.turn
         added = [records or b"" for _, records in self.queue]
+        added = added if self.turn is None else [self.results, *added]
         slots = [self.codes.astype("<i8").tobytes(), self.counts.astype("<i8").tobytes()]
         return seal(_MAGIC, FORMAT, head, [entries, *slots, *added])
 
@@ -85,11 +95,60 @@ class Frame:
         if len(entries):
             table = from_bytes(bytes(entries))
             frame.names, frame.values = table.column("name").to_pylist(), table.column("value").to_pylist()
+        if (turn := head.get("turn")) is not None:
+            results, *added = added
+            frame.turn, frame.results = turn, bytes(results)
         frame.codes, frame.counts = np.frombuffer(codes, "<i8"), np.frombuffer(counts, "<i8")
         frame.queue = [
             (bin_, None if taken else bytes(part)) for (bin_, taken), part in zip(head["queue"], added, strict=True)
         ]
         return frame
+
+
+def frames_of(raw: bytes, path: str) -> tuple[list[Frame], int]:
+    """Returns the whole frames of a segment and the bytes that they take; a torn one at its end is left out.
+
+    Raises CorruptStateError that names the file for a frame that is damaged, or torn in front of others.
+    """
+    frames: list[Frame] = []
+    at = 0
+    while len(raw) - at >= _FRONT.size:
+        length = _FRONT.unpack_from(raw, at)[3]
+        end = at + _FRONT.size + length
+        if end > len(raw) and raw[at : at + 4] == _MAGIC and not _has_frame(raw, at + 4):
+            break
+        frames.append(Frame.decode(raw[at:end], path))
+        at = end
+    return frames, at
+
+
+def _has_frame(raw: bytes, start: int) -> bool:
+    """Returns whether there is a whole frame from a byte on: then what is in front of it is damaged, and not torn."""
+    while (at := raw.find(_MAGIC, start)) >= 0:
+        start = at + 1
+        if len(raw) - at >= _FRONT.size:
+            _, _, check, length = _FRONT.unpack_from(raw, at)
+            body = raw[at + _FRONT.size : at + _FRONT.size + length]
+            if len(body) == length and zlib.crc32(body) == check:
+                return True
+    return False
+
+
+def merged(frames: Sequence[Frame]) -> Frame:
+    """Returns what one frame of all turns of an epoch would say, the frames given in their order."""
+    if len(frames) == 1:
+        return frames[0]
+    last = frames[-1]
+    return replace(
+        last,
+        fresh=any(frame.fresh for frame in frames),
+        pulls=[pull for frame in frames for pull in frame.pulls],
+        names=[name for frame in frames for name in frame.names],
+        values=[value for frame in frames for value in frame.values],
+        codes=np.concatenate([frame.codes for frame in frames]),
+        counts=np.concatenate([frame.counts for frame in frames]),
+        queue=[step for frame in frames for step in frame.queue],
+    )
 
 
 def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:

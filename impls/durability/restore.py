@@ -30,12 +30,17 @@ _UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a query's bins can be restored from: its durable files, and what its operator creates."""
+    """Where a query's bins can be restored from: its durable files, and what its operator creates.
+
+    With `turns` files of the changelog are segments, and a bin that is pulled in an epoch may have changed before, in
+    the same epoch, at its old owner.
+    """
 
     files: Files
     query: str
     bins: int
     operator: Operator
+    turns: bool = False
 
 
 @dataclass
@@ -79,12 +84,14 @@ class RestoreRequest:
         queues: bins whose queue is restored too, as `worker` held it.
         worker: the worker that held the queues.
         have: bin -> epoch whose end the transaction shows the bin at already; only later changes are written.
+        open_from: an epoch that is under way: its files and later ones may be missing.
     """
 
     states: Mapping[int, int]
     queues: tuple[int, ...] = ()
     worker: int = -1
     have: Mapping[int, int] = field(default_factory=dict)
+    open_from: int = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -171,17 +178,22 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
         readers = {*states, request.worker} if queues.any() else {*states}
         if not readers:
             break
-        read = {owner: _read_frame(source, number, owner) for owner in sorted(readers)}
+        missing = number >= request.open_from
+        read = {owner: _read_frame(source, number, owner, missing=missing) for owner in sorted(readers)}
         for owner, frame in read.items():
             if owner in states:
                 walk.take(frame, states[owner])
             if owner == request.worker:
                 walk.queue += [op for op in reversed(frame.queue) if queues[op[0]]]
                 queued &= not frame.fresh
+        came: dict[int, NDArray[np.bool_]] = defaultdict(lambda: np.zeros(source.bins, bool))
         for owner, frame in read.items():
             for bin_, before in frame.pulls:
                 if at[owner][bin_]:
                     at[owner][bin_], at[before][bin_] = False, True
+                    came[before][bin_] = open_[bin_]
+        for before, bins in came.items() if source.turns else ():
+            walk.take(_read_frame(source, number, before, missing=missing), bins)
     return walk
 
 
@@ -195,9 +207,19 @@ def _read(files: Files, name: str, kind: str) -> tuple[str, bytes]:
     return path, raw
 
 
-def _read_frame(source: Source, epoch: int, worker: int) -> frames.Frame:
-    path, raw = _read(source.files, frames.frame_name(epoch, worker), "changelog")
-    frame = frames.Frame.decode(raw, path)
+def _read_frame(source: Source, epoch: int, worker: int, *, missing: bool = False) -> frames.Frame:
+    """Returns a worker's changes of an epoch; none where its file may be `missing` and is."""
+    name = frames.frame_name(epoch, worker)
+    raw = source.files.read(name) if missing else None
+    if missing and raw is None:
+        return frames.Frame(source.query, worker, epoch, 0)
+    path = source.files.path(name)
+    raw = _read(source.files, name, "changelog")[1] if raw is None else raw
+    if source.turns:
+        found, _ = frames.frames_of(raw, path)
+        frame = frames.merged(found) if found else frames.Frame(source.query, worker, epoch, 0)
+    else:
+        frame = frames.Frame.decode(raw, path)
     if (frame.query, frame.worker, frame.epoch) != (source.query, worker, epoch):
         raise CorruptStateError(f"The changelog file {path} belongs to another query, worker or epoch.")
     return frame

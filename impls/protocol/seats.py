@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 
-__all__ = ["numbers_on", "renumbered", "seat_workers", "workers_of_seats"]
+__all__ = ["numbers_on", "renumbered", "rounds_needed", "seat_workers", "workers_of_seats"]
 
 
 def seat_workers(
@@ -55,6 +55,26 @@ def seat_workers(
     return tuple(taken[worker] for worker in range(workers))
 
 
+def rounds_needed(
+    seats: Sequence[str], rounds: int, workers: int, homes: Mapping[int, str], owners: Collection[int]
+) -> int:
+    """Returns in how many rounds of slots the seats are to be made, so that no owner leaves a host that has slots.
+
+    A host that joins takes nobody from a host where more workers sit than it has slots: they would have to be restored.
+
+    Args:
+        seats: host of each seat there is.
+        rounds: in how many rounds of slots these were made.
+        workers: number of workers.
+        homes: host of a worker's environment.
+        owners: workers that hold state.
+    """
+    slots = {host: max(1, number // rounds) for host, number in Counter(seats).items()}
+    sitting = Counter(homes[worker] for worker in owners if homes.get(worker) in slots)
+    least = -(-workers // max(1, len(seats) // rounds))
+    return max([least, *(-(-number // slots[host]) for host, number in sitting.items())])
+
+
 def _seat_on(host: str, left: Mapping[int, str], last: int | None) -> int | None:
     """Returns a free seat on a host, the last one if that is free; None when there is none."""
     if last is not None and left.get(last) == host:
@@ -82,7 +102,8 @@ def numbers_on(
 ) -> tuple[int, ...]:
     """Returns the numbers of the workers that are to own bins when a query is to run on some hosts only, ascending.
 
-    Workers that own state on these hosts go on; others get the lowest numbers of workers that own nothing.
+    Workers that own state on these hosts go on, on each host as many as its even share at most; others get the lowest
+    numbers of workers that own nothing. So the workers of a host that was lost go to the one that came in its place.
 
     Args:
         workers: how many.
@@ -100,8 +121,9 @@ def numbers_on(
     if strange or not hosts:
         named = f"has no host {strange[0]}" if strange else "is to run the query on no host at all"
         raise UsageError(f"The cluster {named}: its hosts are {', '.join(sorted(set(known)))}.")
-    owning = sorted(set(owners))
-    staying = [worker for worker in owning if homes.get(worker) in hosts][:workers]
+    owning, share = sorted(set(owners)), -(-workers // len(set(hosts)))
+    at = {host: [worker for worker in owning if homes.get(worker) == host][:share] for host in hosts}
+    staying = sorted(worker for there in at.values() for worker in there)[:workers]
     free = (number for number in range(len(owning) + workers) if number not in owning)
     return tuple(sorted([*staying, *(next(free) for _ in range(workers - len(staying)))]))
 

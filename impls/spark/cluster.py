@@ -131,13 +131,21 @@ def _state_of(spark: SparkSession, master: str) -> str:
     )
 
 
+def _connections(named: Any) -> Any:
+    """Returns the session's connections, by their field: a method of the class names what Spark does not bring."""
+    environment = named("org.apache.spark.SparkEnv$").getField("MODULE$").get(None).get()
+    field = named("org.apache.spark.SparkEnv").getDeclaredField("rpcEnv")
+    field.setAccessible(True)
+    return field.get(environment)
+
+
 def _states(spark: SparkSession, master: str) -> Iterator[Any]:
     """Asks the masters, through the session's own connection, for the workers and applications that they know."""
     jvm: Any = spark._jvm
     named = jvm.java.lang.Class.forName
     question = named(f"{_MESSAGES}$RequestMasterState$").getField("MODULE$").get(None)
     answer = jvm.scala.reflect.ClassTag.apply(named(f"{_MESSAGES}$MasterStateResponse"))
-    connections = jvm.org.apache.spark.SparkEnv.get().rpcEnv()
+    connections = _connections(named)
     for host, port in standalone_addresses(master):
         address = jvm.org.apache.spark.rpc.RpcAddress(host, port)
         yield connections.setupEndpointRef(address, "Master").askSync(question, answer)

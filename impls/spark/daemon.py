@@ -8,7 +8,9 @@ and where one has all the same, Spark's own daemon takes over.
 import gc
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 __all__ = ["main", "preload"]
 
@@ -24,6 +26,8 @@ def preload() -> bool:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import impls.operators.nexmark  # noqa: PLC0415
+    import impls.spark.realtime.own  # noqa: PLC0415
+    import impls.spark.realtime.route  # noqa: PLC0415
     import impls.spark.step  # noqa: F401, PLC0415
 
     gc.collect()
@@ -44,9 +48,22 @@ def main() -> None:
         ready = False
     if not ready:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
-    from pyspark.daemon import manager  # noqa: PLC0415
+    from pyspark import daemon  # noqa: PLC0415
 
-    manager()
+    daemon.worker = _quiet(daemon.worker)
+    daemon.manager()
+
+
+def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
+    """Returns a worker that ends without a stack trace when Spark has ended its task, as it does when a query stops."""
+
+    def run(*given: Any) -> int:
+        try:
+            return worker(*given)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return run
 
 
 if __name__ == "__main__":

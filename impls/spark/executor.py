@@ -24,7 +24,7 @@ from impls.spark.step import REPORT_SCHEMA, run_step
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 
-__all__ = ["MicroBatchExecutor", "run_job", "runner"]
+__all__ = ["MicroBatchExecutor", "cause_of", "run_job", "runner"]
 
 
 class MicroBatchExecutor:
@@ -85,13 +85,13 @@ def runner(
             if not signals and (told := in_words(str(error))):
                 raise UsageError(told) from error
             if not signals:
-                raise StateError(_cause(error)) from error
+                raise StateError(cause_of(error)) from error
         return signals[-1] if signals else None
 
     return run
 
 
-def _cause(error: StreamingQueryException) -> str:
+def cause_of(error: StreamingQueryException) -> str:
     """Returns the line of a failed query's message that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]

@@ -12,6 +12,7 @@ _LOSSES = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "6s",  # after which the driver gives up an executor
     "spark.network.timeoutInterval": "1s",  # how often it looks
     "spark.network.timeout": "8s",  # after which a fetch gives up its connection
+    "spark.rpc.io.connectionTimeout": "120s",  # else 8 s without an answer, on a busy host, part driver and master
     "spark.standalone.executorRemoveDelayOnDisconnection": "0s",  # 5 s, in wait for the master's words on it
     "spark.shuffle.io.retryWait": "1s",  # 5 s between the tries to fetch from a host that is gone
 }

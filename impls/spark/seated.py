@@ -3,6 +3,7 @@
 import logging
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import StateError
 from impls.protocol.order import Answers, EpochOrder
-from impls.protocol.seats import seat_workers, workers_of_seats
+from impls.protocol.seats import rounds_needed, seat_workers, workers_of_seats
 from impls.spark.anchor import SEAT, Anchor
 from impls.spark.cluster import registered
 from impls.spark.columns import RoutingColumn, worker_column, workers_column
@@ -23,12 +24,13 @@ __all__ = ["SeatedExecutor", "executor_for"]
 _LOG = logging.getLogger(__name__)
 _EXECUTOR_DEADLINE_S = 60.0
 _POLL_S = 0.1
+_COMING_UP_S = 60.0
 
 
 class SeatedExecutor:
     """Sends the records of a micro-batch to the seats of their workers and runs each worker's step there.
 
-    The seats are made anew when executors come or go, and when there are fewer of them than workers.
+    The seats are made anew when executors come or go, and when workers need more of them, or fewer.
 
     Attributes:
         hosts: the hosts that have seats, ascending; empty before the first epoch.
@@ -38,6 +40,9 @@ class SeatedExecutor:
         self._spec = spec
         self._anchor: Anchor | None = None
         self._executors: frozenset[str] = frozenset()
+        self._slots = self._rounds = 1  # tasks that run at once; seats for each of them
+        self._began = time.monotonic()
+        self._sitting: tuple[Any, ...] = ()  # for which the rounds were last looked at
         self._seat_of: tuple[int, ...] = ()
         self._servers: dict[str, str] = {}
         self._column = RoutingColumn()
@@ -50,7 +55,7 @@ class SeatedExecutor:
     def run(self, order: EpochOrder, batch: DataFrame) -> Answers:
         """Runs an epoch on a DataFrame with the columns of `impls.spark.columns.prepared`."""
         begin = time.perf_counter()
-        anchor = self._anchored(batch, order.written.workers)
+        anchor = self._anchored(batch, order)
         self._seat_of = _seats_for(order, anchor, self._seat_of)
         seats = workers_of_seats(self._seat_of, len(anchor.hosts))
         order = replace(order, seats=seats, servers=tuple(sorted(self._servers.items())))
@@ -58,18 +63,34 @@ class SeatedExecutor:
         self._servers |= {report.host: report.server for report in answers.reports if report.server}
         return answers
 
-    def _anchored(self, batch: DataFrame, workers: int) -> Anchor:
-        """Returns an anchor on the executors that there are, with a seat for each worker at least."""
-        spark = batch.sparkSession
-        found = _await_executors(spark)
-        if self._anchor is None or found != self._executors or len(self._anchor.hosts) < workers:
-            if self._anchor is not None:
-                self._anchor.drop()
-            slots = _slots(batch)
-            seats = slots * -(-workers // slots)  # as many rounds of slots as workers need
-            self._anchor, self._executors = Anchor.make(spark, seats), found
-            _LOG.info("%s seats on %s", seats, ", ".join(self.hosts))
+    def _anchored(self, batch: DataFrame, order: EpochOrder) -> Anchor:
+        """Returns an anchor on the executors that there are, with a seat for each worker, and room for those at home.
+
+        It is made anew when executors have come or gone, or when workers need more rounds of slots, or fewer. In the
+        first minute, while executors come one after the other, workers spread over them.
+        """
+        workers, homes, owners = order.written.workers, dict(order.homes), _owners(order)
+        found, sitting = _await_executors(batch.sparkSession), (workers, order.homes, owners, bool(order.moving))
+        if self._anchor is None or found != self._executors:
+            self._slots, self._executors = _slots(batch), found
+            self._anchor = self._made(batch, -(-workers // self._slots))
+        elif sitting == self._sitting:
+            return self._anchor
+        self._sitting = sitting
+        staying = owners if time.monotonic() - self._began > _COMING_UP_S else frozenset()
+        needed = rounds_needed(self._anchor.hosts, self._rounds, workers, homes, staying)
+        if needed > self._rounds or (needed < self._rounds and not order.moving):
+            self._anchor = self._made(batch, needed)
         return self._anchor
+
+    def _made(self, batch: DataFrame, rounds: int) -> Anchor:
+        """Returns a new anchor in place of the one there is, with so many seats for each slot."""
+        if self._anchor is not None:
+            self._anchor.drop()
+        self._rounds = rounds
+        anchor = Anchor.make(batch.sparkSession, rounds * self._slots)
+        _LOG.info("%s seats on %s", len(anchor.hosts), ", ".join(sorted(set(anchor.hosts))))
+        return anchor
 
     def _route(self, batch: DataFrame, order: EpochOrder, anchor: Anchor) -> DataFrame:
         """Returns the records with the name of their worker's seat, one row for each worker that processes them."""
@@ -81,11 +102,16 @@ class SeatedExecutor:
         return batch.withColumn(SEAT, self._column.of(names[plan.routing]))
 
 
+def _owners(order: EpochOrder) -> frozenset[int]:
+    """Returns the workers that hold state."""
+    return frozenset(range(order.written.workers)) - set(order.fresh)
+
+
 def _seats_for(order: EpochOrder, anchor: Anchor, before: tuple[int, ...]) -> tuple[int, ...]:
-    workers = order.written.workers
-    owners = set(range(workers)) - set(order.fresh)
-    kept = dict(enumerate(before))
-    return seat_workers(anchor.hosts, workers, dict(order.homes), owners=owners, before=kept, allowed=order.hosts)
+    workers, homes, owners = order.written.workers, dict(order.homes), _owners(order)
+    return seat_workers(
+        anchor.hosts, workers, homes, owners=owners, before=dict(enumerate(before)), allowed=order.hosts
+    )
 
 
 def _await_executors(spark: SparkSession) -> frozenset[str]:

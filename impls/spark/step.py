@@ -12,12 +12,13 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.report import Report
-from impls.spark.anchor import host_name
+from impls.spark.anchor import NAME, SEAT, host_name
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 
 __all__ = ["REPORT_SCHEMA", "answer_of", "freeze_imports", "run_step"]
 
+_ready: set[str] = set()  # queries whose broker this process has been connected to for
 REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 
 
@@ -34,14 +35,26 @@ def run_step(spec: QuerySpec, order: EpochOrder, batches: Iterator[pa.RecordBatc
     worker, host = context.partitionId(), ""
     if order.seats:
         worker, host = order.seats[worker], host_name()
-        tables = [table for table in map(_without_nulls, tables) if len(table)]
+        tables = [table for table in map(_own_rows, tables) if len(table)]
     if worker >= 0:
         report, cells = run_epoch(Task(spec, order, worker, context.attemptNumber(), host), tables)
         freeze_imports()
         yield answer_of(report, cells)
+    else:
+        _be_ready(spec)
 
 
-def _without_nulls(table: pa.Table) -> pa.Table:
+def _be_ready(spec: QuerySpec) -> None:
+    """Connects a process whose seat is empty to the broker, once: a worker that comes to sit there need not wait."""
+    if spec.query not in _ready:
+        _ready.add(spec.query)
+        spec.output.connect()
+        freeze_imports()
+
+
+def _own_rows(table: pa.Table) -> pa.Table:
+    """Returns the records of a task's rows, without what the join of seats has added."""
+    table = table.drop_columns([NAME, SEAT])
     bins = table.column("bin")
     return table.filter(bins.is_valid()) if bins.null_count else table
 

@@ -10,7 +10,7 @@ from impls.store.checked import get_checked, open_record, put_checked
 from impls.store.records import from_bytes, to_bytes
 from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
-__all__ = ["Lengths", "add_to_queues", "put_queued", "queue_lengths", "take_queues"]
+__all__ = ["Lengths", "add_to_queues", "put_queued", "queue_lengths", "queued_records", "stored_queues", "take_queues"]
 
 Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
 
@@ -41,6 +41,20 @@ def queue_lengths(txn: lmdb.Transaction) -> Lengths:
         stored = open_record(bytes(key), bytes(value))
         lengths[bin_] = (records + int.from_bytes(stored[:4], "little"), size + len(value))
     return lengths
+
+
+def stored_queues(txn: lmdb.Transaction) -> dict[int, list[bytes]]:
+    """Returns {bin: what its queue holds, as `put_queued` takes it} of the queues that are not empty."""
+    found: dict[int, list[bytes]] = {}
+    for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
+        name = bytes(key)
+        found.setdefault(int.from_bytes(name[1:3], "big"), []).append(name[3:] + open_record(name, bytes(value)))
+    return found
+
+
+def queued_records(stored: bytes) -> pa.Table:
+    """Returns the records of a part of a queue, as `put_queued` takes it."""
+    return from_bytes(stored[10:])
 
 
 def take_queues(txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:

@@ -19,7 +19,7 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
-from impls.store.tables import DENSE, DUE, STATE, bin_key, iter_range
+from impls.store.tables import DENSE, DUE, OFFSETS, STATE, bin_key, iter_range
 
 __all__ = ["BinState", "Changes"]
 
@@ -151,6 +151,23 @@ class BinState:
             self._txn.put(name, stored)
             self.changes.names.append(name)
             self.changes.values.append(stored)
+
+    def put_offsets(
+        self, bins: Sequence[int], partitions: Sequence[int], after: Sequence[int], *, new: Sequence[bool]
+    ) -> None:
+        """Writes the next offset of distinct pairs of bin and input partition, see `impls.store.offsets`.
+
+        `new` says which pairs have none yet.
+        """
+        names = [bin_key(OFFSETS, b) + p.to_bytes(4, "big") for b, p in zip(bins, partitions, strict=True)]
+        values = stored_values(names, [offset.to_bytes(8, "big") for offset in after])
+        items = sorted(zip(names, values, strict=True))
+        self._txn.cursor().putmulti(items)
+        self.changes.names += [name for name, _ in items]
+        self.changes.values += [value for _, value in items]
+        for bin_, is_new, value in zip(bins, new, values, strict=True):
+            if is_new:
+                self._count(bin_, 1, len(value))
 
     def add_to_slots(
         self, bins: NDArray[np.int32], slots: NDArray[np.int64]

@@ -13,6 +13,7 @@ __all__ = [
     "DENSE",
     "DUE",
     "META",
+    "OFFSETS",
     "OUTBOX",
     "QUEUE",
     "SIZE",
@@ -32,7 +33,8 @@ OUTBOX = b"\x03"
 SIZE = b"\x04"
 DENSE = b"\x05"
 DUE = b"\x06"
-STATE_TABLES = (STATE, DENSE, DUE)  # in key order
+OFFSETS = b"\x07"  # of a bin and input partition the next offset to apply, kept in real-time mode
+STATE_TABLES = (STATE, DENSE, DUE, OFFSETS)  # in key order
 
 
 def bin_key(table: bytes, bin_: int) -> bytes:

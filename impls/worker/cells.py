@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "INTERVAL_US", "cells_of", "make_cells", "quantise"]
+__all__ = ["CELL", "INTERVAL_US", "are_moved", "cells_of", "make_cells", "quantise"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 INTERVAL_US = 250_000
@@ -68,6 +68,14 @@ def _cells(keys: NDArray[np.int64], counts: NDArray[np.int64], first: int) -> ND
     return out
 
 
+def are_moved(table: pa.Table, moving: Sequence[int]) -> NDArray[np.bool_]:
+    """Returns which records have a bin of the migration under way, by the column bin."""
+    if not moving:
+        return np.zeros(len(table), bool)
+    moved: NDArray[np.bool_] = np.isin(table.column("bin").to_numpy(), np.array(moving, np.int32))
+    return moved
+
+
 def cells_of(times: pa.Table, done_us: int, moving: Sequence[int]) -> tuple[NDArray[np.void], int]:
     """Returns `make_cells` of the columns bin and time of records; none where the time is null.
 
@@ -79,7 +87,4 @@ def cells_of(times: pa.Table, done_us: int, moving: Sequence[int]) -> tuple[NDAr
     scheduled = times.column("time")
     if scheduled.null_count:
         return np.empty(0, CELL), 0
-    moved = np.zeros(len(scheduled), bool)
-    if moving:
-        moved = np.isin(times.column("bin").to_numpy(), np.array(moving, np.int32))
-    return make_cells(scheduled.to_numpy(), done_us, moved)
+    return make_cells(scheduled.to_numpy(), done_us, are_moved(times, moving))

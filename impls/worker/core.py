@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
-from impls.protocol.report import Queues, Report, Written
+from impls.protocol.report import Report, Written
 from impls.protocol.shared import WorkerStore
 from impls.store.bins import drop_bin, read_size
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES
 from impls.store.meta import read_meta, write_meta
-from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
-from impls.store.records import Results, concat, counts, from_bytes, times_of, to_bytes
-from impls.store.state import BinState, Changes
+from impls.store.records import Results, counts, from_bytes, times_of, to_bytes
 from impls.store.tables import OUTBOX
+from impls.worker.applying import Applying
 from impls.worker.cells import cells_of
 from impls.worker.opened import Opened, Untrusted
 from impls.worker.opening import open_worker
@@ -31,7 +30,6 @@ from impls.worker.parts import Phase, check_queues, own_records, write_snapshot
 from impls.worker.pull import Puller
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas
-from impls.worker.turns import apply_timed
 
 __all__ = ["WorkerCore"]
 
@@ -50,9 +48,6 @@ class WorkerCore:
         self._map_bytes, self._untrusted = map_bytes, untrusted
         self._opened: Opened | None = None
         self._txn: lmdb.Transaction | None = None
-        self._changes = Changes()
-        self._queue: list[tuple[int, bytes | None]] = []
-        self._lengths: Lengths | None = None
         self._results, self._times, self._frame = Results.none(), times_of(None), b""
 
     def begin(self) -> None:
@@ -65,10 +60,11 @@ class WorkerCore:
             self.report.repeated = True
             return
         self._txn = self._opened.store.begin()
+        self._work = Applying(self.task, self._txn, self.report)
         if self.order.first:
             self._report_created()
         elif self.spec.shared is None:
-            check_queues(self.task, self._queued())
+            check_queues(self.task, self._work.queued())
         with self._phase("drop"):
             for bin_, worker in self.plan.drops:
                 if worker == self.worker:
@@ -138,72 +134,23 @@ class WorkerCore:
         mine = np.flatnonzero(self.plan.plan.routing == self.worker).tolist()
         self.report.sizes = (mine, [read_size(self._transaction, bin_)[1] for bin_ in mine])
 
-    def _queued(self) -> Lengths:
-        """Returns (records, bytes) of each bin's queue, counted once as long as none is changed."""
-        if self._lengths is None:
-            self._lengths = queue_lengths(self._transaction)
-        return self._lengths
-
-    def _requeue(self, changes: list[tuple[int, bytes | None]]) -> None:
-        if changes:
-            self._queue += changes
-            self._lengths = None
-
     def _apply(self) -> None:
         table = own_records(self.task, self._received)
         if table is not None:
             self.report.rates = counts(table.column("bin").to_numpy())
         if self.plan.plan.on_demand:
             with self._phase("pull"):
-                self._pulls.pull_needed(self.report.rates, self._queued())
-        blocked = self._pulls.missing() | set(self.plan.plan.hold)
-        if self.spec.operator.event_time is not None:
-            done = apply_timed(self.task, self._transaction, table, blocked, report=self.report)
-            self._requeue(done.queue)
-            self._take_changes(done.state)
-            self._keep(done.results, done.records)
-            return
-        table = self._runnable(table, blocked)
-        if table is None or not len(table):
-            self._keep(Results.none(), None)
-            return
-        state = BinState(self._transaction, self.spec.bins)
-        results = self.spec.operator.apply(table, state)
-        self._take_changes(state)
-        self._keep(results, table)
-
-    def _take_changes(self, state: BinState) -> None:
-        self._changes = state.changes
-        sizes = {**dict(zip(*self.report.sizes, strict=True)), **dict(state.write_sizes())}
-        self.report.sizes = (list(sizes), list(sizes.values()))
-
-    def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
-        ready = [bin_ for bin_ in self._queued() if bin_ not in blocked]
-        parts = take_queues(self._transaction, ready)
-        self._requeue([(bin_, None) for bin_ in ready])
-        if table is not None and blocked:
-            waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
-            self._requeue(add_to_queues(self._transaction, self.plan.epoch, table.filter(pa.array(waits))))
-            table = table.filter(pa.array(~waits))
-        if table is not None:
-            parts.append(table)
-        return concat(parts) if len(parts) > 1 else (parts[0] if parts else None)
-
-    def _keep(self, results: Results, table: pa.Table | None) -> None:
-        self.report.records = 0 if table is None else len(table)
-        self.report.results = len(results.keys)
-        self._results, self._times = results, times_of(table)
-        raw, timed = results.to_bytes(), to_bytes(self._times)
+                self._pulls.pull_needed(self.report.rates, self._work.queued())
+        self._work.run(table, self._pulls.missing() | set(self.plan.plan.hold))
+        self._results, self._times = self._work.results, times_of(self._work.records)
+        raw, timed = self._results.to_bytes(), to_bytes(self._times)
         self._put(b"results", raw)
         self._put(b"times", timed)
         self.report.outbox_bytes = len(raw) + len(timed)
 
     def _commit(self) -> None:
         txn = self._transaction
-        lengths = self._queued()
-        if lengths:
-            size = sum(size for _, size in lengths.values())
-            self.report.queues = Queues((list(lengths), [n for n, _ in lengths.values()]), size)
+        self._work.report_queues()
         if self.spec.files is not None:
             self._keep_frame()
         write_meta(txn, self._environment.meta.at_epoch(self.plan.epoch, self.order.generation))
@@ -221,11 +168,7 @@ class WorkerCore:
             self.plan.generation,
             fresh=self.worker in self.order.fresh,
             pulls=[(pull.bin, pull.source) for pull in self._pulls.done],
-            names=self._changes.names,
-            values=self._changes.values,
-            codes=np.concatenate([*self._changes.codes, np.empty(0, np.int64)]),
-            counts=np.concatenate([*self._changes.counts, np.empty(0, np.int64)]),
-            queue=self._queue,
+            **self._work.logged(),
         )
         self._frame = frame.encode()
         self.report.changelog = Written(frame.bins(), len(self._frame))

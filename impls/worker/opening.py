@@ -20,6 +20,7 @@ from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.opened import Cause, Opened, Untrusted
 from impls.worker.query import Task
+from impls.worker.refill import has_worked, refill
 from impls.worker.replicas import copy_replicas
 
 __all__ = ["open_worker"]
@@ -102,7 +103,7 @@ def _trusted(task: Task, path: Path, lock: WriterLock, map_bytes: int) -> Opened
     try:
         with store.reading() as txn:
             meta = _checked(read_meta(txn), task, path)
-            if task.order.check_frame:
+            if task.order.check_frame and not spec.turns:
                 _rewrite_lost_frame(task, meta, txn)
     except BaseException:
         store.close()
@@ -197,8 +198,10 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
     try:
         meta = Meta.new(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
         with store.begin() as txn:  # commits when its block ends, aborts on an exception
-            if task.worker not in task.order.fresh:
-                report.sizes = _fill(task, txn, why=why, report=report)
+            worked = has_worked(task)
+            if worked or task.worker not in task.order.fresh:
+                report.sizes, epoch = _fill(task, txn, why=why, report=report, worked=worked)
+                meta = meta.at_epoch(epoch, meta.generation)
             write_meta(txn, meta)
         store.extend_file()
         return Opened(store, lock, meta)
@@ -207,16 +210,17 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
         raise
 
 
-def _fill(task: Task, txn: lmdb.Transaction, *, why: Untrusted, report: Report) -> tuple[list[int], list[int]]:
-    """Puts the worker's bins into its new environment and returns (bins, bytes)."""
+def _fill(
+    task: Task, txn: lmdb.Transaction, *, why: Untrusted, report: Report, worked: bool
+) -> tuple[tuple[list[int], list[int]], int]:
+    """Puts the worker's bins into its new environment and returns (bins, bytes), and the epoch that this shows."""
     spec, order, worker = task.spec, task.order, task.worker
     routing = order.written.plan.routing
-    if order.first:
+    if order.first and not worked:
         state = BinState(txn, spec.bins)
         for bin_ in np.flatnonzero(routing == worker).tolist():
             spec.operator.create(bin_, spec.bins, state)
-        sizes = state.write_sizes()
-        return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
+        return _columns(state.write_sizes()), task.epoch - 1
     source = spec.source()
     assert source is not None, "_set_aside has checked it"
     start = time.perf_counter()
@@ -224,9 +228,17 @@ def _fill(task: Task, txn: lmdb.Transaction, *, why: Untrusted, report: Report) 
     states = order.states_at(worker)
     holders = {} if why.cause is Cause.DAMAGED else {b: at for b, at, _ in order.replicas if b in states}
     have, _ = copy_replicas(task, holders, txn)  # a replica takes the place of a snapshot
-    sizes = restore(source, txn, task.epoch - 1, RestoreRequest(states, queues, worker, have)).sizes
+    epoch = task.epoch - 1
+    if spec.turns:
+        restored, epoch = refill(task, txn, states, have)
+    else:
+        restored = restore(source, txn, epoch, RestoreRequest(states, queues, worker, have))
     report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
+    return _columns(restored.sizes), epoch
+
+
+def _columns(sizes: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return [bin_ for bin_, _ in sizes], [size for _, size in sizes]
 
 

@@ -40,8 +40,8 @@ class Output:
         with contextlib.suppress(KafkaException):
             _producer(self).list_topics(self.topic, _CONNECT_DEADLINE_S)
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
-        """Sends results of a query with `bins` bins and returns when the broker has acknowledged all.
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
+        """Sends results of a query with `bins` bins, numbered from `first`, and returns when all are acknowledged.
 
         Raises StateError if it has not in 60 s.
         """
@@ -54,7 +54,7 @@ class Output:
                 failed.append(error)
 
         partitions = (results.bins.astype(np.int64) * self.partitions // bins).tolist()
-        numbers = numbers_of(worker, generation, epoch, len(partitions))
+        numbers = numbers_of(worker, generation, epoch, len(partitions), first=first)
         for partition, key, value, number in zip(partitions, results.keys, results.payloads, numbers, strict=True):
             while True:
                 try:
@@ -78,7 +78,7 @@ def _producer(output: Output) -> Producer:
     settings = {
         "bootstrap.servers": output.bootstrap,
         "enable.idempotence": "true",
-        "linger.ms": "0",
+        "linger.ms": "5",  # flush() does not wait for it; with 0 the first results of an epoch go one by one
         "delivery.report.only.error": True,
         "batch.num.messages": "100000",
         "queue.buffering.max.messages": "1000000",

@@ -17,14 +17,14 @@ from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 from impls.worker.sources import Network, copied
 
-__all__ = ["Puller", "on_demand", "within_budget"]
+__all__ = ["Pulled", "Puller", "on_demand", "pull_bins", "within_budget"]
 
 
 Row = list[Any]
 
 
 @dataclass(frozen=True)
-class _Pulled:
+class Pulled:
     """What was pulled: {bin: bytes of its state} in the order asked, bytes shipped, bins that the checkpoint gave.
 
     `entries` are those of each bin, in the same order; none of a shared store, where there is nothing to drop.
@@ -36,6 +36,12 @@ class _Pulled:
     entries: tuple[int, ...] = ()
     network: tuple[Row, ...] = ()
     lost: tuple[Row, ...] = ()
+
+    def moves(self) -> Moves:
+        """Returns it as a part of a report."""
+        return Moves(
+            list(self.sizes), list(self.entries), self.shipped, self.restored, list(self.network), list(self.lost)
+        )
 
 
 class Puller:
@@ -70,14 +76,11 @@ class Puller:
     def _pull(self, chosen: list[Pull]) -> None:
         if not chosen:
             return
-        done = _pull_bins(self._task, chosen, self._txn, from_checkpoint=self._from_checkpoint)
-        sizes = done.sizes
+        done = pull_bins(self._task, chosen, self._txn, from_checkpoint=self._from_checkpoint)
         self.done = chosen
-        self._missing -= set(sizes)
-        self._report.moves = Moves(
-            list(sizes), list(done.entries), done.shipped, done.restored, list(done.network), list(done.lost)
-        )
-        self._report.sizes = (list(sizes), list(sizes.values()))
+        self._missing -= set(done.sizes)
+        self._report.moves = done.moves()
+        self._report.sizes = (list(done.sizes), list(done.sizes.values()))
 
 
 def on_demand(pulls: Sequence[Pull], need: Mapping[int, int], sizes: Mapping[int, int], plan: EpochPlan) -> list[Pull]:
@@ -114,7 +117,7 @@ def within_budget(pulls: Sequence[Pull], sizes: Mapping[int, int], budget: int |
     return chosen
 
 
-def _pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False) -> _Pulled:
+def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_checkpoint: bool = False) -> Pulled:
     """Copies bins into a worker's transaction.
 
     A source environment, here or on another host, is read at its last commit. A source that is lost, stale, damaged or
@@ -123,7 +126,7 @@ def _pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from
     """
     spec, written = task.spec, task.order.written
     if spec.shared is not None:
-        return _Pulled(spec.shared.pull(written, pulls, txn), 0, 0)
+        return Pulled(spec.shared.pull(written, pulls, txn), 0, 0)
     by_source: dict[int, list[int]] = defaultdict(list)
     wanted = {pull.bin: pull.source for pull in pulls}
     for bin_, source in wanted.items():
@@ -151,21 +154,21 @@ def _pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from
     found = [read_size(txn, bin_) for bin_ in wanted]
     sizes = {bin_: size for bin_, (_, size) in zip(wanted, found, strict=True)}
     entries = tuple(entries for entries, _ in found)
-    return _Pulled(sizes, sum(sizes.values()), len(left), entries, network.rows(), tuple(lost))
+    return Pulled(sizes, sum(sizes.values()), len(left), entries, network.rows(), tuple(lost))
 
 
-def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction) -> _Pulled:
+def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], txn: lmdb.Transaction) -> Pulled:
     """Takes the new owner's own replicas and ships only what has changed since; a bin without one comes whole."""
     source = task.spec.source()
     assert source is not None, "pull_bins has checked it"
     have, without = copy_replicas(task, holders, txn)
     for bin_ in without:
         drop_bin(txn, bin_)
-    done = restore(source, txn, task.epoch - 1, RestoreRequest(states, have=have))
+    done = restore(source, txn, task.handed_over, RestoreRequest(states, have=have, open_from=task.epoch))
     _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
-    return _Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
+    return Pulled(sizes, done.image_bytes + done.delta_bytes, len(without), entries)
 
 
 def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
@@ -174,7 +177,7 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
-    restore(durable, txn, task.epoch - 1, RestoreRequest(states))
+    restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch))
     _half_way(task)
 
 

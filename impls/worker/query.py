@@ -26,6 +26,7 @@ class QuerySpec:
         files: the durable files of the query; None for durability "none".
         shared: the store that all workers share; None when each has an environment of its own.
         transfer: how bins go from host to host; None where there is one host, or they come from the checkpoint.
+        turns: workers commit several times in an epoch (real-time mode), and their bins keep the offsets applied.
     """
 
     query: str
@@ -36,6 +37,7 @@ class QuerySpec:
     files: Files | None = None
     shared: Shared | None = None
     transfer: Transfer | None = None
+    turns: bool = False
 
     @property
     def fsync(self) -> bool:
@@ -44,7 +46,7 @@ class QuerySpec:
 
     def source(self) -> Source | None:
         """Returns where bins can be restored from, None for durability "none"."""
-        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator)
+        return None if self.files is None else Source(self.files, self.query, self.bins, self.operator, self.turns)
 
 
 @dataclass(frozen=True)
@@ -74,3 +76,8 @@ class Task:
     def epoch(self) -> int:
         """The epoch."""
         return self.order.written.epoch
+
+    @property
+    def handed_over(self) -> int:
+        """The epoch in which old owners last change bins that are pulled in this one."""
+        return self.epoch if self.spec.turns else self.epoch - 1

@@ -41,10 +41,15 @@ class Result:
     value: bytes
 
 
-def numbers_of(worker: int, generation: int, epoch: int, results: int) -> list[bytes]:
-    """Returns the headers' values of a worker's results of an epoch, in order."""
+def numbers_of(worker: int, generation: int, epoch: int, results: int, *, first: int = 0) -> list[bytes]:
+    """Returns the headers' values of a worker's results of an epoch, in order, the index beginning with `first`."""
     rows = np.empty(results, _ROW)
-    rows["worker"], rows["generation"], rows["epoch"], rows["index"] = worker, generation, epoch, np.arange(results)
+    rows["worker"], rows["generation"], rows["epoch"], rows["index"] = (
+        worker,
+        generation,
+        epoch,
+        first + np.arange(results),
+    )
     return rows.view(f"V{NUMBER.size}").tolist()
 
 

@@ -10,8 +10,8 @@ up to w1 and then up to w2 is firing up to w2. What a bin computes therefore doe
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 import lmdb
 import numpy as np
@@ -23,14 +23,15 @@ from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
 from impls.store.keyed import Keyed
-from impls.store.queue import put_queued, queue_lengths, take_queues
+from impls.store.queue import put_queued, queue_lengths, queued_records, take_queues
 from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
 
-__all__ = ["Turn", "add_turns", "apply_timed", "shadow_timed"]
+__all__ = ["TimedInput", "Turn", "add_turns", "apply_timed", "highest_times", "shadow_timed", "without_records"]
 
 _META = b"turn"
+_PLACE = ["bin", "partition", "offset", "time"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _times(records: pa.Table, operator: TimedOperator) -> NDArray[np.int64]:
     return times
 
 
-def _highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
+def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
     """Returns [partition, highest event time] of records."""
     assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
     partitions, times = records.column("partition").to_numpy(), _times(records, operator)
@@ -131,6 +132,32 @@ def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, 
     return added
 
 
+def without_records(stored: bytes) -> bytes:
+    """Returns a part of a queue, as `add_turns` stored it, with what was merged alone; b"" if there is nothing."""
+    table = queued_records(stored)
+    turn = json.loads((table.schema.metadata or {}).get(_META, b"{}"))
+    if not turn.get("merged"):
+        return b""
+    return stored[:6] + len(turn["merged"]).to_bytes(4, "little") + to_bytes(table.slice(0, 0))
+
+
+@dataclass(frozen=True)
+class TimedInput:
+    """What a transaction gets.
+
+    Attributes:
+        number: of its turn, under which it is queued; numbers of a worker grow.
+        records: of the worker's bins, None for none.
+        merged: partials to deliver to their bins.
+        new: leaves out of records of bins that are here what was applied before; None where nothing comes twice.
+    """
+
+    number: int
+    records: pa.Table | None
+    merged: Sequence[Partial] = ()
+    new: Callable[[pa.Table], pa.Table] | None = None
+
+
 @dataclass(frozen=True)
 class _Applied:
     """The state after the turns, results, the records that were applied, and the queue operations in order."""
@@ -141,33 +168,39 @@ class _Applied:
     queue: list[tuple[int, bytes | None]]
 
 
+def _whole(table: pa.Table) -> pa.Table:
+    return table
+
+
 def apply_timed(
     task: Task,
     txn: lmdb.Transaction,
-    records: pa.Table | None,
+    given: TimedInput,
     blocked: set[int],
     *,
     report: Report,
 ) -> _Applied:
-    """Runs an epoch on the bins that are here, queues the turns of the others, and fills in the report.
+    """Runs a turn on the bins that are here, queues the turns of the others, and fills in the report.
 
     Args:
         task: the worker's task.
         txn: its transaction.
-        records: the epoch's records of its bins.
+        given: what there is to do.
         blocked: bins, of this worker or not, that run nothing in this epoch.
         report: takes the part `event_time`.
     """
-    written, bins, operator = task.order.written, task.spec.bins, task.spec.operator
+    written, bins, operator, records = task.order.written, task.spec.bins, task.spec.operator, given.records
+    new = _whole if given.new is None else given.new
     times: list[list[int]] = []
-    if records is not None and len(records):
-        times = _highest_times(records, operator)
+    if records is not None and len(records) and not task.spec.turns:
+        times = highest_times(records, operator)
     mine = written.plan.routing == task.worker
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
-    merged = [partial for partial in written.merged if mine[partial.bin]]
+    merged = [partial for partial in given.merged if mine[partial.bin]]
     ready = [bin_ for bin_ in queue_lengths(txn) if bin_ not in blocked]
-    turns = _queued_turns(take_queues(txn, ready), bins)
+    waited = take_queues(txn, ready)
+    turns = _queued_turns((new(table) if len(table) else table for table in waited), bins)
     later, now = (
         Turn(
             mine & chosen,
@@ -177,14 +210,14 @@ def apply_timed(
         )
         for chosen in (waits, ~waits)
     )
-    queue = [(bin_, None) for bin_ in ready] + add_turns(txn, written.epoch, later)
-    turns.append(now)
+    queue = [(bin_, None) for bin_ in ready] + add_turns(txn, given.number, later)
+    turns.append(now if now.records is None else replace(now, records=new(now.records)))
     state = BinState(txn, bins)
     done = _run_turns(operator, state, turns)
     partials = [partial.to_json() for partial in done.partials]
     report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
-    timed = pa.concat_tables([table.select(["bin", "time"]) for table in applied]) if applied else None
+    timed = pa.concat_tables([table.select(_PLACE) for table in applied]) if applied else None
     return _Applied(state, done.results, timed, queue)
 
 

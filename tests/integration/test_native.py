@@ -10,17 +10,19 @@ import pytest
 pytestmark = pytest.mark.timeout(400)
 ROOT = Path(__file__).parents[2]
 OPTIONS = [
-    "--mechanism=native-repartition", "--workload=hash", "--keys=2000", "--rate=300", "--duration=12", "--bins=16",
+    "--workload=hash", "--keys=2000", "--rate=300", "--duration=12", "--bins=16",
     "--workers=1:2",
 ]  # fmt: skip
 
 
-def test_an_offline_repartition_is_valid_and_every_record_has_a_latency(tmp_path):
-    command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(tmp_path), *OPTIONS]
+@pytest.mark.parametrize("name", ["native-repartition", "native-real-time"])
+def test_an_offline_repartition_is_valid_and_every_record_has_a_latency(tmp_path, name):
+    command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(tmp_path), "--mechanism", name, *OPTIONS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=360, check=False)
     folder = Path(done.stdout.decode().splitlines()[-1])
     entry = json.loads((folder / "result.json").read_text())["runs"][0]
     assert (done.returncode, entry["verdict"], entry["reasons"]) == (0, "valid", [])
+    assert entry["mode"] == ("real-time" if name == "native-real-time" else "micro-batch")
     counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))
     seconds = 17 + entry["generator"]["extended_s"]  # on a slow machine it goes on until steady state is back
     assert counted == entry["generator"]["records"] == 300 * seconds

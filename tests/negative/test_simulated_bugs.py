@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 from chaos.parameters import draw
 from chaos.query import simulate
 from crash_simulator import OnDemand
-from planted import stale_environment_accepted
+from planted import dropped_before_the_pull_is_observed, stale_environment_accepted
 
 from impls.driver import keeper
 from impls.durability import restore
@@ -22,15 +22,15 @@ from impls.durability.files import Files
 from impls.durability.frame import FOLDER
 from impls.errors import StateError
 from impls.protocol import controller
-from impls.protocol.controller import Controller
 from impls.protocol.plan import EpochPlan, Pull
 from impls.store import bins, blocks, state
 from impls.store.bins import copy_bin
 from impls.store.checked import get_checked
 from impls.store.environment import Store, store_path
 from impls.store.lock import WriterLock
+from impls.worker import applying, opening, replicas
 from impls.worker import core as worker
-from impls.worker import opening, replicas
+from impls.worker.applying import Applying
 from impls.worker.core import WorkerCore
 from impls.worker.opened import Cause, Untrusted
 
@@ -51,16 +51,6 @@ class NoFrames(Files):
     def write(self, name, data):
         if not name.startswith(FOLDER):
             super().write(name, data)
-
-
-def dropped_before_the_pull_is_observed(patch):
-    plain = Controller.plan
-
-    def plan(self, epoch, generation):
-        written = plain(self, epoch, generation)
-        return replace(written, drops=written.drops + tuple((p.bin, p.source) for p in written.plan.pulls))
-
-    patch.setattr(Controller, "plan", plan)
 
 
 def bin_that_comes_back_dropped_later(patch):
@@ -106,14 +96,14 @@ def frame_not_written_again(patch):
 
 
 def queue_reordered(patch):
-    plain = WorkerCore._runnable
+    plain = Applying._runnable
 
     def runnable(self, table, blocked):
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(worker, "concat", lambda tables: pa.concat_tables(tables[::-1]))
+            inner.setattr(applying, "concat", lambda tables: pa.concat_tables(tables[::-1]))
             return plain(self, table, blocked)
 
-    patch.setattr(WorkerCore, "_runnable", runnable)
+    patch.setattr(Applying, "_runnable", runnable)
 
 
 def routed_away_with_a_queue(patch):
@@ -152,8 +142,8 @@ def frames_deleted_too_early(patch):
 def restore_ignores_pulls(patch):
     plain = restore._read_frame
 
-    def read_frame(*args):
-        return replace(plain(*args), pulls=[])
+    def read_frame(*args, **more):
+        return replace(plain(*args, **more), pulls=[])
 
     patch.setattr(restore, "_read_frame", read_frame)
 

@@ -42,6 +42,8 @@ def _marks() -> Iterator[tuple[psutil.Process, str]]:
 
 
 def _runs(process: psutil.Process, program: str) -> bool:
+    """Returns whether a process is the program's JVM: those that started it on the host have the same words."""
     with suppress(psutil.Error):
-        return program in process.cmdline()
+        words = process.cmdline()
+        return bool(words) and Path(words[0]).name == "java" and program in words
     return False

@@ -12,6 +12,7 @@ from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, OracleError
 from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
+from harness.oracle.native.each import arrivals_in_time, check_each
 from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_columns, read_records, result_partitions
 from harness.oracle.run import read_facts
@@ -31,10 +32,24 @@ def check_native(
     preloaded: int,
     expected_migrations: int,
     topics: tuple[str, str],
+    each: bool = False,
 ) -> dict[str, Any]:
-    """Writes cells.jsonl and oracle.json of a run and returns the oracle's answer; never raises for a bad run."""
+    """Writes cells.jsonl and oracle.json of a run and returns the oracle's answer; never raises for a bad run.
+
+    With `each` the query sends a result for every record, in real time, and Spark's logs are not used.
+    """
 
     def ask() -> dict[str, Any]:
+        return of_records() if each else of_epochs()
+
+    def of_records() -> dict[str, Any]:
+        records, found = read_records(bootstrap, topics[0], deadline_s=_DEADLINE_S), _read(bootstrap, topics[1])
+        moves = restarts(folder, bin_of.bins, timed=True)
+        findings = check_each(records, found, preloaded=preloaded, bin_of=bin_of, moves=moves)
+        write_cells(folder, cell_lines(arrivals_in_time(records), found, preloaded=preloaded))
+        return judge(findings, read_facts(folder, expected=expected_migrations))
+
+    def of_epochs() -> dict[str, Any]:
         ranges = read_ranges(checkpoint, topics[0])
         records = read_records(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         found = _read(bootstrap, topics[1])
@@ -50,10 +65,11 @@ def check_native(
     return answered(folder, ask)
 
 
-def restarts(folder: Path, bins: int) -> MovedBins:
-    """Returns every bin as moved by the first epoch behind each restart."""
+def restarts(folder: Path, bins: int, *, timed: bool = False) -> MovedBins:
+    """Returns every bin as moved by the first epoch behind each restart; `timed`, by the time (µs) of its end."""
     ends = [line for line in read_lines(folder / "events.jsonl") if line["kind"] == "migration_end"]
-    return MovedBins.of([(int(line["epoch"]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])
+    at = "at_us" if timed else "epoch"
+    return MovedBins.of([(int(line[at]), bin_, str(line["id"])) for line in ends for bin_ in range(bins)])
 
 
 def write_cells(folder: Path, lines: Iterable[dict[str, object]]) -> None:

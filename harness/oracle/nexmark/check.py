@@ -20,13 +20,19 @@ from harness.oracle.differences import NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
-__all__ = ["Arrived", "Rules", "check"]
+__all__ = ["Arrived", "Rules", "check", "chosen_events"]
 
 _READ = """
 CREATE TABLE read AS
 SELECT i."partition", i."offset", i.key, i."dateTime", i.scheduled_us,
        CASE WHEN i."offset" < r."end" THEN r.epoch END AS epoch
 FROM ({chosen}) i ASOF LEFT JOIN ranges r ON i."partition" = r."partition" AND i."offset" >= r."begin"
+"""
+
+# In real time no log of Spark's says which events were taken: all must have been, and the time stands for the epoch.
+_READ_WHOLE = """
+CREATE TABLE read AS
+SELECT "partition", "offset", key, "dateTime", scheduled_us, coalesce(scheduled_us, 0) AS epoch FROM ({chosen})
 """
 
 _ARRIVED = "SELECT coalesce(epoch, -1) AS epoch, coalesce(scheduled_us, -1) AS scheduled_us FROM read"
@@ -90,7 +96,7 @@ class Arrived(Columns):
 def check(
     events: Events,
     results: JsonResults,
-    ranges: Ranges,
+    ranges: Ranges | None,
     *,
     query: str,
     bin_of: BinOf,
@@ -102,19 +108,21 @@ def check(
     Args:
         events: the whole input topic.
         results: the whole results topic, repeats included.
-        ranges: offsets of each committed epoch.
+        ranges: offsets of each committed epoch; None where results are numbered by turns, and all events were taken.
         query: q0 to q8.
         bin_of: bins of keys, array to array.
-        moves: bins that changed their owner, to count the events that crossed a migration.
+        moves: bins that changed their owner, to count the events that crossed a migration; without epochs its epoch is
+            the time from which an event that is scheduled crosses it.
         rules: how far the watermark is, and what may be repeated.
     """
     definition = DEFINITIONS[query]
     with duckdb.connect() as db:
         load_events(db, events)
-        db.register("ranges", ranges.table())
         db.register("moves", moves.table())
         db.register("results", results.table())
-        db.execute(_READ.format(chosen=_chosen(definition)))
+        if ranges is not None:
+            db.register("ranges", ranges.table())
+        db.execute((_READ_WHOLE if ranges is None else _READ).format(chosen=chosen_events(definition)))
         db.register("bins", _bins(db, bin_of))
         db.execute(NUMBERED)
         _compare(db, query, definition, rules)
@@ -124,7 +132,8 @@ def check(
         return found, _arrived(db)
 
 
-def _chosen(definition: Definition) -> str:
+def chosen_events(definition: Definition) -> str:
+    """Returns the SQL of the events that a query reads, with the key of each."""
     return " UNION ALL ".join(_CHOSEN.format(**asdict(read)) for read in definition.reads)
 
 

@@ -15,6 +15,7 @@ from harness.oracle.nexmark.check import Arrived, Rules, check
 from harness.oracle.nexmark.tables import read_events, read_json_results, read_plain_results
 from harness.oracle.offsets import read_ranges
 from harness.oracle.run import read_facts, read_moves
+from harness.oracle.turns.run import moved_at
 from harness.oracle.verdict import answered, judge
 from impls.mechanisms.native_spark.nexmark import DELAY_MS
 from impls.worker.cells import make_cells
@@ -36,6 +37,7 @@ def check_nexmark(
     expected_migrations: int = 0,
     disorder: int = 0,
     native: bool = False,
+    turns: bool = False,
 ) -> dict[str, Any]:
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
@@ -51,16 +53,17 @@ def check_nexmark(
         topics: input and results topic.
         expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
         disorder: how far events of one partition may be out of order, ms.
+        turns: results are numbered by the workers' turns, and Spark's logs say nothing of them: real time.
         native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
     """
 
     def ask() -> dict[str, Any]:
         begun = time.monotonic()
-        ranges = read_ranges(checkpoint, topics[0], several=native)
+        ranges = None if turns else read_ranges(checkpoint, topics[0], several=native)
         events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
         results = (read_plain_results if native else read_json_results)(bootstrap, topics[1], deadline_s=_DEADLINE_S)
         read = time.monotonic()
-        moves = restarts(folder, bin_of.bins) if native else read_moves(folder)
+        moves = restarts(folder, bin_of.bins) if native else (moved_at if turns else read_moves)(folder)
         rules = _NATIVE if native else Rules(disorder)
         found, arrived = check(events, results, ranges, query=query, bin_of=bin_of, moves=moves, rules=rules)
         measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from confluent_kafka import Producer
@@ -12,9 +13,11 @@ from generators.clock import now_us
 from generators.keys import make_keys
 from generators.stream import keycount_values
 from harness.experiment.description import Experiment, Run
+from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.lab.topics import create_topics
 from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_records, read_results
+from harness.oracle.turns.state import read_next_offsets
 from harness.run.pipeline import spark_checkpoint, start_query
 from harness.suites.conformance.cases import BINS, Tour, options_for, run_scenarios
 from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, rows_of
@@ -23,11 +26,12 @@ from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.placement import initial
 
-__all__ = ["run_tour"]
+__all__ = ["INPUT_PARTITIONS", "SLOTS", "run_tour"]
 
 _DEADLINE_S = 60.0
 _FLUSH_S = 30.0
-_INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
+INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
+SLOTS = 5  # the most workers that a scenario has
 _SEED = 7
 
 
@@ -48,9 +52,10 @@ class _SparkQuery:
         name: str,
         redis: str,
         state: Path | None,
+        mode: str,
     ):
         """Makes the topics and starts the query; see `run_tour`."""
-        self._state = state
+        self._state, self._mode = state, mode
         self._tour, self._folder, self._spark, self._bootstrap = tour, folder, spark, bootstrap
         self._topics = f"{name}-in", f"{name}-out"
         self._options = options_for(tour.mechanism, redis)
@@ -58,7 +63,7 @@ class _SparkQuery:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1})
         self.sent = 0
         self.watch = Watch(tour.mechanism, self._options, initial(BINS, tour.workers))
-        create_topics(bootstrap, dict(zip(self._topics, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
+        create_topics(bootstrap, dict(zip(self._topics, (INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
         self._handle = self._start()
 
     def _start(self) -> StreamHandle:
@@ -67,10 +72,11 @@ class _SparkQuery:
         experiment = Experiment(
             mechanisms=(tour.mechanism,), options=self._options, workload=tour.operator, bins=BINS,
             keys=NUMBER_OF_KEYS if tour.operator == "dense" else preload, workers=tour.workers,
-            result_partitions=_RESULT_PARTITIONS,
+            input_partitions=INPUT_PARTITIONS, result_partitions=_RESULT_PARTITIONS, slots=SLOTS,
         )  # fmt: skip
+        run = Run(experiment, tour.mechanism, 0, 0, mode=self._mode)
         return start_query(
-            self._spark, Run(experiment, tour.mechanism, 0, 0), self._folder, self._bootstrap, self._topics,
+            self._spark, run, self._folder, self._bootstrap, self._topics,
             on_epoch=self.watch.on_epoch, on_event=lambda *_: None, state=self._state,
         )  # fmt: skip
 
@@ -91,7 +97,7 @@ class _SparkQuery:
         """Sends records, scheduled now."""
         keys = self._sampler.block(self.sent, records)
         for i, value in enumerate(keycount_values(keys, np.full(records, now_us(), np.int64)), self.sent):
-            self._producer.produce(self._topics[0], value, partition=i % _INPUT_PARTITIONS)
+            self._producer.produce(self._topics[0], value, partition=i % INPUT_PARTITIONS)
         if self._producer.flush(_FLUSH_S):
             raise TimeoutError(f"waited {_FLUSH_S:.0f} s for the broker to take {records} records")
         self.sent += records
@@ -111,9 +117,14 @@ class _SparkQuery:
     def rows(self) -> list[Row]:
         """Returns the outcomes of the tour's cases; the query must have ended."""
         taken, given = self._topics
-        ranges = read_ranges(spark_checkpoint(self._folder), taken)
         records, results = read_records(self._bootstrap, taken), read_results(self._bootstrap, given)
-        return rows_of(self._tour, self.watch, records, results, ranges, partitions=_RESULT_PARTITIONS, sent=self.sent)
+        where: dict[str, Any] = {"partitions": _RESULT_PARTITIONS, "sent": self.sent}
+        if self._mode != REAL_TIME:
+            ranges = read_ranges(spark_checkpoint(self._folder), taken)
+            return rows_of(self._tour, self.watch, records, results, ranges, **where)
+        own = "redis" not in self._options
+        stored = read_next_offsets(self._folder / "state", self.watch.owners) if own else None
+        return rows_of(self._tour, self.watch, records, results, None, stored=stored, **where)
 
     def __enter__(self) -> "_SparkQuery":
         return self
@@ -124,7 +135,15 @@ class _SparkQuery:
 
 
 def run_tour(
-    tour: Tour, folder: Path, *, spark: SparkSession, bootstrap: str, name: str, redis: str, state: Path | None = None
+    tour: Tour,
+    folder: Path,
+    *,
+    spark: SparkSession,
+    bootstrap: str,
+    name: str,
+    redis: str,
+    state: Path | None = None,
+    mode: str = MICRO_BATCH,
 ) -> list[Row]:
     """Runs a tour on Spark and returns its rows; the rows of a tour that fails say why, as verdict unknown.
 
@@ -136,9 +155,11 @@ def run_tour(
         name: of the topics, unique at the broker.
         redis: a server's URL, for mechanisms that need one.
         state: folder for the workers' state on each host of a cluster; by default one in the tour's folder.
+        mode: how Spark runs the query.
     """
+    where: dict[str, Any] = {"spark": spark, "bootstrap": bootstrap, "name": name, "redis": redis, "state": state}
     try:
-        with _SparkQuery(tour, folder, spark=spark, bootstrap=bootstrap, name=name, redis=redis, state=state) as query:
+        with _SparkQuery(tour, folder, **where, mode=mode) as query:
             run_scenarios(tour, query)
         return query.rows()
     except Exception as error:  # whatever a query fails with, the other tours go on

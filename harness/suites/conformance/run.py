@@ -13,6 +13,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from harness.experiment.description import shares_store
+from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import ROOT, JsonLines, read_lines, write_json
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.hosts.cluster import cluster as cluster_of
@@ -23,8 +25,10 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
 from harness.suites.conformance.judge import Row
-from harness.suites.conformance.query import run_tour
+from harness.suites.conformance.query import INPUT_PARTITIONS, SLOTS, run_tour
 from impls import catalog
+from impls.errors import UsageError
+from impls.spark.realtime.settings import real_time_settings, real_time_threads
 
 __all__ = ["conformance", "run_conformance", "selected"]
 
@@ -34,13 +38,16 @@ _WORKERS = 4  # of most cases: that many slots there are
 _WIDTH = 160  # of a log file, so that names stay whole
 
 
-def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, quick: bool = False) -> list[Case]:
+def selected(
+    mechanism: str = "", operator: str = "", scenario: str = "", *, quick: bool = False, mode: str = MICRO_BATCH
+) -> list[Case]:
     """Returns the cases that options name; raises UsageError for a name that is unknown.
 
     Names of each kind are separated by commas, all for none; `quick` leaves only a selection in which every pair of
-    values occurs.
+    values occurs. In real-time mode mechanisms with a store that all workers share are left out.
     """
-    mechanisms = parse_names(mechanism, catalog.names(), "mechanism") or catalog.names()
+    known = [name for name in catalog.names() if mode != REAL_TIME or not shares_store(name)]
+    mechanisms = parse_names(mechanism, known, "mechanism") or known
     operators = parse_names(operator, OPERATORS, "operator") or OPERATORS
     scenarios = parse_names(scenario, SCENARIOS, "scenario") or tuple(SCENARIOS)
     cases = [
@@ -52,9 +59,12 @@ def selected(mechanism: str = "", operator: str = "", scenario: str = "", *, qui
 
 
 @contextmanager
-def _brought_up(folder: Path, hosts: int) -> Iterator[tuple[Services, Path | None]]:
+def _brought_up(folder: Path, hosts: int, mode: str) -> Iterator[tuple[Services, Path | None]]:
     """Yields broker, session and Redis server; on a cluster of so many hosts also the folder of state on each."""
     session = partial(open_session, "conformance", _WORKERS, settings=KEEP_LOGS)
+    if mode == REAL_TIME:
+        threads = real_time_threads(INPUT_PARTITIONS, SLOTS)
+        session = partial(open_session, "conformance", threads, settings=real_time_settings(KEEP_LOGS))
     with ExitStack() as stack:
         if not hosts:
             yield stack.enter_context(bring_up(folder, session=session, redis="none")), None
@@ -65,10 +75,12 @@ def _brought_up(folder: Path, hosts: int) -> Iterator[tuple[Services, Path | Non
         yield services, running.state_dir
 
 
-def conformance(planned: Sequence[Tour], folder: Path, console: Console, *, hosts: int = 0) -> tuple[list[Row], bool]:
+def conformance(
+    planned: Sequence[Tour], folder: Path, console: Console, *, hosts: int = 0, mode: str = MICRO_BATCH
+) -> tuple[list[Row], bool]:
     """Runs the tours that are not in the folder yet and returns (all rows, whether it was cut off).
 
-    `hosts` is the number of hosts of a cluster that they run on, 0 for local mode.
+    `hosts` is the number of hosts of a cluster that they run on, 0 for local mode; `mode` is Spark's.
     """
     rows = [Row(**line) for line in read_lines(folder / _ROWS)]
     left = [tour for tour in planned if len(_rows_of(rows, tour)) < len(tour.scenarios)]
@@ -80,13 +92,13 @@ def conformance(planned: Sequence[Tour], folder: Path, console: Console, *, host
         with ExitStack() as stack, JsonLines(folder / _ROWS) as file:
             up: tuple[Services, Path | None] | None = None
             for number, tour in enumerate(left, 1):
-                services, state = up = up or stack.enter_context(_brought_up(folder, hosts))
+                services, state = up = up or stack.enter_context(_brought_up(folder, hosts, mode))
                 where = folder / "runs" / str(tour).replace("/", "-")
                 shutil.rmtree(where, ignore_errors=True)
                 name = f"{time.monotonic_ns()}-{where.name}"  # a broker that is gone on with has the topics of before
                 found = run_tour(
                     tour, where, spark=services.spark, bootstrap=services.broker.bootstrap, name=name,
-                    redis=services.redis_url, state=state and state / name,
+                    redis=services.redis_url, state=state and state / name, mode=mode,
                 )  # fmt: skip
                 rows += found
                 for row in found:
@@ -116,10 +128,16 @@ def _line(row: Row) -> str:
     return what if row.good else f"{what}: {'; '.join(row.reasons)}"
 
 
-def _table_of(rows: Sequence[Row]) -> Table:
+def _table_of(rows: Sequence[Row], mode: str) -> Table:
     """Returns the table of cases."""
     words = ("mechanism", "operator", "scenario", "keys", "verdict")
-    figures = ["epochs", "bound", "moved bytes", "must-move bytes", "replicated bytes"]
+    figures = [
+        "ticks" if mode == REAL_TIME else "epochs",
+        "bound",
+        "moved bytes",
+        "must-move bytes",
+        "replicated bytes",
+    ]
     if any(row.network_bytes for row in rows):
         figures.append("from other hosts")
     columns = [Column(name, no_wrap=True, justify="left" if name in words else "right") for name in (*words, *figures)]
@@ -131,13 +149,14 @@ def _table_of(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _folder(planned: Sequence[Tour], output: Path, *, hosts: int, force: bool) -> Path:
+def _folder(planned: Sequence[Tour], output: Path, *, hosts: int, force: bool, mode: str) -> Path:
     """Returns the newest unfinished folder of the same suite and commit, or makes one."""
     suite = {"tours": [[*str(tour).split("/"), *tour.scenarios] for tour in planned], "hosts": hosts}
+    suite |= {"mode": mode}
     here = describe_machine(0)
 
     def same(data: dict[str, Any]) -> bool:
-        like = (data["tours"], data.get("hosts", 0)) == (suite["tours"], hosts)
+        like = (data["tours"], data.get("hosts", 0), data.get("mode", MICRO_BATCH)) == (suite["tours"], hosts, mode)
         return bool(like and data["environment"]["commit"] == here["commit"])
 
     begun = None if force else find_folder(output, _SUITE, same, finished=False)
@@ -152,7 +171,7 @@ def _folder(planned: Sequence[Tour], output: Path, *, hosts: int, force: bool) -
 @ending()
 def run_conformance(
     *, mechanism: str = "", operator: str = "", scenario: str = "", quick: bool = False, output: str = "",
-    force: bool = False, cluster: int | None = None,
+    force: bool = False, cluster: int | None = None, mode: str = MICRO_BATCH,
 ) -> int:  # fmt: skip
     """Runs what the options of `./inv conformance` name and returns the exit code; the last line is the folder.
 
@@ -160,14 +179,16 @@ def run_conformance(
     with what was cut off.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
-    planned = tours(selected(mechanism, operator, scenario, quick=quick))
+    planned = tours(selected(mechanism, operator, scenario, quick=quick, mode=mode))
     cases = sum(len(tour.scenarios) for tour in planned)
+    if mode == REAL_TIME and cluster:
+        raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster.")
     use_java()
     ensure_jars()
-    folder = _folder(planned, Path(output or ROOT / "results"), hosts=cluster or 0, force=force)
+    folder = _folder(planned, Path(output or ROOT / "results"), hosts=cluster or 0, force=force, mode=mode)
     console.print(f"{cases} cases in {len(planned)} queries{f' on {cluster} hosts' if cluster else ''}")
-    rows, cut_off = conformance(planned, folder, console, hosts=cluster or 0)
-    console.print(_table_of(rows))
+    rows, cut_off = conformance(planned, folder, console, hosts=cluster or 0, mode=mode)
+    console.print(_table_of(rows, mode))
     good = sum(row.good for row in rows)
     console.print(f"{good} of {cases} cases are valid")
     sys.stdout.write(f"{folder}\n")

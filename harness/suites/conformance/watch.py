@@ -38,9 +38,11 @@ class WatchedMigration:
     Attributes:
         id, label: the command's.
         begun, done: its first and its last epoch; `done` is -1 until it is done or superseded.
+        done_us: wall clock at the end of the last.
         bound: most epochs that it may take.
         must: how often each bin had to move when it began; `moved`: how often it has.
         moved_bytes: what the moves shipped; `must_bytes`: what they had to ship whole; `deltas`: and in part.
+        most_bytes: the sizes of the bins moved after the epoch in which they were; they may have grown in it before.
         replicated_bytes: traffic of replicas and shadows meanwhile.
         network_bytes: those of `moved_bytes` that came from another host.
     """
@@ -51,10 +53,12 @@ class WatchedMigration:
     bound: int
     must: Counter[int]
     done: int = -1
+    done_us: int = 0
     superseded: bool = False
     moved: Counter[int] = field(default_factory=Counter)
     moved_bytes: int = 0
     must_bytes: int = 0
+    most_bytes: int = 0
     deltas: list[Delta] = field(default_factory=list)
     replicated_bytes: int = 0
     network_bytes: int = 0
@@ -97,6 +101,16 @@ class Watch:
         with self._changed:
             return self._changed.wait_for(wanted, timeout_s)
 
+    def timed_moves(self) -> list[tuple[int, int, str]]:
+        """Returns (time at which the migration had ended in µs, bin, id of the migration) of every bin moved."""
+        done = [one for one in self.migrations.values() if one.done_us]
+        return [(one.done_us, bin_, one.id) for one in done for bin_ in one.moved]
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """The worker that has each bin."""
+        return self._location.astype(np.int64)
+
     def done(self, label: str) -> bool:
         """Returns whether a migration has ended."""
         return label in self.migrations and self.migrations[label].done >= 0
@@ -123,12 +137,16 @@ class Watch:
         pulls = {pull.bin: pull for pull in plan.pulls}
         for report in record.reports:
             self._pulled(report, pulls, view, from_replica=plan.from_replica)
+        if self._current is not None:
+            grown = dict(pair for report in record.reports for pair in zip(*report.sizes, strict=True))
+            bins = [bin_ for report in record.reports for bin_ in report.moves.bins]
+            self._current.most_bytes += sum(int(grown.get(bin_, view.size[bin_])) for bin_ in bins)
         self._state_after(record)
         if self._current is not None:
             self._current.epochs += 1
             self._current.replicated_bytes += sum(report.replication.bytes for report in record.reports)
         for event in ended:
-            self._end(event)
+            self._end(event, record.end_us)
 
     def _view(self, epoch: int) -> View:
         everyone = (self._routing, self._location, self._goal)
@@ -201,11 +219,11 @@ class Watch:
             self.applied += report.records
         self.waits += [(epoch, bin_) for bin_ in np.flatnonzero(self._queued).tolist()]
 
-    def _end(self, event: MigrationDone) -> None:
+    def _end(self, event: MigrationDone, end_us: int) -> None:
         now = next((m for m in self.migrations.values() if m.id == event.id), None)
         if now is None or event.superseded:
             return  # `_begin` of the one that takes its place has ended it
-        now.done = event.epoch
+        now.done, now.done_us = event.epoch, end_us
         if (self._location != self._goal).any() or (self._routing != self._goal).any():
             self._wrong("it is said to be done, but bins are not at their goal")
         if now.moved != now.must:

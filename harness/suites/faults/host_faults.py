@@ -14,7 +14,7 @@ __all__ = ["HOST_FAULTS", "HOST_QUICK", "check_rights", "draw_host_schedule"]
 _MECHANISMS = ("megaphone-batched", "megaphone-fluid", "meces", "rhino")
 _QUICK_MECHANISMS = ("megaphone-batched", "rhino")
 _NUMBER = 60
-_AS_ROOT = frozenset({"link", "zombie", "checkpoint", "disk"})
+_AS_ROOT = frozenset({"link", "gone", "zombie", "checkpoint", "disk"})
 _IN_EPOCH = (
     "before-plan", "after-plan", "during-pull", "after-commit", "before-results", "before-report", "during-snapshot",
     "before-epoch-commit", "between-pull-and-drop",
@@ -24,6 +24,7 @@ HOST_FAULTS: dict[str, Expectation] = {
     **{f"executor@{point}": "survives" for point in _IN_EPOCH},  # killed with -9
     **{f"host@{point}": "survives" for point in _ACROSS},  # off at once; another one comes later
     **{f"link@{point}": "survives" for point in _ACROSS},  # cut for 20 s
+    **{f"gone@{point}": "survives" for point in _ACROSS},  # cut for good: nobody takes its place at first
     **{f"zombie@{point}": "survives" for point in _ACROSS},  # cut until the others have migrated without it
     "worker@during-pull": "survives",
     "worker@after-commit": "survives",
@@ -32,7 +33,7 @@ HOST_FAULTS: dict[str, Expectation] = {
     "jvm@before-results": "survives",
     "checkpoint@slow": "survives",
     "checkpoint@frozen": "survives",
-    "checkpoint@gone": "refuses",
+    "checkpoint@gone": "survives",
     "disk@full": "refuses",
 }
 HOST_QUICK = (

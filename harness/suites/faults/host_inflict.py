@@ -65,6 +65,25 @@ def _cut_link(site: HostSite, fault: Fault) -> FaultEffect:
     return FaultEffect(at_us, again=True, later=site.whole)
 
 
+def _abandon_host(site: HostSite, fault: Fault) -> FaultEffect:
+    """Cuts a host off for good: the query migrates there and back without it before another one comes."""
+    cut: list[Host] = []
+
+    def act(host: Host) -> None:
+        cut.append(host)
+        site.cluster.cut_off(host)
+
+    def go_on() -> None:
+        for _ in range(2):
+            site.await_true(site.settled, "the others to migrate", _SETTLE_DEADLINE_S)
+            site.migrate()
+        site.await_true(site.settled, "the others to migrate back", _SETTLE_DEADLINE_S)
+        site.cluster.remove_host(cut[0])
+        site.whole()
+
+    return FaultEffect(_at_point(site, fault, act), again=True, later=go_on)
+
+
 def _wake_host(site: HostSite, fault: Fault) -> FaultEffect:
     """Cuts a host off and connects it again, with the state that it had, when the query has migrated without it."""
     cut: list[Host] = []
@@ -97,13 +116,13 @@ def _disturb_checkpoint(site: HostSite, fault: Fault) -> FaultEffect:
     points = _CHECKPOINT_POINTS if fault.phase == "migrating" else _CHECKPOINT_POINTS[:2]
     try:
         _hold(site, fault, points[fault.draw % len(points)])
-        at_us, site.held = now_us(), fault.expected == "refuses"
+        at_us = now_us()
         with ways[fault.point]():
             site.arming.release()
             wait(site, _CHECKPOINT_S)
     finally:
         site.arming.release()
-    return FaultEffect(at_us, again=True, names=(str(site.checkpoint),))
+    return FaultEffect(at_us, again=True)
 
 
 def _fill_disk(site: HostSite, fault: Fault) -> FaultEffect:
@@ -121,6 +140,7 @@ _INFLICT: dict[str, Callable[[HostSite, Fault], FaultEffect]] = {
     "executor": _kill_executor,
     "host": _kill_host,
     "link": _cut_link,
+    "gone": _abandon_host,
     "zombie": _wake_host,
     "checkpoint": _disturb_checkpoint,
     "disk": _fill_disk,

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from generators.stdin import watch_stdin
 from harness.experiment.description import Run
-from harness.lab.bringup import KEEP_LOGS, open_session
 from harness.lab.processes import VARIABLE
 from harness.run.pipeline import start_query
 from harness.run.recorder import Recorder
+from harness.run.sessions import new_session
 from impls.errors import InvalidPlanError, StateError, UsageError
 
 __all__ = ["main"]
@@ -33,14 +33,12 @@ def main(arguments: list[str]) -> int:
     """Runs the query and returns the exit code: 0 stopped as asked, 1 ended with a sentence, 3 with anything else."""
     folder, orphaned = Path(arguments[0]), threading.Event()
     watch_stdin(orphaned.set)
-    recorder = Recorder(folder)
+    run = Run.read(folder)
+    recorder = Recorder(folder, ticks=run.real_time)
     try:
-        run = Run.read(folder)
         own = run.experiment
         faults = {f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}  # of hosts; here it is there already
-        spark = open_session(
-            f"faults-{run.mechanism}", own.workers_goal, master=own.master, settings=KEEP_LOGS | faults
-        )
+        spark = new_session(run, own.master, name=f"faults-{run.mechanism}", settings=faults)
         state = None if own.state_dir is None else Path(own.state_dir)
         query = start_query(
             spark, run, folder, str(run.experiment.bootstrap), ("in", "out"), on_epoch=recorder.on_epoch,

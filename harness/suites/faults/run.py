@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from generators.clock import now_us
+from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import ROOT, write_json
 from harness.lab.processes import signal_if_alive
 from harness.options import CUT_OFF, ending, parse_names
@@ -51,10 +52,12 @@ class _Campaign:
     A query that cannot be brought to go on ends the campaign: the faults left are not inflicted.
     """
 
-    def __init__(self, folder: Path, faults: list[Fault], *, seed: int, durability: str, hosts: int = 0):
+    def __init__(
+        self, folder: Path, faults: list[Fault], *, seed: int, durability: str, hosts: int = 0, mode: str = MICRO_BATCH
+    ):
         folder.mkdir(parents=True)
         self._faults = faults
-        self._site: Site = Site(folder, faults[0].mechanism, seed=seed, durability=durability)
+        self._site: Site = Site(folder, faults[0].mechanism, seed=seed, durability=durability, mode=mode)
         self._inflict_here = partial(inflict, self._site)
         if hosts:
             self._site = site = HostSite(folder, faults[0].mechanism, seed=seed, durability=durability, hosts=hosts)
@@ -156,12 +159,19 @@ def _words(site: Site) -> str:
 
 
 def fault_test(
-    schedule: list[Fault], folder: Path, *, seed: int, durability: str, console: Console, hosts: int = 0
+    schedule: list[Fault],
+    folder: Path,
+    *,
+    seed: int,
+    durability: str,
+    console: Console,
+    hosts: int = 0,
+    mode: str = MICRO_BATCH,
 ) -> tuple[dict[str, Any], bool]:
     """Runs a schedule of faults, writes the report into the folder and returns (report, whether it was cut off).
 
-    With `hosts` the query runs on a cluster of so many. What is heavy of a campaign without findings is deleted; the
-    logs stay.
+    With `hosts` the query runs on a cluster of so many; `mode` is Spark's. What is heavy of a campaign without findings
+    is deleted; the logs stay.
     """
     begun = time.monotonic()
     outcomes: list[Outcome] = []
@@ -177,7 +187,8 @@ def fault_test(
     try:
         for mechanism, faults in groupby(schedule, key=lambda fault: fault.mechanism):
             console.print(f"{mechanism}: begins")
-            campaign = _Campaign(folder / mechanism, list(faults), seed=seed, durability=durability, hosts=hosts)
+            how: dict[str, Any] = {"seed": seed, "durability": durability, "hosts": hosts, "mode": mode}
+            campaign = _Campaign(folder / mechanism, list(faults), **how)
             answers[mechanism] = campaign.run(tell)
             console.print(f"{mechanism}: {answers[mechanism]['verdict']}")
             if answers[mechanism]["verdict"] == "valid" and all(o.good for o in campaign.outcomes):
@@ -200,6 +211,7 @@ def run_fault_test(
     durability: str = "process",
     cluster: int | None = None,
     output: str | None = None,
+    mode: str = MICRO_BATCH,
 ) -> int:
     """Runs the fault test that the options of `./inv fault-test` describe and returns the exit code.
 
@@ -208,6 +220,8 @@ def run_fault_test(
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
     check_level(durability)
+    if mode == REAL_TIME and cluster is not None:
+        raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster.")
     draw, known = (draw_schedule, EXPECTED) if cluster is None else (draw_host_schedule, HOST_FAULTS)
     chosen = parse_names(mechanism, catalog.names(), "mechanism")
     schedule = draw(seed, chosen, only=parse_names(only, known, "fault"), quick=quick)
@@ -216,11 +230,11 @@ def run_fault_test(
     use_java()
     ensure_jars()
     folder = new_folder(Path(output or ROOT / "results"), "faults")
-    console.print(f"seed {seed}, durability {durability}, {len(schedule)} faults")
+    console.print(f"seed {seed}, durability {durability}, {mode}, {len(schedule)} faults")
     for fault in schedule:
         console.print(f"{fault.id} {fault.mechanism} {fault.phase} {fault.expected} (draw {fault.draw})")
     report, cut_off = fault_test(
-        schedule, folder, seed=seed, durability=durability, console=console, hosts=cluster or 0
+        schedule, folder, seed=seed, durability=durability, console=console, hosts=cluster or 0, mode=mode
     )
     show(report, console)
     sys.stdout.write(f"{folder}\n")

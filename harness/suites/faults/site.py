@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.experiment.description import Experiment, Run
+from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_lines, write_json
 from harness.lab.bringup import embedded_broker
 from harness.lab.processes import Arming, ProcessEnd, QueryProcess
@@ -18,6 +20,7 @@ from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.bins import dense_bins
 from harness.oracle.run import check_run
+from harness.oracle.turns.run import check_turns
 from harness.run.load import Load
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.storage import Disk
@@ -37,6 +40,8 @@ _ENDLESS = 1 << 40  # records: the load goes on until it is told to stop
 _COMMAND_DEADLINE_S = 60.0
 _DRAIN_DEADLINE_S = 90.0
 _RESTARTS_MAX = 3
+_BATCH = "10 seconds"  # in real time: faults meet the ends of batches
+_QUIET_S = 5.0
 
 
 class StuckError(Exception):
@@ -52,8 +57,8 @@ class Site:
 
     start_deadline_s = 90.0
 
-    def __init__(self, folder: Path, mechanism: str, *, seed: int, durability: str):
-        self.folder, self.mechanism = folder, mechanism
+    def __init__(self, folder: Path, mechanism: str, *, seed: int, durability: str, mode: str = MICRO_BATCH):
+        self.folder, self.mechanism, self._mode = folder, mechanism, mode
         self.checkpoint, self.state = folder / "checkpoint", folder / "state"
         self._seed, self._durability = seed, durability
         self.arming = Arming(folder / "fault.json")
@@ -79,15 +84,19 @@ class Site:
         self.state.mkdir(parents=True, exist_ok=True)
         self.broker.start()
         create_topics(self.broker.bootstrap, dict(zip(_TOPICS, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
-        write_json(self.folder / "run.json", Run(self._experiment(), self.mechanism, 0, 0).to_json())
+        write_json(self.folder / "run.json", self._run().to_json())
         self.query.start()
         self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
         self.await_true(lambda: self.applied() > 0, "the first records to be applied", self.start_deadline_s)
 
+    def _run(self) -> Run:
+        return Run(self._experiment(), self.mechanism, 0, 0, mode=self._mode)
+
     def _experiment(self) -> Experiment:
         return Experiment(
             mechanisms=(self.mechanism,), keys=_KEYS, bins=BINS, workers=_FEW, workers_goal=_MANY,
-            durability=self._durability, result_partitions=_RESULT_PARTITIONS, bootstrap=self.broker.bootstrap,
+            durability=self._durability, input_partitions=_INPUT_PARTITIONS, result_partitions=_RESULT_PARTITIONS,
+            bootstrap=self.broker.bootstrap, batch=_BATCH,
         )  # fmt: skip
 
     def _schedule(self) -> dict[str, Any]:
@@ -179,19 +188,35 @@ class Site:
         """Ends load and query when all records are applied, and returns the oracle's answer for the whole campaign."""
         assert self._load is not None, "start() comes first"
         self.begin_fault()
+        if self._mode == REAL_TIME:  # records must be scheduled behind the last migration, to have crossed it
+            enough = self.applied() + _RATE
+            self.await_true(lambda: self.applied() >= enough, "records behind the last migration", _DRAIN_DEADLINE_S)
         self._load.close()
         sent = json.loads((self.folder / "generator.json").read_text())["records"]
-        self.await_true(lambda: self.applied() >= sent and self.settled(), "the last records", _DRAIN_DEADLINE_S)
+        self.await_true(self._drained(sent), "the last records", _DRAIN_DEADLINE_S)
         self.held = True
         ask(self.checkpoint, {"do": "stop"})
         self.await_true(lambda: bool(self.ended), "the query to stop", _DRAIN_DEADLINE_S)
-        return check_run(
-            self.broker.bootstrap,
-            self.folder,
-            checkpoint=self.checkpoint / "spark",
-            bin_of=dense_bins(_KEYS, BINS),
-            expected_migrations=self.migrations,
-        )
+        where: dict[str, Any] = {"bin_of": dense_bins(_KEYS, BINS), "expected_migrations": self.migrations}
+        if self._mode == REAL_TIME:
+            return check_turns(self.broker.bootstrap, self.folder, state=self.state, **where)
+        return check_run(self.broker.bootstrap, self.folder, checkpoint=self.checkpoint / "spark", **where)
+
+    def _drained(self, sent: int) -> Callable[[], bool]:
+        """Returns what says that all records are applied.
+
+        In real time a worker that dies may not have reported what it has applied: then nothing more is for a while.
+        """
+        seen = [(-1, 0.0)]
+
+        def drained() -> bool:
+            applied = self.applied()
+            if applied != seen[-1][0]:
+                seen[:] = [(applied, time.monotonic())]
+            still = self._mode == REAL_TIME and time.monotonic() - seen[-1][1] >= _QUIET_S
+            return (applied >= sent or still) and self.settled()
+
+        return drained
 
     def owners(self, epoch: int) -> list[int]:
         """Returns the workers that bins were routed to in a finished epoch, ascending."""

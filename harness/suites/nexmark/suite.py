@@ -95,7 +95,8 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     named = parse_list(str(options.get("query") or ""))
     shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
     given = {
-        name: options.get(name) or None for name in ("profile", "rate", "fault", "bins", "duration", "cluster", "netem")
+        name: options.get(name) or None
+        for name in ("mode", "profile", "rate", "fault", "bins", "duration", "cluster", "netem", "batch", "slots")
     }
     shared |= read_given(PARAMETERS, given)
     shared["workers"] = options.get("workers") or "2:4"

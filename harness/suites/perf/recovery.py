@@ -40,7 +40,7 @@ _EPOCHS = REPLAY_EPOCHS * 3 // 2  # the log is then as long as it gets
 class _Nowhere(Output):
     """Takes results and forgets them: recovery sends none."""
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
         """Does nothing."""
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from impls.errors import UsageError
 
-__all__ = ["NATIVES", "Native", "NativeRepartition", "NativeRestart"]
+__all__ = ["NATIVES", "Native", "NativeRealTime", "NativeRepartition", "NativeRestart"]
 
 _OPERATORS = ("count", "processor")
 
@@ -17,10 +17,12 @@ class Native:
     Attributes:
         operator: count (`groupBy().count()`) or processor (`transformWithStateInPandas`).
         repartitions: whether the state is repartitioned offline while the query is down.
+        mode: how Spark runs the query, micro-batch or real-time.
     """
 
     operator: str = "count"
     repartitions: ClassVar[bool] = False
+    mode: ClassVar[str] = "micro-batch"
 
     def __post_init__(self) -> None:
         if self.operator not in _OPERATORS:
@@ -37,4 +39,19 @@ class NativeRepartition(Native):
     repartitions: ClassVar[bool] = True
 
 
-NATIVES = {"native-restart": NativeRestart, "native-repartition": NativeRepartition}
+@dataclass(frozen=True)
+class NativeRealTime(NativeRepartition):
+    """The query, in real-time mode, is stopped, its state is repartitioned offline, and it is started again."""
+
+    mode: ClassVar[str] = "real-time"
+
+    def __post_init__(self) -> None:
+        if self.operator != "count":
+            raise UsageError("In real-time mode Spark's own operator is count: leave out the option operator.")
+
+
+NATIVES = {
+    "native-restart": NativeRestart,
+    "native-repartition": NativeRepartition,
+    "native-real-time": NativeRealTime,
+}

@@ -183,14 +183,13 @@ class NativeQuery(RunningQuery):
 
     def _supervise(self) -> None:
         try:
+            self._prepare()
             query = self._start()
             while not self._stopping:
                 if self._pending is not None:
                     query = self._restart(query)
                 _raise_if_ended(query)
-                message = query.status["message"]
-                self._end_restart(message)
-                self._idle = idle_polls(self._idle, message)
+                self._look(query)
                 time.sleep(_POLL_S)
             query.stop()
         except Exception as error:
@@ -199,6 +198,15 @@ class NativeQuery(RunningQuery):
             with contextlib.suppress(Exception):  # the session may be gone already
                 self._spark.streams.removeListener(self._listener)
             self._ended.set()
+
+    def _prepare(self) -> None:
+        """Does what comes before the first start: nothing."""
+
+    def _look(self, query: StreamingQuery) -> None:
+        """Sees how the query goes on."""
+        message = query.status["message"]
+        self._end_restart(message)
+        self._idle = idle_polls(self._idle, message)
 
     def _restart(self, query: StreamingQuery) -> StreamingQuery:
         with self._lock:

@@ -3,6 +3,7 @@
 import argparse
 import time
 
+from realtime import parameters as real_time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -17,35 +18,41 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--hosts", action="store_true", help="on clusters of two to five hosts, which fail too")
+    parser.add_argument("--mode", choices=("micro-batch", "real-time"), default="micro-batch")
     asked = parser.parse_args()
+    realtime = asked.mode == "real-time"
+    if realtime and asked.hosts:
+        parser.error("Real-time mode runs on one host: leave out --hosts, or use --mode micro-batch.")
     console = Console(highlight=False, soft_wrap=True)
     if asked.seed is not None:
-        found = drawn(asked.seed, hosts=asked.hosts)
+        found = real_time.draw(asked.seed) if realtime else drawn(asked.seed, hosts=asked.hosts)
         console.print(f"seed {asked.seed}: {found}", *map(str, found.faults), sep="\n  ", markup=False)
-        return _run(console, range(asked.seed, asked.seed + 1), 1, hosts=asked.hosts)
-    return _run(console, range(asked.seeds), asked.jobs, hosts=asked.hosts)
+        return _run(console, range(asked.seed, asked.seed + 1), 1, hosts=asked.hosts, realtime=realtime)
+    return _run(console, range(asked.seeds), asked.jobs, hosts=asked.hosts, realtime=realtime)
 
 
-def _run(console: Console, seeds: range, jobs: int, *, hosts: bool) -> int:
+def _run(console: Console, seeds: range, jobs: int, *, hosts: bool, realtime: bool) -> int:
     totals, start = Totals(), time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         task = progress.add_task("simulating", total=len(seeds))
-        for outcome in run_seeds(seeds, jobs, hosts=hosts):
+        for outcome in run_seeds(seeds, jobs, hosts=hosts, realtime=realtime):
             totals.add(outcome)
             progress.advance(task)
             if outcome.violation:
                 progress.stop()
                 console.print(outcome.sentence, markup=False)
-                console.print(f"Again: ./inv simulate --seed {outcome.seed}{' --hosts' * hosts}", markup=False)
+                how = " --hosts" * hosts + " --mode real-time" * realtime
+                console.print(f"Again: ./inv simulate --seed {outcome.seed}{how}", markup=False)
                 return 1
     if hosts:
         pulls = ", ".join(f"{number} {name}" for name, number in sorted(totals.network.items()))
         console.print(f"Pulls between hosts: {pulls}.", markup=False)
     faults = ", ".join(f"{number} {kind}" for kind, number in sorted(totals.fired.items()))
+    epochs, rebuilt = ("ticks", "sessions") if realtime else ("epochs", "environments rebuilt")
     console.print(
-        f"{totals.runs} seeds, {totals.epochs} epochs, {totals.starts} starts of the driver, {totals.recoveries} "
-        f"environments rebuilt; faults: {faults or 'none'}; 0 violations in {time.monotonic() - start:.0f} s; digest "
+        f"{totals.runs} seeds, {totals.epochs} {epochs}, {totals.starts} starts of the driver, {totals.recoveries} "
+        f"{rebuilt}; faults: {faults or 'none'}; 0 violations in {time.monotonic() - start:.0f} s; digest "
         f"{totals.digest[:16]}",
         markup=False,
     )

@@ -38,9 +38,13 @@ class Hosts:
         """The executors that are registered, as (host, how many were there before)."""
         return tuple((name, self.lives[name]) for name in self.reached)
 
-    def anchor(self, workers: int) -> tuple[str, ...]:
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        return self._p.cores * len(self.reached)
+
+    def anchor(self, rounds: int) -> tuple[str, ...]:
         """Returns the host of each seat of a new anchor: a seat per core and round, now and then one elsewhere."""
-        rounds = -(-workers // (self._p.cores * len(self.reached)))
         seats = self.reached * (self._p.cores * rounds)
         self._random.shuffle(seats)
         if self._random.random() < 0.2:

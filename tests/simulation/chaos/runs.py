@@ -5,6 +5,9 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
+from realtime import parameters as real_time
+from realtime.runs import simulate as simulate_real_time
+
 from chaos.host_parameters import draw_on_hosts
 from chaos.outcome import Outcome
 from chaos.parameters import Parameters, draw
@@ -13,11 +16,11 @@ from chaos.query import simulate
 _CHUNK = 5
 
 
-def run_chunk(seeds: list[int], *, hosts: bool) -> list[Outcome]:
+def run_chunk(seeds: list[int], *, hosts: bool, realtime: bool = False) -> list[Outcome]:
     """Runs seeds up to the first violation."""
     outcomes = []
     for seed in seeds:
-        outcomes.append(simulate(drawn(seed, hosts=hosts)))
+        outcomes.append(simulate_real_time(real_time.draw(seed)) if realtime else simulate(drawn(seed, hosts=hosts)))
         if outcomes[-1].violation:
             break
     return outcomes
@@ -28,15 +31,16 @@ def drawn(seed: int, *, hosts: bool) -> Parameters:
     return draw_on_hosts(seed) if hosts else draw(seed)
 
 
-def run_seeds(seeds: range, jobs: int, *, hosts: bool = False) -> Iterator[Outcome]:
+def run_seeds(seeds: range, jobs: int, *, hosts: bool = False, realtime: bool = False) -> Iterator[Outcome]:
     """Yields the outcome of every seed, in the order of seeds; ends behind the first violation."""
+    run = partial(run_chunk, hosts=hosts, realtime=realtime)
     chunks = [list(seeds[at : at + _CHUNK]) for at in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from _until_violation(map(partial(run_chunk, hosts=hosts), chunks))
+        yield from _until_violation(map(run, chunks))
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
-            yield from _until_violation(pool.map(partial(run_chunk, hosts=hosts), chunks))
+            yield from _until_violation(pool.map(run, chunks))
         finally:
             pool.shutdown(cancel_futures=True)
 

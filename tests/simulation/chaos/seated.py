@@ -20,6 +20,7 @@ class SeatedSimulation:
     spec: QuerySpec
     on: Hosts
     _anchor: tuple[str, ...] = ()
+    _rounds: int = 1
     _executors: tuple[tuple[str, int], ...] = ()
     _seat_of: tuple[int, ...] = ()
     _servers: dict[str, str] = field(default_factory=dict)
@@ -33,10 +34,14 @@ class SeatedSimulation:
         """Runs an epoch with each worker at its seat."""
         workers, clock = order.written.workers, self.cluster.clock
         begin = clock.perf_counter()
-        if self.on.executors != self._executors or len(self._anchor) < workers:
-            self._anchor, self._executors = self.on.anchor(workers), self.on.executors
         owners = set(range(workers)) - set(order.fresh)
         homes, before = dict(order.homes), dict(enumerate(self._seat_of))
+        if self.on.executors != self._executors:
+            self._make(-(-workers // self.on.slots))
+            self._executors = self.on.executors
+        needed = seats.rounds_needed(self._anchor, self._rounds, workers, homes, owners)
+        if needed > self._rounds or (needed < self._rounds and not order.moving):
+            self._make(needed)
         self._seat_of = seats.seat_workers(
             self._anchor, workers, homes, owners=owners, before=before, allowed=order.hosts
         )
@@ -46,6 +51,9 @@ class SeatedSimulation:
         rows = self.cluster.run(self.spec, order, batch, self._anchor, self._seat_of)
         self._servers |= {report.host: report.server for report, _ in rows if report.server}
         return Answers.of(rows, build_ms=1e-3, job_ms=(clock.next_look() - begin) * 1e3)
+
+    def _make(self, rounds: int) -> None:
+        self._anchor, self._rounds = self.on.anchor(rounds), rounds
 
 
 def check_seats(

@@ -51,7 +51,7 @@ def test_help_of_bench_shows_units_and_the_defaults_of_presets():
     words = " ".join(tasks.bench.help_for("bench", 120).split())
     assert (
         "--duration SECONDS length of the measured load; it goes on up to three times as long until every migration is "
-        "crossed by records and steady state is back [36 seconds; standard: 30 seconds; --quick: 7.5 seconds]" in words
+        "crossed by records and steady state is back [36 seconds; standard: 24 seconds; --quick: 7.5 seconds]" in words
     )
     assert "[4M; standard: 1M; --quick: 400k]" in words
     assert "[10k records/s]" in words

@@ -23,7 +23,7 @@ def test_mechanisms_and_baselines_are_told_apart():
     assert (
         [str(name) for name in baselines.columns[0].cells]
         == catalog.natives()
-        == ["native-repartition", "native-restart"]
+        == ["native-real-time", "native-repartition", "native-restart"]
     )
     assert str(baselines.title).startswith("Baselines")
 

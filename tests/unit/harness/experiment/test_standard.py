@@ -3,14 +3,15 @@
 import pytest
 
 from harness.experiment.make import experiment_from
-from harness.experiment.parameters import DEFAULT_MECHANISMS
+from harness.experiment.parameters import DEFAULT_MECHANISMS, MODES
 from impls import catalog
 
 
 def test_the_standard_comparison_has_sparks_own_restart_and_counts_as_spark_does():
     found = experiment_from({"rounds": "2", "keys": "100k"})
-    assert set(found.mechanisms) & set(catalog.natives()) == {"native-repartition"}
-    assert {"none", "runtime-restart", "megaphone-batched"} < set(found.mechanisms)
+    assert set(found.mechanisms) & set(catalog.natives()) == {"native-repartition", "native-real-time"}
+    assert {("none", mode) for mode in MODES} < set(found.compared())
+    assert {("megaphone-batched", mode) for mode in MODES} < set(found.compared())
     assert (found.workload, found.keys, found.rounds, found.name) == ("hash", 100_000, 2, "hash-count")
 
 
@@ -35,3 +36,9 @@ def test_a_choice_of_what_to_compare_leaves_it(choice):
 
 def test_a_workload_alone_is_compared_with_the_mechanisms_of_the_runtime():
     assert experiment_from({"workload": "hash"}).mechanisms == DEFAULT_MECHANISMS
+
+
+@pytest.mark.parametrize("given", [{"cluster": "2"}, {"master": "spark://host:7077"}, {"mode": "micro-batch"}])
+def test_the_standard_comparison_is_in_epochs_where_real_time_cannot_be_had_or_is_not_asked_for(given):
+    assert {mode for _, mode in experiment_from(given).compared()} == {"micro-batch"}
+    assert "native-repartition" in experiment_from(given).mechanisms

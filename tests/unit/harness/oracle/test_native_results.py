@@ -102,7 +102,7 @@ def test_a_records_latency_ends_with_the_first_result_that_counts_it():
 
 
 def test_baselines_are_known_and_refuse_what_they_cannot_do():
-    assert catalog.natives() == ["native-repartition", "native-restart"]
+    assert catalog.natives() == ["native-real-time", "native-repartition", "native-restart"]
     assert not set(catalog.natives()) & set(catalog.names())
     with pytest.raises(UsageError, match="no mechanism of this runtime"):
         catalog.make("native-restart")

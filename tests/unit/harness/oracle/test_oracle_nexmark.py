@@ -9,6 +9,7 @@ from judging import judged, ranges, results, topic
 
 from harness.oracle.bins import hash_bins
 from harness.oracle.columns import MovedBins
+from harness.oracle.nexmark import reading
 from harness.oracle.nexmark.check import check
 from harness.oracle.nexmark.queries import DEFINITIONS
 from impls.operators.nexmark import QUERIES
@@ -103,3 +104,19 @@ def test_only_what_the_query_reads_since_the_load_began_is_measured_and_crosses(
 
 def test_every_query_has_a_definition_with_the_fields_of_its_results():
     assert {name: tuple(d.fields) for name, d in DEFINITIONS.items()} == {n: q.fields for n, q in QUERIES.items()}
+
+
+def test_in_real_time_all_events_must_have_been_read_and_cross_by_their_schedule(monkeypatch):
+    events, answers = case("q3", 3)
+    late = sorted(e["dateTime"] for e in events)[150]
+    moves = MovedBins.of([(late, bin_, "m") for bin_ in range(16)])
+    found, arrived = check(topic(events), results(answers), None, query="q3", bin_of=hash_bins(16), moves=moves)
+    assert found.clean
+    assert 0 < found.crossed["m"] < len(arrived)
+    short = check(topic(events), results(answers[1:]), None, query="q3", bin_of=hash_bins(16), moves=moves)[0]
+    assert short.totals["lost"] == 1
+    monkeypatch.setattr(reading, "read_events", lambda *_, **__: topic(events))
+    assert reading.events_read("broker", "in", "q3") == len(arrived)
+    assert reading.events_read("broker", "in", "q0") == len(events)
+    monkeypatch.setattr(reading, "read_events", lambda *_, **__: topic([]))
+    assert reading.events_read("broker", "in", "q5") == 0

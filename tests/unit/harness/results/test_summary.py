@@ -275,6 +275,6 @@ def test_environment_names_the_machine_and_the_versions():
     here = describe_machine(7)
     assert (here["seed"], type(here["dirty"]), here["cores"] > 0) == (7, bool, True)
     assert here["memory_bytes"] > 1 << 28
-    assert here["versions"]["pyspark"] == "4.2.0"
+    assert here["versions"]["pyspark"] == "4.3.0"
     assert here["versions"]["kafka"].startswith("4.")
     assert all(here["versions"].values())

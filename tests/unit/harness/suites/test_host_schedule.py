@@ -16,7 +16,7 @@ from impls.faults import POINTS
 
 SEEDS = range(10)
 DEADLINE_S = 30.0
-VICTIMS = {"executor", "host", "link", "zombie", "worker", "driver", "jvm", "checkpoint", "disk"}
+VICTIMS = {"executor", "host", "link", "gone", "zombie", "worker", "driver", "jvm", "checkpoint", "disk"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -198,3 +198,10 @@ def test_a_checkpoint_of_format_3_takes_the_operators_identity_at_its_next_start
     opened.close()
     assert json.loads(path.read_text())["format"] == 4
     assert "operator.keys=4000, not 2000" in refused(tmp_path, DenseCount(2000))
+
+
+def test_a_checkpoint_keeps_to_its_mode_and_an_old_one_is_of_micro_batches(tmp_path):
+    Checkpoint(tmp_path, {"bins": 8}).close()
+    with pytest.raises(UsageError, match="made with mode=micro-batch, not real-time"):
+        Checkpoint(tmp_path, {"bins": 8, "mode": "real-time"})
+    Checkpoint(tmp_path, {"bins": 8, "mode": "micro-batch"}).close()

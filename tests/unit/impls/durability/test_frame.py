@@ -72,6 +72,47 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         Files("nonsense://here").read("log/1")
 
 
+def _comes_back(monkeypatch, folder, after):
+    """Takes a folder away, lets it come back in the pause of that number, and returns the pauses."""
+    away, pauses = folder.with_name("away"), []
+    folder.rename(away)
+
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == after:
+            away.rename(folder)
+
+    monkeypatch.setattr("impls.durability.files.time.sleep", pause)
+    return pauses
+
+
+def test_a_folder_that_is_away_for_a_while_is_waited_for(tmp_path, monkeypatch):
+    folder = tmp_path / "mounted"
+    files = Files(str(folder), patience_s=60.0)
+    files.make_folders(["log"])
+    files.write("log/1", b"one")
+    pauses = _comes_back(monkeypatch, folder, after=3)
+    assert files.read("log/1") == b"one"
+    assert pauses == [0.1, 0.2, 0.4]
+    pauses = _comes_back(monkeypatch, folder, after=7)
+    files.write("log/2", b"two")
+    assert pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
+    assert (files.read("log/2"), files.read("log/3"), len(pauses)) == (b"two", None, 7), "a file that is absent is not"
+
+
+def test_a_folder_that_stays_away_is_named_when_patience_ends(tmp_path, monkeypatch):
+    files = Files(str(tmp_path / "mounted"), patience_s=5.0)
+    now = [0.0]
+    monkeypatch.setattr("impls.durability.files.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("impls.durability.files.time.sleep", lambda seconds: now.append(now.pop() + seconds))
+    with pytest.raises(StateError, match=r"mounted/log/1 cannot be written.*No such file"):
+        files.write("log/1", b"one")
+    assert 3.0 <= now[0] <= 5.0
+    now[0] = 0.0
+    assert files.read("log/1") is None, "who reads says what to do"
+    assert now[0] >= 3.0
+
+
 def test_an_unknown_durability_is_refused():
     assert check_level("host") == "host"
     with pytest.raises(UsageError, match="'disk' is unknown: use one of none, process, host"):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.errors import UsageError
-from impls.protocol.seats import numbers_on, renumbered, seat_workers, workers_of_seats
+from impls.protocol.seats import numbers_on, renumbered, rounds_needed, seat_workers, workers_of_seats
 
 SEATS = ("a", "a", "b", "b", "c", "c")
 
@@ -38,6 +38,27 @@ def test_a_host_that_comes_back_takes_nobody_from_another_host():
     homes = {0: "a", 1: "a", 2: "a", 3: "a"}
     seats = ("a", "a", "b", "b", "a", "a", "b", "b")
     assert set(hosts_of(seat_workers(seats, 4, homes, owners=range(4)), seats)) == {"a"}
+
+
+def test_an_executor_that_joins_takes_no_worker_from_a_host_with_fewer_slots_than_workers():
+    homes = dict.fromkeys(range(4), "b")
+    joined = ("a", "a", "b", "b")
+    rounds = rounds_needed(joined, 1, 4, homes, range(4))
+    assert rounds == 2, "four workers sit where two slots are"
+    seats = joined * rounds
+    assert set(hosts_of(seat_workers(seats, 4, homes, owners=range(4)), seats)) == {"b"}
+    assert rounds_needed(seats, rounds, 4, homes, range(4)) == rounds, "and it stays at that"
+
+
+def test_seats_need_one_round_where_all_workers_have_a_slot_at_home():
+    spread = {0: "a", 1: "b", 2: "c", 3: "c"}
+    assert rounds_needed(SEATS, 1, 4, spread, range(4)) == 1
+    assert rounds_needed(SEATS * 2, 2, 4, spread, range(4)) == 1, "seats that were made for more are too many"
+    assert rounds_needed(SEATS, 1, 7, spread, range(4)) == 2, "seven workers on six slots"
+    gone = dict.fromkeys(range(4), "z")
+    assert rounds_needed(SEATS, 1, 4, gone, range(4)) == 1, "nobody is at home on a host that is gone"
+    alone = dict.fromkeys(range(4), "a")
+    assert rounds_needed(SEATS, 1, 4, alone, {0, 1}) == 1, "who owns nothing can sit anywhere"
 
 
 def test_workers_that_own_nothing_go_where_the_command_allows():
@@ -84,6 +105,16 @@ def test_numbers_on_hosts_keep_who_is_there_and_fill_from_below():
     assert numbers_on(3, ["b", "c"], homes, [0, 1, 2, 3], SEATS) == (1, 2, 3)
     assert numbers_on(4, ["b", "c"], homes, [0, 1, 2, 3], SEATS) == (1, 2, 3, 4)
     assert numbers_on(3, ["c"], homes, [1, 2], SEATS) == (0, 2, 3)
+
+
+def test_numbers_on_hosts_give_a_host_that_came_back_its_share():
+    crowded = dict.fromkeys(range(4), "b")
+    numbers = numbers_on(4, ["a", "b"], crowded, range(4), SEATS)
+    assert numbers == (0, 1, 4, 5), "two stay, and two that own nothing go where a seat is free"
+    seats = ("a", "a", "b", "b", "a", "a", "b", "b")
+    homes = {**crowded}
+    at = hosts_of(seat_workers(seats, 6, homes, owners=range(4), allowed={"a", "b"}), seats)
+    assert at == ["b"] * 4 + ["a"] * 2
 
 
 @pytest.mark.parametrize(

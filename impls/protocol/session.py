@@ -1,0 +1,163 @@
+"""What the driver says to the tasks of a real-time query, and when a tick is done. Pure: no clock, no connections.
+
+A tick whose routing is new goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose
+timestamps are the blobs of a channel. Every worker gets the order, every router the routing. A router switches at once
+and says how many blobs each worker has been sent until then. From these *marks* a worker knows when nothing more comes
+to it by the old routing: then its bins that moved away are *final*, their new owners pull them, and the tick ends.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from impls.errors import StateError
+from impls.protocol.order import EpochOrder
+from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Role, Route, Routed, Tick
+
+__all__ = ["Coordinator", "Said", "Say"]
+
+Said = Routed | Final | Ended | Failed
+
+
+@dataclass(frozen=True)
+class Say:
+    """An instruction: say something to a task."""
+
+    role: Role
+    index: int
+    message: Route | Tick | Marks | Final
+
+
+class Coordinator:
+    """begin() a tick; joined(), left() and heard() as tasks come, go and speak; each returns what to say.
+
+    A new session, be it the next batch or a query that was started again, replaces the one before; the tick under way
+    goes on with it.
+
+    Attributes:
+        hello: the tasks of the session there are, by role and index.
+        ended: what workers of the plan have ended the tick with.
+        failed: the error with which a task of this session has ended, None while there is none.
+    """
+
+    def __init__(self) -> None:
+        self.hello: dict[tuple[Role, int], Hello] = {}
+        self.ended: dict[int, Ended] = {}
+        self.failed: Failed | None = None
+        self._order: EpochOrder | None = None
+        self._session = ("", -1)
+        self._ended_runs: set[str] = set()
+        self._begun = False  # this session knows the tick
+        self._route: Route | None = None  # what the routers of this session have been told last
+        self._sent: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether every worker of the plan has ended the tick."""
+        return self._order is not None and len(self.ended) == self._order.written.workers
+
+    @property
+    def complete(self) -> bool:
+        """Whether all tasks of the session are there."""
+        wanted: dict[Role, int] = {hello.role: hello.of for hello in self.hello.values()}
+        return len(wanted) == 2 and len(self.hello) == sum(wanted.values())
+
+    @property
+    def slots(self) -> int:
+        """Number of workers that the session can have, 0 before one has joined."""
+        return next((hello.of for hello in self.hello.values() if hello.role == "worker"), 0)
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of the session."""
+        return sorted({hello.pid for hello in self.hello.values()})
+
+    def begin(self, order: EpochOrder) -> list[Say]:
+        """Begins a tick; one that has begun goes on, also in a session that has joined since and knows it already."""
+        if self._order is None or order.written.epoch != self._order.written.epoch:
+            self.ended, self._begun = {}, False
+        self._order = order
+        return self._tell()
+
+    def end(self) -> None:
+        """Forgets the session, as the query is ended; no task of that start of it is heard any more."""
+        self._ended_runs.add(self._session[0])
+        self._replace(("", -1))
+
+    def joined(self, hello: Hello) -> list[Say]:
+        """Takes in a task; one of another session than before begins that."""
+        run, batch = self._session
+        if hello.run in self._ended_runs or (hello.run == run and hello.batch < batch):
+            return []  # it comes late, its session is over
+        if (hello.run, hello.batch) != self._session:
+            if run != hello.run:
+                self._ended_runs.add(run)
+            self._replace((hello.run, hello.batch))
+        self.hello[hello.role, hello.index] = hello
+        return self._tell()
+
+    def _replace(self, session: tuple[str, int]) -> None:
+        """Begins another session; workers that have ended the tick answer again, see `impls.realtime.times`."""
+        self._session = session
+        if not self.done:
+            self.ended = {}
+        self.hello, self._route, self._begun, self.failed = {}, None, False, None
+
+    def left(self, peer: Hello) -> None:
+        """Takes in that a task's connection ended."""
+        if self.hello.get((peer.role, peer.index)) == peer:
+            del self.hello[peer.role, peer.index]
+
+    def heard(self, peer: Hello, said: Said) -> list[Say]:
+        """Takes in what a task says; words of another session are passed over."""
+        role, index = peer.role, peer.index
+        if (peer.run, peer.batch) != self._session:
+            return []
+        if isinstance(said, Failed):
+            self.failed = self.failed or said
+            return []
+        if self._order is None or said.tick != self._order.written.epoch or not self._begun:
+            return []
+        if isinstance(said, Routed):
+            self._sent[index] = said.sent
+            return self._marks()
+        if isinstance(said, Final):
+            return [Say("worker", worker, said) for worker in self._workers()]
+        if said.worker != index:
+            raise StateError(f"The {role} {index} ends the tick {said.tick} for worker {said.worker}.")
+        self.ended[said.worker] = said
+        return []
+
+    def _workers(self) -> range:
+        assert self._order is not None, "a tick has begun"
+        return range(self._order.written.workers)
+
+    def _tell(self) -> list[Say]:
+        """Tells a complete session the tick that has begun."""
+        order = self._order
+        if order is None or self._begun or not self.complete or order.written.workers > self.slots or self.done:
+            return []
+        self._begun, self._sent = True, {}
+        said = [Say("worker", worker, Tick(order)) for worker in self._workers()]
+        plan = order.written.plan
+        route = Route(order.written.epoch, plan.routing)  # shadows are kept up from the changelog
+        if self._route is not None and not order.timed and np.array_equal(self._route.routing, route.routing):
+            return [*said, *(Say("worker", worker, Marks(route.tick, ())) for worker in self._workers())]
+        self._route = route
+        return [*said, *(Say("router", index, route) for index in self._routers())]
+
+    def _routers(self) -> Iterable[int]:
+        return sorted(index for role, index in self.hello if role == "router")
+
+    def _marks(self) -> list[Say]:
+        """Tells every worker what to wait for, once all routers have switched."""
+        assert self._order is not None, "a tick has begun"
+        if set(self._sent) != set(self._routers()) or not self.complete:
+            return []
+        tick = self._order.written.epoch
+        counts = {
+            worker: tuple((index, sent[worker]) for index, sent in sorted(self._sent.items()))
+            for worker in self._workers()
+        }
+        return [Say("worker", worker, Marks(tick, count)) for worker, count in counts.items()]

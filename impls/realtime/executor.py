@@ -1,0 +1,114 @@
+"""The executor of real-time mode: it hands a tick to long-lived tasks and returns when every worker has ended it."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from impls.errors import StateError
+from impls.protocol.order import Answers, EpochOrder
+from impls.protocol.realtime import Hello
+from impls.protocol.report import Report
+from impls.protocol.session import Coordinator, Say
+from impls.realtime.link import Event, Lost, Switchboard
+from impls.worker.cells import CELL
+
+__all__ = ["RealTimeExecutor", "SessionLost", "SlotsNeeded"]
+
+_POLL_S = 0.05
+_DEADLINE_S = 120.0
+
+
+class SessionLost(Exception):  # noqa: N818 - a signal to the runner, which starts the query again
+    """The tasks of the session have failed or are gone; the tick under way is to be run again with new ones."""
+
+
+class SlotsNeeded(Exception):  # noqa: N818 - a signal to the runner
+    """The plan has more workers than the query has slots: it is to be started again with as many.
+
+    Attributes:
+        workers: number of workers of the plan.
+    """
+
+    def __init__(self, workers: int):
+        super().__init__(f"{workers} workers need as many slots")
+        self.workers = workers
+
+
+class RealTimeExecutor:
+    """Runs ticks on the tasks that are connected to a switchboard; used by one thread.
+
+    Attributes:
+        hosts: none, as real-time mode runs on one host.
+        check: called again and again while a tick runs; raises SessionLost when the query has ended.
+    """
+
+    hosts: tuple[str, ...] = ()
+
+    def __init__(self, switchboard: Switchboard, check: Callable[[], None] = lambda: None):
+        self._switchboard, self.check = switchboard, check
+        self._coordinator = Coordinator()
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes of the session's tasks, as far as they have joined."""
+        return self._coordinator.pids
+
+    @property
+    def complete(self) -> bool:
+        """Whether all tasks of the session are connected."""
+        return self._coordinator.complete
+
+    def end_session(self) -> None:
+        """Forgets the session, as the query is ended; a task of it that comes late is not taken for the next one's."""
+        self._coordinator.end()
+
+    def run(self, order: EpochOrder, batch: Any) -> Answers:
+        """Runs a tick, also one that was begun with another session.
+
+        Raises:
+            SessionLost: a task has failed, or the query has ended.
+            SlotsNeeded: the plan has more workers than the query has slots.
+            StateError: a worker has not ended the tick in two minutes.
+        """
+        begin, self._until = time.perf_counter(), time.monotonic() + _DEADLINE_S
+        self._say(self._coordinator.begin(order))
+        while not self._coordinator.done:
+            self.take(_POLL_S)
+            self._look_after(order)
+        ended = self._coordinator.ended.values()
+        rows = [(Report.from_json(e.report), np.frombuffer(e.cells, CELL)) for e in ended]
+        return Answers.of(rows, build_ms=0.0, job_ms=(time.perf_counter() - begin) * 1e3)
+
+    def take(self, timeout_s: float) -> bool:
+        """Takes in one event if one comes in time, and returns whether one came."""
+        event = self._switchboard.next(timeout_s)
+        if event is not None:
+            self._say(self._answer(event))
+        return event is not None
+
+    def _answer(self, event: Event) -> list[Say]:
+        peer, message = event.peer, event.message
+        if isinstance(message, Hello):
+            return self._coordinator.joined(message)
+        if isinstance(message, Lost):
+            self._coordinator.left(peer)
+            return []
+        return self._coordinator.heard(peer, message)
+
+    def _look_after(self, order: EpochOrder) -> None:
+        failed, slots = self._coordinator.failed, self._coordinator.slots
+        if failed is not None:
+            raise SessionLost(f"{failed.role} {failed.index}: {failed.kind}: {failed.text}")
+        self.check()
+        if slots and order.written.workers > slots:
+            raise SlotsNeeded(order.written.workers)
+        if time.monotonic() > self._until:
+            late = sorted(set(range(order.written.workers)) - set(self._coordinator.ended))
+            where = "is not complete" if not self._coordinator.complete else f"has no answer of workers {late}"
+            raise StateError(f"Tick {order.written.epoch} has not ended in {_DEADLINE_S:.0f} s: its session {where}.")
+
+    def _say(self, said: list[Say]) -> None:
+        for say in said:
+            self._switchboard.send(say.role, say.index, say.message)

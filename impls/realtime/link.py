@@ -1,0 +1,212 @@
+"""Connections between the driver and the long-lived tasks of a real-time query on the same machine.
+
+They are Unix sockets in a folder that only this user can enter, and both sides prove that they know the query's key.
+"""
+
+import contextlib
+import os
+import queue
+import secrets
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from typing import Any, Self
+
+from impls.protocol.realtime import Hello, Role
+
+__all__ = ["Event", "Link", "Lost", "Switchboard"]
+
+_KEY_BYTES = 32
+_CLOSE_S = 5.0
+_BROKEN = (EOFError, OSError)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What is heard last of a task: its connection has ended."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that a task said.
+
+    Attributes:
+        peer: the task's `Hello`, which is also its first message.
+        message: a message of `impls.protocol.realtime`, or `Lost`.
+    """
+
+    peer: Hello
+    message: Any
+
+
+class Switchboard:
+    """The driver's side: takes connections, hands out what tasks say in one queue, and sends without waiting.
+
+    `next` and `send` are for one thread. A task can be sent to from the moment that `next` returned its Hello, so a
+    message meant for a task of an earlier session never reaches one that has come since.
+    """
+
+    def __init__(self, known: Callable[[Hello], Hello] = lambda hello: hello) -> None:
+        """Listens from now on; `known` adds to a Hello what a task cannot know, and may take its time."""
+        self._known = known
+        self._folder = tempfile.mkdtemp(prefix="rescale-")
+        self.address, self.key = f"{self._folder}/driver", secrets.token_bytes(_KEY_BYTES)
+        self._listener = Listener(self.address, "AF_UNIX", backlog=128)
+        self._events: queue.SimpleQueue[tuple[_Peer, Any]] = queue.SimpleQueue()
+        self._peers: dict[tuple[Role, int], _Peer] = {}
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._open: set[_Peer] = set()
+        self._thread = threading.Thread(target=self._accept, name="switchboard", daemon=True)
+        self._thread.start()
+
+    def next(self, timeout_s: float | None = None) -> Event | None:
+        """Returns the next event, None when there is none in time."""
+        try:
+            peer, message = self._events.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        hello = peer.hello
+        assert hello is not None, "a peer says hello before anything else"
+        if isinstance(message, Hello):
+            self._peers[hello.role, hello.index] = peer
+        elif isinstance(message, Lost) and self._peers.get((hello.role, hello.index)) is peer:
+            del self._peers[hello.role, hello.index]
+        return Event(hello, message)
+
+    def send(self, role: Role, index: int, message: object) -> bool:
+        """Sends to the latest task of this role and number; returns False where there is none."""
+        peer = self._peers.get((role, index))
+        if peer is not None:
+            peer.say(message)
+        return peer is not None
+
+    def close(self) -> None:
+        """Ends all connections."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with contextlib.suppress(OSError), Client(self.address, "AF_UNIX"):
+            pass  # wakes the thread that accepts
+        self._thread.join(_CLOSE_S)
+        self._listener.close()
+        with self._lock:
+            peers = list(self._open)
+        for peer in peers:
+            peer.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            with contextlib.suppress(*_BROKEN):
+                connection = self._listener.accept()
+                if self._closed.is_set():
+                    connection.close()
+                    return
+                peer = _Peer(connection)
+                with self._lock:
+                    self._open.add(peer)
+                threading.Thread(target=self._listen, args=(peer,), name="switchboard-hears", daemon=True).start()
+
+    def _listen(self, peer: "_Peer") -> None:
+        try:
+            peer.greet(self.key, self._known)
+            self._events.put((peer, peer.hello))
+            while True:
+                self._events.put((peer, peer.hear()))
+        except Exception:
+            pass
+        finally:
+            peer.close()
+            with self._lock:
+                self._open.discard(peer)
+            if peer.hello is not None:
+                self._events.put((peer, Lost()))
+
+
+def _shut_down(connection: Connection) -> None:
+    """Ends a connection so that a thread that waits for it wakes; closing its descriptor would leave it waiting."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
+class _Peer:
+    """One connection of the driver, with a thread that sends, as a task may be slow to read."""
+
+    def __init__(self, connection: Connection):
+        self.hello: Hello | None = None
+        self._connection = connection
+        self._outgoing: queue.SimpleQueue[object | None] = queue.SimpleQueue()
+
+    def greet(self, key: bytes, known: Callable[[Hello], Hello]) -> None:
+        deliver_challenge(self._connection, key)
+        answer_challenge(self._connection, key)
+        hello = self._connection.recv()
+        if not isinstance(hello, Hello):
+            raise TypeError(f"A task said {type(hello).__name__} before its Hello.")
+        self.hello = known(hello)
+        threading.Thread(target=self._send, name="switchboard-says", daemon=True).start()
+
+    def hear(self) -> Any:
+        return self._connection.recv()
+
+    def say(self, message: object) -> None:
+        self._outgoing.put(message)
+
+    def close(self) -> None:
+        self._outgoing.put(None)
+        with contextlib.suppress(OSError):
+            _shut_down(self._connection)
+
+    def _send(self) -> None:
+        with contextlib.suppress(*_BROKEN):
+            while (message := self._outgoing.get()) is not None:
+                self._connection.send(message)
+
+
+class Link:
+    """A task's side: `say` from any thread, `hear` from one."""
+
+    def __init__(self, address: str, key: bytes):
+        """Connects to the driver; raises EOFError when it is gone."""
+        try:
+            self._connection = Client(address, "AF_UNIX", authkey=key)
+        except OSError as error:
+            raise EOFError(f"The driver at {address} is gone: {error}") from error
+        self._saying = threading.Lock()
+
+    def say(self, message: object) -> None:
+        """Sends a message to the driver; raises EOFError when it is gone."""
+        try:
+            with self._saying:
+                self._connection.send(message)
+        except OSError as error:
+            raise EOFError(f"The driver is gone: {error}") from error
+
+    def hear(self) -> Any:
+        """Waits for the driver's next message; raises EOFError when the driver is gone or `close` was called."""
+        try:
+            return self._connection.recv()
+        except OSError as error:
+            raise EOFError(f"The driver is gone: {error}") from error
+
+    def close(self) -> None:
+        """Ends the connection; a thread that hears gets EOFError."""
+        with contextlib.suppress(OSError):
+            _shut_down(self._connection)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,83 @@
+"""The report of a tick from the reports of its turns. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from impls.operators.base import Operator
+from impls.operators.timed import TimedOperator
+from impls.protocol.eventtime import Partial, merge_partials
+from impls.protocol.report import EventTimes, Moves, Report, Written
+from impls.realtime.times import highest
+
+__all__ = ["lasting", "merge_told", "merged_report", "restored"]
+
+_SUMS = ("records", "results", "negative", "turns")
+
+
+def merged_report(first: Report, second: Report) -> Report:
+    """Returns what a worker did in two parts of a tick, one after the other.
+
+    Counts and times are sums, sizes and queues those at the end, changed bins those of both.
+    """
+    first = replace(first, ms=dict(first.ms))
+    for name in _SUMS:
+        setattr(first, name, getattr(first, name) + getattr(second, name))
+    for name, ms in second.ms.items():
+        first.ms[name] = first.ms.get(name, 0.0) + ms
+    first.rates = _added(first.rates, second.rates)
+    sizes = {**dict(zip(*first.sizes, strict=True)), **dict(zip(*second.sizes, strict=True))}
+    first.sizes = (list(sizes), list(sizes.values()))
+    first.queues, first.done_us = second.queues, max(first.done_us, second.done_us)
+    first.outbox_bytes = max(first.outbox_bytes, second.outbox_bytes)
+    first.moves = _moves(first.moves, second.moves)
+    bins = sorted({*first.changelog.bins, *second.changelog.bins})
+    if bins or second.changelog.bytes:
+        first.changelog = Written(bins, first.changelog.bytes + second.changelog.bytes)
+    first.event_time = _times(first.event_time, second.event_time)
+    first.recovered = first.recovered or second.recovered
+    return first
+
+
+def _added(first: tuple[list[int], list[int]], second: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:
+    total = dict(zip(*first, strict=True))
+    for bin_, number in zip(*second, strict=True):
+        total[bin_] = total.get(bin_, 0) + number
+    return list(total), list(total.values())
+
+
+def _moves(first: Moves, second: Moves) -> Moves:
+    if not second.bins and not second.lost:
+        return first
+    return Moves(**{field.name: getattr(first, field.name) + getattr(second, field.name) for field in fields(Moves)})
+
+
+def _times(first: EventTimes, second: EventTimes) -> EventTimes:
+    times = highest([*first.times, *second.times])
+    late, fired = first.late + second.late, first.fired + second.fired
+    return EventTimes(times, [*first.partials, *second.partials], second.waits, late, fired)
+
+
+def lasting(report: Report) -> bytes:
+    """Returns of a tick's report what must outlive the task: its pulls, and what an event-time operator has told.
+
+    Returns b"" when there is nothing of it.
+    """
+    event, moves = report.event_time, report.moves
+    if not (moves.bins or event.times or event.partials):
+        return b""
+    return Report(report.worker, moves=moves, event_time=event).to_json()
+
+
+def restored(raw: str | bytes, worker: int) -> Report:
+    """Reads what `lasting` returned; an empty report for nothing."""
+    return Report.from_json(raw) if raw else Report(worker)
+
+
+def merge_told(report: Report, operator: Operator) -> None:
+    """Merges the partials that turns have told, those of equal time and key by the operator."""
+    assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
+    event, merge = report.event_time, operator.merge
+    if len(event.partials) > 1:
+        partials: Sequence[Partial] = merge_partials(map(Partial.from_json, event.partials), merge)
+        told = [partial.to_json() for partial in partials]
+        report.event_time = EventTimes(event.times, told, event.waits, event.late, event.fired)

@@ -1,0 +1,83 @@
+"""What an F task does with records: it packs those of each worker into a blob, by a routing that may change between."""
+
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from impls.errors import StateError
+from impls.protocol.realtime import Route, Routed
+from impls.realtime.blobs import encode
+
+__all__ = ["Router"]
+
+
+class Router:
+    """Packs records by the routing in force; all methods may be called from any thread."""
+
+    def __init__(self, source: int, slots: int):
+        """Makes the router of the F task `source` for `slots` workers; it packs nothing before the first `switch`."""
+        self._source = source
+        self._lock = threading.Lock()
+        self._sent = [0] * slots
+        self._route: Route | None = None
+
+    def switch(self, route: Route) -> Routed:
+        """Routes by `route` from the next blob on and returns how many blobs were packed for each slot before.
+
+        Raises:
+            StateError: the routing names a worker for which there is no slot.
+        """
+        last = int(route.routing.max(initial=-1))
+        with self._lock:
+            if last >= len(self._sent):
+                raise StateError(f"The routing names worker {last}, but this query has {len(self._sent)} slots.")
+            self._route = route
+            return Routed(route.tick, tuple(self._sent))
+
+    def pack(
+        self, batches: Sequence[pa.RecordBatch], *, came_us: int = -1, packed_us: int = -1
+    ) -> list[tuple[int, bytes]]:
+        """Returns a (slot, blob) for every worker that has records in the batches, in the order of slots.
+
+        Rows without a bin are left out. A bin's records keep their order.
+
+        Args:
+            batches: records with the columns of `impls.spark.columns.prepared`.
+            came_us: when the records came, for the blobs' headers.
+            packed_us: when they are packed, for the same.
+
+        Raises:
+            StateError: no routing has come yet.
+        """
+        records = _records(batches)
+        with self._lock:
+            if self._route is None:
+                raise StateError("Records came before the first routing.")
+            blobs = []
+            for slot, part in _parts(records, self._route.routing) if len(records) else ():
+                self._sent[slot] += 1
+                number, tick = self._sent[slot], self._route.tick
+                blob = encode(self._source, number, tick, part, came_us=came_us, packed_us=packed_us)
+                blobs.append((slot, blob))
+            return blobs
+
+
+def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[int, pa.RecordBatch]]:
+    """Returns (worker, its records) of the workers that have some, ascending."""
+    to = routing[records.column(0).to_numpy()]
+    counts = np.bincount(to)
+    slots = np.flatnonzero(counts)
+    if len(slots) == 1:
+        return [(int(slots[0]), records)]
+    ordered = records.take(pa.array(np.argsort(to, kind="stable")))
+    ends = np.cumsum(counts)
+    return [(slot, ordered.slice(int(ends[slot] - counts[slot]), int(counts[slot]))) for slot in slots.tolist()]
+
+
+def _records(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """Returns one batch of all rows that have a bin, which is the first column."""
+    kept = [batch.filter(batch.column(0).is_valid()) if batch.column(0).null_count else batch for batch in batches]
+    return kept[0] if len(kept) == 1 else pa.concat_batches(kept)

@@ -1,0 +1,129 @@
+"""One turn of a worker: drops, pulls and records in one commit, then its frame in the changelog and its results."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import lmdb
+
+from impls.durability.frame import Frame
+from impls.faults import fault
+from impls.protocol.plan import Pull
+from impls.protocol.report import Report, Written
+from impls.realtime.blobs import Blob, table_of
+from impls.realtime.environment import TurnEnvironment
+from impls.realtime.merging import lasting, merged_report
+from impls.realtime.times import seen
+from impls.store.bins import drop_bin
+from impls.store.queue import Lengths
+from impls.store.records import counts
+from impls.worker.applying import Applying
+from impls.worker.parts import Phase
+from impls.worker.pull import pull_bins
+from impls.worker.query import Task
+
+__all__ = ["Given", "Turned", "run_turn"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a turn is given.
+
+    Attributes:
+        blobs: records.
+        pulls: bins to pull, whose old owners are final.
+        blocked: bins that run nothing in it.
+        in_tick: a tick is under way, and not only its records come.
+    """
+
+    blobs: Sequence[Blob]
+    pulls: Sequence[Pull] = ()
+    blocked: Collection[int] = ()
+    in_tick: bool = True
+
+
+@dataclass(frozen=True)
+class Turned:
+    """What a turn leaves: the report of the tick so far, lengths of the queues, milliseconds of the turn's phases."""
+
+    report: Report
+    lengths: Lengths
+    ms: Mapping[str, float]
+
+
+def run_turn(env: TurnEnvironment, task: Task, given: Given, so_far: Report) -> Turned:
+    """Commits a turn, logs its frame, sends its results and counts latencies; `so_far` is the tick's report before.
+
+    Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it.
+    """
+    report = Report(task.worker, turns=1)
+    txn = env.begin()
+    try:
+        work = _work(env, task, txn, given, report)
+        with Phase(report.ms, "commit"):
+            frame = env.frame(pulls=[(pull.bin, pull.source) for pull in given.pulls], **work.logged())
+            total = merged_report(so_far, report)
+            state = seen(env.state, given.blobs, task.spec.operator)
+            begun = task.epoch if given.in_tick else state.begun
+            after = replace(state, turn=state.turn + 1, begun=begun, report=lasting(total).decode())
+            env.latencies.turn(work.records, task.order.moving)
+            raw = env.commit(txn, frame, work.results, after)
+    except BaseException:
+        txn.abort()
+        raise
+    if work.advance is not None:
+        work.advance.hold()
+    late = _publish(env, task, work, frame, raw)
+    if task.spec.files is not None:
+        late.changelog = Written(_changed(task, frame, report), len(raw))
+    late.queues = report.queues
+    return Turned(merged_report(total, late), work.queued(), {**report.ms, **late.ms})
+
+
+def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, given: Given, report: Report) -> Applying:
+    """Does a turn's drops, pulls and records in its transaction."""
+    written = task.order.written
+    first = given.in_tick and env.state.begun != task.epoch
+    with Phase(report.ms, "drop"):
+        for bin_, worker in written.drops if first else ():
+            if worker == task.worker:
+                drop_bin(txn, bin_, whole=True)
+                env.offsets.forget([bin_])
+    if given.pulls:
+        with Phase(report.ms, "pull"):
+            done = pull_bins(task, given.pulls, txn, from_checkpoint=written.plan.from_checkpoint)
+            report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
+            env.offsets.load(txn, done.sizes)
+    with Phase(report.ms, "apply"):
+        work = Applying(task, txn, report, number=env.state.number, offsets=env.offsets)
+        table = table_of(given.blobs)
+        if table is not None:
+            report.rates = counts(table.column("bin").to_numpy())
+        work.run(table, given.blocked, written.merged if first else ())
+        work.report_queues()
+    return work
+
+
+def _publish(env: TurnEnvironment, task: Task, work: Applying, frame: Frame, raw: bytes) -> Report:
+    """Logs the frame, then sends the results: whoever finds the frame lost has sent nothing of its turn."""
+    late = Report(task.worker)
+    _fault(task, "after-commit")
+    with Phase(late.ms, "log"):
+        env.log(frame.epoch, raw)
+    _fault(task, "before-results")
+    with Phase(late.ms, "send"):
+        env.send(frame, work.results)
+    late.done_us = time.time_ns() // 1000
+    late.negative = env.latencies.arrived()
+    return late
+
+
+def _changed(task: Task, frame: Frame, report: Report) -> list[int]:
+    """Returns the bins that a turn has changed, with timers as its frame has them, else from what it was given."""
+    if task.spec.operator.event_time is not None:
+        return frame.bins()
+    return sorted({*report.rates[0], *(bin_ for bin_, _ in frame.pulls), *(bin_ for bin_, _ in frame.queue)})
+
+
+def _fault(task: Task, point: str) -> None:
+    fault(point, worker=task.worker, epoch=task.epoch, attempt=0, migrating=task.order.written.migrating)

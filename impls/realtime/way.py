@@ -1,0 +1,45 @@
+"""The way of records in real-time mode: how long each step took, in the mean over the records of a tick."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import pyarrow.compute as pc
+
+from impls.realtime.blobs import Blob
+
+__all__ = ["WAY", "Way"]
+
+WAY = ("to_router", "route", "shuffle", "wait", "apply", "commit", "log", "send")
+"""From the scheduled time to F, in F, to S, for the turn before, and the phases of the turn."""
+_STAMPED = WAY[1:4]
+_PHASES = {"drop": "apply", "pull": "apply", "apply": "apply", "commit": "commit", "log": "log", "send": "send"}
+
+
+class Way:
+    """begin() with the blobs of a turn, done() with its phases; means() at the end of a tick."""
+
+    def __init__(self) -> None:
+        self._sums = dict.fromkeys(WAY, 0.0)
+        self._records = self._turn = 0
+
+    def begin(self, blobs: Sequence[Blob]) -> None:
+        """Takes the stamps of a turn's blobs."""
+        now_us, self._turn = time.time_ns() // 1000, 0
+        for blob in blobs:
+            records = len(blob.table)
+            if not records or blob.came_us < 0 or (due_us := pc.mean(blob.table.column("time")).as_py()) is None:
+                continue
+            stamps = (due_us, blob.came_us, blob.packed_us, blob.read_us, now_us)
+            for step, before, after in zip(("to_router", *_STAMPED), stamps, stamps[1:], strict=False):
+                self._sums[step] += records * (after - before) / 1e3
+            self._turn += records
+        self._records += self._turn
+
+    def done(self, ms: Mapping[str, float]) -> None:
+        """Takes the milliseconds of the turn's phases: all of its records wait for each."""
+        for phase, step in _PHASES.items():
+            self._sums[step] += self._turn * ms.get(phase, 0.0)
+
+    def means(self) -> dict[str, float]:
+        """Returns milliseconds by step, {} without records."""
+        return {step: round(total / self._records, 3) for step, total in self._sums.items()} if self._records else {}

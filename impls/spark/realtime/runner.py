@@ -1,0 +1,224 @@
+"""Keeps the query of real-time mode running: starts it, runs tick after tick, and starts it again after a failure."""
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from impls.driver.driver import QueryEnded, StopNeeded
+from impls.driver.handle import RunQuery
+from impls.errors import InvalidPlanError, StateError, UsageError
+from impls.faults import lives
+from impls.protocol.realtime import Hello
+from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
+from impls.realtime.link import Switchboard
+from impls.spark.executor import cause_of
+from impls.spark.quiet import silence
+from impls.spark.realtime.own import worker_maker
+from impls.spark.realtime.query import records_schema, worker_query
+from impls.spark.realtime.wiring import Wiring
+from impls.worker.query import QuerySpec
+
+__all__ = ["RealTimeQuery", "routers_counted", "runner_of"]
+
+_SIGNALS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
+_FAILURES_MAX = 5
+_QUIET_S = 0.2  # between ticks
+_BUSY_S = 0.001  # the same while a migration runs
+_LOOK_S = 0.01  # a command that comes between ticks waits no longer
+_SESSION_DEADLINE_S = 120.0
+_GONE_DEADLINE_S = 10.0
+_STAGE_DEADLINE_S = 10.0
+_TOO_FEW_SLOTS = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
+_LOGGERS = (
+    "executor.Executor",
+    "scheduler.TaskSetManager",
+    "shuffle.streaming",
+    "sql.execution.datasources.v2",
+    "sql.execution.python",
+    "sql.execution.streaming.runtime",
+    "util.ErrorNotifier",
+    "util.Utils",
+)
+
+
+@dataclass(frozen=True)
+class RealTimeQuery:
+    """What is constant for all starts of a query.
+
+    Attributes:
+        frame: records with the columns of `impls.spark.columns.prepared`.
+        spec: the query, for its workers.
+        switchboard: of the driver, made with `routers_counted`.
+        name: the query's name in Spark.
+        location: folder of Spark's own checkpoint.
+        batch: duration of a batch of Spark, as in "60 seconds".
+    """
+
+    frame: DataFrame
+    spec: QuerySpec
+    switchboard: Switchboard
+    name: str
+    location: str
+    batch: str
+
+    def writer(self, slots: int) -> DataStreamWriter:
+        """Returns the query with so many slots, not started."""
+        silence(self.frame.sparkSession, _LOGGERS)  # the runner says in one sentence why a query has failed
+        schema = records_schema(self.frame)
+        wiring = Wiring(self.switchboard.address, self.switchboard.key, secrets.token_hex(4), slots, schema)
+        writer = worker_query(self.frame, worker_maker(self.spec), wiring, self.batch)
+        return writer.queryName(self.name).option("checkpointLocation", self.location)
+
+
+def runner_of(
+    query: RealTimeQuery,
+    executor: RealTimeExecutor,
+    *,
+    slots: int,
+    next_tick: Callable[[], int],
+    busy: Callable[[], bool],
+) -> RunQuery:
+    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
+
+    Args:
+        query: what to run.
+        executor: the executor of ticks, on the same switchboard.
+        slots: most workers at the first start; a plan that has more starts the query again.
+        next_tick: returns the number of the tick to run.
+        busy: returns whether there is more to do than to look around, so that the next tick begins at once.
+    """
+    return _Runner(query, executor, slots, next_tick, busy).run
+
+
+class _Runner:
+    def __init__(
+        self,
+        query: RealTimeQuery,
+        executor: RealTimeExecutor,
+        slots: int,
+        next_tick: Callable[[], int],
+        busy: Callable[[], bool],
+    ):
+        self._query, self._executor, self._slots, self._next_tick, self._busy = query, executor, slots, next_tick, busy
+        self._failures = 0
+        self._running: StreamingQuery | None = None
+        executor.check = self._check
+
+    def run(self, epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
+        """Runs the query until a signal ends it; a failure is tried again, five times in a row without a tick."""
+        self._failures = 0
+        try:
+            self._running = self._query.writer(self._slots).start()
+            started()
+            while True:
+                self._tick_on(epoch_of)
+                self._end()
+                self._running = self._query.writer(self._slots).start()
+        except _SIGNALS as signal_:
+            return signal_
+        finally:
+            self._end()
+
+    def _tick_on(self, epoch_of: Callable[[Any, int], None]) -> None:
+        """Runs ticks; returns when the query is to be started again."""
+        try:
+            self._await_session()
+            while True:
+                epoch_of(None, self._next_tick())
+                self._failures = 0
+                self._pause()
+                self._check()
+        except SlotsNeeded as needed:
+            self._slots = needed.workers
+        except SessionLost as lost:
+            self._count(lost)
+
+    def _await_session(self) -> None:
+        end = time.monotonic() + _SESSION_DEADLINE_S
+        while not self._executor.complete:
+            self._executor.take(_LOOK_S)
+            self._check()
+            if time.monotonic() > end:
+                raise SessionLost(f"Spark did not start all tasks of the query in {_SESSION_DEADLINE_S:.0f} s")
+
+    def _pause(self) -> None:
+        """Waits until the next tick, and takes in what tasks say."""
+        end = time.monotonic() + _QUIET_S
+        while time.monotonic() < end:
+            if self._busy():
+                time.sleep(_BUSY_S)
+                return
+            self._executor.take(_LOOK_S)
+
+    def _check(self) -> None:
+        """Raises SessionLost when the query has ended."""
+        if self._running is None or not self._running.isActive:
+            raise SessionLost
+
+    def _count(self, lost: SessionLost) -> None:
+        """Counts a failure; raises its cause when there were too many, or when it would be the same again."""
+        error = self._running.exception() if self._running is not None else None
+        if _TOO_FEW_SLOTS in str(error):
+            raise UsageError(
+                f"Real-time mode runs all its tasks at once, one for each input partition and each of {self._slots} "
+                "slots: start the session with threads=real_time_threads(partitions, slots), or give fewer slots."
+            )
+        self._failures += 1
+        if self._failures >= _FAILURES_MAX:
+            told = str(lost) or (cause_of(error) if error is not None else "the query ended without a word")
+            raise StateError(f"The query failed {_FAILURES_MAX} times in a row, the last time by this: {told}")
+
+    def _end(self) -> None:
+        """Ends the query and the processes of its tasks, whose state is free then."""
+        if self._running is None:
+            return
+        while self._executor.take(0):
+            pass
+        _end_processes(self._executor.pids)  # first: they would complain that Spark has closed their connections
+        end = time.monotonic() + _GONE_DEADLINE_S
+        while self._executor.pids and time.monotonic() < end:  # so that nobody takes them for those of the next start
+            self._executor.take(_LOOK_S)
+        with contextlib.suppress(Py4JError, StreamingQueryException):
+            self._running.stop()
+        self._executor.end_session()
+        self._running = None
+
+
+def _end_processes(pids: list[int]) -> None:
+    """Kills processes and returns when they are gone, so that the state they write is free."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    end = time.monotonic() + _GONE_DEADLINE_S
+    while any(map(lives, pids)):
+        if time.monotonic() > end:
+            raise StateError(f"A process of the query did not end in {_GONE_DEADLINE_S:.0f} s after it was killed.")
+        time.sleep(_BUSY_S)
+
+
+def routers_counted(spark: SparkSession) -> Callable[[Hello], Hello]:
+    """Returns a function that adds to a router's Hello how many there are, which is known by its stage."""
+    tracker: Any = spark.sparkContext._jsc.sc().statusTracker()
+
+    def counted(hello: Hello) -> Hello:
+        if hello.role != "router":
+            return hello
+        end = time.monotonic() + _STAGE_DEADLINE_S
+        while (info := tracker.getStageInfo(hello.stage)).isEmpty():
+            if time.monotonic() > end:
+                raise StateError(f"Spark does not know stage {hello.stage} of its task.")
+            time.sleep(_BUSY_S)
+        return replace(hello, of=int(info.get().numTasks()))
+
+    return counted

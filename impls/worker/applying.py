@@ -1,0 +1,138 @@
+"""What one transaction of a worker does with records: apply them, or queue them where their bin's state is not here."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+
+from impls.protocol.eventtime import Partial
+from impls.protocol.report import Queues, Report
+from impls.store.offsets import Advance, Offsets
+from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
+from impls.store.records import Results, concat
+from impls.store.state import BinState, Changes
+from impls.worker.query import Task
+from impls.worker.turns import TimedInput, apply_timed
+
+__all__ = ["Applying"]
+
+
+class Applying:
+    """The records of one transaction: run() once; then what has changed is ready for the changelog.
+
+    Attributes:
+        changes: what was written to bins.
+        queue: the operations on queues, in order.
+        results, records: what the operator returned, and the records that it was given, None for none.
+        advance: the next offsets of bins, to be held after the commit; None where bins do not keep them.
+
+    Args:
+        task: the worker's task.
+        txn: its transaction.
+        report: takes what was done.
+        number: under which records are queued; numbers of a worker grow. The epoch by default.
+        offsets: what bins have applied already, where input may come a second time.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        txn: lmdb.Transaction,
+        report: Report,
+        *,
+        number: int | None = None,
+        offsets: Offsets | None = None,
+    ):
+        self._task, self._txn, self._report, self._offsets = task, txn, report, offsets
+        self._number = task.epoch if number is None else number
+        self._lengths: Lengths | None = None
+        self.changes = Changes()
+        self.queue: list[tuple[int, bytes | None]] = []
+        self.results = Results.none()
+        self.records: pa.Table | None = None
+        self.advance: Advance | None = None
+
+    def queued(self) -> Lengths:
+        """Returns (records, bytes) of each bin's queue, counted once as long as none is changed."""
+        if self._lengths is None:
+            self._lengths = queue_lengths(self._txn)
+        return self._lengths
+
+    def requeue(self, changes: Sequence[tuple[int, bytes | None]]) -> None:
+        """Takes in operations on queues that were done in the transaction."""
+        if changes:
+            self.queue += changes
+            self._lengths = None
+
+    def run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial] | None = None) -> None:
+        """Applies records of bins that are not `blocked` with what their queues hold, and queues the others.
+
+        Args:
+            table: the records, None for none.
+            blocked: bins, of this worker or not, that run nothing now.
+            merged: partials to deliver; those of the plan by default.
+        """
+        operator, bins = self._task.spec.operator, self._task.spec.bins
+        if table is not None and self._offsets is not None:
+            table = self._offsets.unqueued(table)
+        if operator.event_time is not None:
+            self._run_timed(table, set(blocked), merged)
+        else:
+            table = self._runnable(table, set(blocked))
+            if table is not None and len(table):
+                state = BinState(self._txn, bins)
+                self.results = operator.apply(table, state)
+                self._keep(table, state)
+        self._report.records = 0 if self.records is None else len(self.records)
+        self._report.results = len(self.results.keys)
+
+    def _run_timed(self, table: pa.Table | None, blocked: set[int], merged: Sequence[Partial] | None) -> None:
+        given = self._task.order.written.merged if merged is None else tuple(merged)
+        new = None if self._offsets is None else self._offsets.new
+        done = apply_timed(
+            self._task, self._txn, TimedInput(self._number, table, given, new), blocked, report=self._report
+        )
+        self.requeue(done.queue)
+        self.results = done.results
+        self._keep(done.records, done.state)
+
+    def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
+        ready = [bin_ for bin_ in self.queued() if bin_ not in blocked]
+        parts = take_queues(self._txn, ready)
+        self.requeue([(bin_, None) for bin_ in ready])
+        if table is not None and blocked:
+            waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
+            self.requeue(add_to_queues(self._txn, self._number, table.filter(pa.array(waits))))
+            table = table.filter(pa.array(~waits))
+        if table is not None:
+            parts.append(table)
+        found = concat(parts) if len(parts) > 1 else (parts[0] if parts else None)
+        return found if found is None or self._offsets is None else self._offsets.new(found)
+
+    def _keep(self, records: pa.Table | None, state: BinState) -> None:
+        self.records = records
+        if self._offsets is not None and records is not None and len(records):
+            self.advance = self._offsets.advance(records, state)
+        self.changes = state.changes
+        sizes = {**dict(zip(*self._report.sizes, strict=True)), **dict(state.write_sizes())}
+        self._report.sizes = (list(sizes), list(sizes.values()))
+
+    def logged(self) -> dict[str, Any]:
+        """Returns the fields of a changelog frame that say what has changed."""
+        none = np.empty(0, np.int64)
+        return {
+            "names": self.changes.names,
+            "values": self.changes.values,
+            "codes": np.concatenate([*self.changes.codes, none]),
+            "counts": np.concatenate([*self.changes.counts, none]),
+            "queue": self.queue,
+        }
+
+    def report_queues(self) -> None:
+        """Puts the lengths of the queues into the report."""
+        lengths = self.queued()
+        if lengths:
+            size = sum(size for _, size in lengths.values())
+            self._report.queues = Queues((list(lengths), [n for n, _ in lengths.values()]), size)

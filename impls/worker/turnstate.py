@@ -1,0 +1,86 @@
+"""What a worker in real-time mode knows beside its bins, committed with every turn and logged in its frame."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import lmdb
+
+from impls.errors import StateError
+from impls.protocol.jsontext import from_text, to_text
+from impls.store.checked import get_checked, put_checked
+from impls.store.tables import OUTBOX
+
+__all__ = ["INDEX_BITS", "TurnState", "last_frame_of", "put_frame", "read_turn", "write_turn"]
+
+INDEX_BITS = 18  # results of a turn are numbered below 2^18, turns of a tick below 2^14: together 32 bits
+_TURNS = 1 << (32 - INDEX_BITS)
+_TURN, _FRAME = OUTBOX + b"turn", OUTBOX + b"frame"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnState:
+    """A worker after a turn.
+
+    Attributes:
+        tick: the tick that the next turn belongs to: the one under way, or the one to come.
+        turn: turns of that tick so far.
+        batch: Spark's batch whose records came last.
+        since: the number of the first turn of that batch; what was queued from then on comes again with the batch.
+        begun: the last tick whose drops and merged partials are done.
+        report: of the tick under way, what must not be lost: pulls, and all of operators with event time; "" for none.
+        ended: of a turn that ends a tick, the worker's whole report, without `said`.
+        times, ahead: [partition, highest event time] of the batch's records that count in the report of the tick under
+            way, and in that of the next one, see `impls.realtime.times`.
+        said: those that have counted in the report of the last tick ended.
+    """
+
+    tick: int
+    turn: int = 0
+    batch: int = -1
+    since: int = 0
+    begun: int = -1
+    report: str = ""
+    ended: str = ""
+    times: list[list[int]] = field(default_factory=list)
+    ahead: list[list[int]] = field(default_factory=list)
+    said: list[list[int]] = field(default_factory=list)
+
+    @property
+    def number(self) -> int:
+        """Number of the next turn, which grows over the worker's whole life."""
+        return self.first + self.turn
+
+    @property
+    def first(self) -> int:
+        """Number of the first turn of the tick."""
+        return self.tick * _TURNS
+
+    def check_room(self) -> None:
+        """Raises StateError when a tick has had as many turns as numbers of results can tell apart."""
+        if self.turn >= _TURNS:
+            raise StateError(f"Tick {self.tick} has had {_TURNS} turns without an end: the query is stuck.")
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dictionary without what is empty."""
+        return {name: value for name in self.__slots__ if (value := getattr(self, name)) not in ("", -1, [])}
+
+
+def read_turn(txn: lmdb.Transaction) -> TurnState | None:
+    """Returns what the last turn has committed, None before the first."""
+    raw = get_checked(txn, _TURN)
+    return None if raw is None else TurnState(**from_text(raw))
+
+
+def write_turn(txn: lmdb.Transaction, state: TurnState) -> None:
+    """Writes a worker's state after a turn."""
+    put_checked(txn, _TURN, to_text(state.to_json()))
+
+
+def put_frame(txn: lmdb.Transaction, frame: bytes) -> None:
+    """Stores a turn's frame, results included, with its commit: whoever opens the environment can repeat the rest."""
+    put_checked(txn, _FRAME, frame)
+
+
+def last_frame_of(txn: lmdb.Transaction) -> bytes | None:
+    """Returns the frame of the last turn committed, None before the first."""
+    return get_checked(txn, _FRAME)

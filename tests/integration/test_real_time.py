@@ -1,0 +1,152 @@
+"""The query of real-time mode on real Spark and Kafka: what comes is worked off at once, and once, whatever happens."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pipeline import await_true
+from real_time import KEYS, RealTimeQuery
+
+from generators.clock import now_us
+from generators.stream import keycount_values
+from harness.lab.processes import python_workers
+from impls.errors import UsageError
+from impls.spark.realtime.checks import check_real_time
+from impls.spark.realtime.settings import real_time_settings
+from impls.worker.results import Deduplicator, number_of
+
+DEADLINE_S = 120.0
+LONG = "600 seconds"  # a batch that does not end within a test
+
+
+class Counts:
+    """Sends records, and reads the results: of each key the counts 1..n, each once."""
+
+    def __init__(self, kafka: str, topics: tuple[str, str]):
+        self._input, self.sent = topics[0], 0
+        self._producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1})
+        self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "real-time", "enable.auto.commit": False})
+        self._consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
+        self._seen, self.last = Deduplicator(), {}
+
+    def send(self, records: int, partitions: tuple[int, ...] = (0, 1)) -> None:
+        keys = np.random.default_rng(self.sent).integers(0, KEYS, records)
+        values = keycount_values(keys, np.full(records, now_us(), np.int64))
+        for i, value in enumerate(values):
+            self._producer.produce(self._input, value, partition=partitions[i % len(partitions)])
+        assert self._producer.flush(30) == 0
+        self.sent += records
+
+    def counted(self) -> int:
+        """Records counted, as the results that have come say."""
+        for message in self._consumer.consume(10_000, 0.2):
+            assert message.error() is None, message.error()
+            n = number_of(message.headers())
+            if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
+                count = int.from_bytes(message.value(), "little")
+                assert count > self.last.get(message.key(), 0), "a count that does not grow"
+                self.last[message.key()] = count
+        return sum(self.last.values())
+
+    def await_counted(self) -> None:
+        """Waits until all records sent are counted; none may be counted twice."""
+        await_true(lambda: self.counted() >= self.sent, f"{self.sent} records to be counted", DEADLINE_S)
+        assert self.counted() == self.sent
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@pytest.fixture
+def begun(kafka, topic_factory, tmp_path):
+    """begun(...) starts a query and returns it with what it counts."""
+    made: list[Counts] = []
+
+    def begin(**more) -> tuple[RealTimeQuery, Counts]:
+        topics = (topic_factory(2), topic_factory(4))
+        counts = Counts(kafka, topics)
+        made.append(counts)
+        query = RealTimeQuery(kafka, topics, Path(tmp_path / "run"), **more)
+        query.ask("status")
+        return query, counts
+
+    yield begin
+    for one in made:
+        one.close()
+
+
+@pytest.mark.lengthy
+def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_double_nothing(begun):
+    query, counts = begun(slots=2, threads_for=3, batch=LONG)
+    counts.send(1, (1,))  # the other partition has never had one
+    counts.await_counted()
+    counts.send(7, (0,))
+    counts.await_counted()
+
+    worker = query.ask("status")["pids"]["0"]
+    os.kill(worker, signal.SIGKILL)
+    counts.send(500)
+    counts.await_counted()
+    assert query.ask("status")["pids"]["0"] != worker
+
+    router = other_tasks(query)
+    os.kill(router, signal.SIGKILL)
+    counts.send(500)
+    counts.await_counted()
+
+    query.ask("rescale", workers=3)  # more than there are slots
+    counts.send(500)
+    assert query.ask("await_migration")["done"]
+    counts.await_counted()
+    assert query.ask("status")["workers"] == 3
+    query.end()
+
+
+def other_tasks(query: RealTimeQuery) -> int:
+    """A task of Spark that hears the driver, as it has threads for that, and is no worker: a router."""
+    workers = set(query.ask("status")["pids"].values())
+    for pid in set(python_workers(query.process.pid)) - workers:
+        with contextlib.suppress(psutil.Error):
+            if psutil.Process(pid).num_threads() > 2:
+                return pid
+    raise AssertionError("there is no router")
+
+
+@pytest.mark.lengthy
+def test_batches_end_one_after_the_other_and_a_migration_goes_on_across_them(begun):
+    query, counts = begun(slots=3, batch="2 seconds")
+    for workers in (3, 2, 3):
+        query.ask("rescale", workers=workers)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:  # over at least one end of a batch
+            counts.send(20)
+        assert query.ask("await_migration")["done"]
+    counts.await_counted()
+    assert query.ask("status")["workers"] == 3
+    query.end()
+
+
+@pytest.mark.spark
+def test_what_real_time_mode_cannot_do_is_refused_with_what_to_use_instead(spark, kafka, topic_factory):
+    def refused(df, **more):
+        with pytest.raises(UsageError) as caught:
+            check_real_time(df, **{"checkpoint": "/there", "log_dir": None, **more})
+        return str(caught.value)
+
+    rate = spark.readStream.format("rate").load()
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka)
+    records = reader.option("subscribe", topic_factory(1)).load()
+    assert "not from the source rate" in refused(rate)
+    assert "not from the source rate" in refused(records.select("value").union(rate.selectExpr("null as value")))
+    assert 's3://bucket/log: use mode="micro-batch"' in refused(records, log_dir="s3://bucket/log")
+    assert "settings=real_time_settings()" in refused(records)
+
+
+def test_settings_of_the_users_own_are_kept():
+    assert real_time_settings({"spark.ui.enabled": "true"}).items() > real_time_settings().items()

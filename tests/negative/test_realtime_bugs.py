@@ -1,0 +1,188 @@
+"""Bugs planted in turns and ticks of real-time mode: its simulation finds each of them, by a check that it violates."""
+
+from dataclasses import replace
+
+import pytest
+from planted import dropped_before_the_pull_is_observed
+from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find
+
+from impls.durability import restore
+from impls.durability.segments import Segment
+from impls.protocol.realtime import Final, Marks
+from impls.protocol.session import Coordinator
+from impls.realtime import environment, turn
+from impls.realtime.environment import TurnEnvironment
+from impls.realtime.intake import Intake
+from impls.realtime.router import Router
+from impls.realtime.ticking import WorkerTick
+from impls.realtime.worker import TurnWorker
+from impls.store.bins import copy_bin, read_size, write_size
+from impls.store.offsets import Offsets
+from impls.store.state import BinState
+from impls.store.tables import OFFSETS, bin_range, drop_range
+from impls.worker import opening, sources
+
+
+def pull_before_final(patch):
+    plain = WorkerTick.due
+
+    def due(self, need, *, closing):
+        self._all_final = True
+        return plain(self, need, closing=closing)
+
+    patch.setattr(WorkerTick, "due", due)
+
+
+def marks_counted_before_the_commit(patch):
+    """A blob counts when it has come, not when it is committed."""
+    plain = Intake.put
+
+    def put(self, blobs):
+        plain(self, blobs)
+        for blob in blobs:
+            self.applied[blob.source] = blob.number
+
+    patch.setattr(Intake, "put", put)
+    patch.setattr(Intake, "count", lambda *_: None)
+
+
+def offsets_not_committed(patch):
+    patch.setattr(BinState, "put_offsets", lambda *_, **__: None)
+
+
+def offsets_left_behind_by_their_bin(patch):
+    def copy(source, txn, bin_):
+        size = copy_bin(source, txn, bin_)
+        entries, after = read_size(txn, bin_)
+        write_size(txn, bin_, entries - drop_range(txn, *bin_range(OFFSETS, bin_)), after)
+        return size
+
+    patch.setattr(sources, "copy_bin", copy)
+
+
+def offsets_of_a_pulled_bin_not_read(patch):
+    plain = Offsets.load
+
+    def load(self, txn, bins=None):
+        if bins is None:
+            plain(self, txn)
+
+    patch.setattr(Offsets, "load", load)
+
+
+def results_before_the_frame(patch):
+    def publish(env, task, work, frame, raw):
+        late = turn.Report(task.worker)
+        env.send(frame, work.results)
+        turn._fault(task, "after-commit")
+        env.log(frame.epoch, raw)
+        late.negative = env.latencies.arrived()
+        return late
+
+    patch.setattr(turn, "_publish", publish)
+
+
+def frame_not_written_again(patch):
+    class Nowhere(Segment):
+        def append(self, raw):
+            pass
+
+    patch.setattr(environment, "Segment", Nowhere)
+    patch.setattr(TurnEnvironment, "log", _log)
+
+
+def _log(self, tick, raw):
+    if self.task.spec.files is not None:
+        with Segment(self.task.spec.files, tick, self.task.worker) as segment:
+            segment.append(raw)
+
+
+def results_of_the_last_turn_not_sent_again(patch):
+    plain = TurnEnvironment._catch_up
+
+    def catch_up(self):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(TurnEnvironment, "send", lambda *_: None)
+            plain(self)
+
+    patch.setattr(TurnEnvironment, "_catch_up", catch_up)
+
+
+def router_counts_after_the_next_blob(patch):
+    """It answers with its counts before, and then sends another blob by the old routing."""
+    switch, pack = Router.switch, Router.pack
+
+    def switched(self, route):
+        before, answer = self._route, switch(self, route)
+        if before is not None:
+            self._late, self._route = self._route, before
+        return answer
+
+    def packed(self, batches, **more):
+        found = pack(self, batches, **more)
+        self._route = self.__dict__.pop("_late", self._route)
+        return found
+
+    patch.setattr(Router, "switch", switched)
+    patch.setattr(Router, "pack", packed)
+
+
+def tick_told_again(patch):
+    """To a session that knows it already: its routing counts as unchanged, and the order as another one."""
+
+    def begin(self, order):
+        self._order, self.ended, self._begun = order, {}, False
+        return self._tell()
+
+    def hear(self, message):
+        if isinstance(message, Marks | Final):
+            self._told.append(message)
+        elif self._tick is None or message.order.written.epoch > self._now.epoch:
+            self._orders.append(message.order)
+
+    patch.setattr(Coordinator, "begin", begin)
+    patch.setattr(TurnWorker, "hear", hear)
+
+
+def restore_ignores_the_old_owners_changes_of_the_tick(patch):
+    """It reads segments as such, but looks for changes as if no bin changed in the tick that pulls it."""
+    walk, read = restore._walk, restore._read_frame
+    patch.setattr(restore, "_walk", lambda source, *given: walk(replace(source, turns=False), *given))
+    patch.setattr(restore, "_read_frame", lambda source, *a, **kw: read(replace(source, turns=True), *a, **kw))
+
+
+def worker_that_began_with_nothing_made_empty_again(patch):
+    patch.setattr(opening, "has_worked", lambda _: False)
+
+
+def held_by_the_old_owner(patch):
+    def blocked(self, pulls):
+        here = {pull.bin for pull in pulls}
+        missing = self._missing if self._tick is None else self._tick.missing
+        return (missing - here) | set(self._now.order.written.plan.hold)
+
+    patch.setattr(TurnWorker, "_blocked", blocked)
+
+
+# what is drawn for it, and the checks that may find it
+BUGS = {
+    pull_before_final: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore", "state"}),
+    marks_counted_before_the_commit: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore"}),
+    offsets_not_committed: ({**DYING, "operator": "hash"}, {"results", "offsets", "state"}),
+    offsets_left_behind_by_their_bin: ({**MOVING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
+    offsets_of_a_pulled_bin_not_read: ({**MOVING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
+    results_before_the_frame: ({**DYING, "operator": "hash"}, {"results", "repeats"}),
+    frame_not_written_again: ({**DYING, "operator": "hash"}, {"restore", "results", "offsets", "repeats"}),
+    results_of_the_last_turn_not_sent_again: ({**DYING, "operator": "chain"}, {"results"}),
+    router_counts_after_the_next_blob: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore"}),
+    tick_told_again: ({**QUEUEING, **DYING, "operator": "hash", "batch_end": 0.02}, {"busy", "stuck"}),
+    restore_ignores_the_old_owners_changes_of_the_tick: ({**QUIET, "operator": "hash"}, {"restore", "results"}),
+    dropped_before_the_pull_is_observed: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "state", "restore"}),
+    worker_that_began_with_nothing_made_empty_again: ({**MOVING, **DYING, "operator": "hash"}, {"repeats"}),
+    held_by_the_old_owner: ({**QUIET, **HOLDING, "operator": "hash"}, {"results", "restore", "offsets"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_bug_planted_in_real_time_mode_is_found(plant):
+    find(plant, *BUGS[plant])

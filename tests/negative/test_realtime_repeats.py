@@ -1,0 +1,123 @@
+"""Bugs planted in what real-time mode does with event times, repeats and damage: its simulation finds each of them."""
+
+from dataclasses import replace
+
+import pytest
+from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, find
+
+from impls.realtime import ending, environment, turn, worker
+from impls.realtime import times as event_times
+from impls.realtime.environment import TurnEnvironment
+from impls.realtime.worker import TurnWorker
+from impls.store.offsets import Offsets
+from impls.worker.turnstate import TurnState
+
+
+def queue_of_a_repeated_batch_kept(patch):
+    patch.setattr(TurnEnvironment, "_give_up", lambda *_: None)
+    patch.setattr(Offsets, "new", lambda _, table: table)
+
+
+def queue_of_ended_ticks_given_up(patch):
+    patch.setattr(TurnState, "first", property(lambda self: self.since))
+
+
+def merged_partials_delivered_twice(patch):
+    plain = turn._work
+
+    def work(env, task, txn, given, report):
+        with pytest.MonkeyPatch.context() as inner:
+            if given.in_tick and given.blobs:
+                inner.setattr(env, "state", replace(env.state, begun=-1))
+                task = replace(task, order=replace(task.order, written=replace(task.order.written, drops=())))
+            return plain(env, task, txn, given, report)
+
+    patch.setattr(turn, "_work", work)
+
+
+def times_of_the_tick_itself_counted(patch):
+    """What one worker has seen raises the watermark over records that others still have to come."""
+
+    def seen(state, blobs, operator):
+        after = event_times.seen(state, blobs, operator)
+        return replace(after, times=event_times.highest([*after.times, *after.ahead]), ahead=[])
+
+    patch.setattr(turn, "seen", seen)
+
+
+def times_of_a_repeated_batch_counted(patch):
+    patch.setattr(environment, "again", lambda state: state)
+
+
+def bins_that_wait_not_told(patch):
+    plain = ending.end_tick
+    patch.setattr(worker, "end_tick", lambda env, task, report, _: plain(env, task, report, ()))
+
+
+def told_twice_what_came_between_ticks(patch):
+    plain = TurnWorker._begin_tick
+
+    def begin_tick(self, order):
+        plain(self, order)
+        if self._tick is not None:
+            self._report = worker.merged_report(worker.restored(self._env.state.report, self._worker), self._report)
+
+    patch.setattr(TurnWorker, "_begin_tick", begin_tick)
+
+
+def damage_taken_for_a_repeated_batch(patch):
+    plain = TurnEnvironment.__init__
+
+    def init(self, task, *, resumed=False, **more):
+        plain(self, task, **more)
+
+    patch.setattr(TurnEnvironment, "__init__", init)
+
+
+def order_lost_where_damage_is_found(patch):
+    plain = TurnWorker._begin_tick
+
+    def begin_tick(self, order):
+        try:
+            plain(self, order)
+        except worker.DAMAGE:
+            self._orders[0] = replace(order, written=replace(order.written, epoch=-1))
+            raise
+
+    patch.setattr(TurnWorker, "_begin_tick", begin_tick)
+
+
+def what_queues_hold_taken_for_new(patch):
+    patch.setattr(Offsets, "keep", lambda *_: None)
+
+
+def shadows_one_tick_behind(patch):
+    plain = ending._keep_replicas
+
+    def keep_replicas(task, report):
+        plain(task, report)
+        shown = [[bin_, min(at, task.epoch - 1)] for bin_, at in report.replication.replicas]
+        report.replication = replace(report.replication, replicas=shown)
+
+    patch.setattr(ending, "_keep_replicas", keep_replicas)
+
+
+# what is drawn for it, and the checks that may find it
+BUGS = {
+    queue_of_a_repeated_batch_kept: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
+    queue_of_ended_ticks_given_up: ({**QUEUEING, **REPEATED, **TIMED}, {"results"}),
+    merged_partials_delivered_twice: ({**QUIET, **TIMED}, {"results"}),
+    times_of_the_tick_itself_counted: ({**QUIET, **TIMED}, {"results"}),
+    times_of_a_repeated_batch_counted: ({**DYING, **TIMED}, {"results"}),
+    told_twice_what_came_between_ticks: ({**QUIET, **TIMED}, {"results"}),
+    damage_taken_for_a_repeated_batch: ({**QUEUEING, **DAMAGED}, {"results", "offsets", "state"}),
+    order_lost_where_damage_is_found: ({**DAMAGED, "operator": "hash"}, {"stuck", "busy", "task", "driver"}),
+    what_queues_hold_taken_for_new: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "state", "offsets"}),
+    shadows_one_tick_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
+    bins_that_wait_not_told: ({**QUIET, **QUEUEING, **TIMED}, {"results"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
+def test_a_bug_planted_in_repeats_of_real_time_mode_is_found(plant):
+    find(plant, *BUGS[plant])

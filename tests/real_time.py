@@ -1,0 +1,102 @@
+"""A real-time query in a process of its own, as its Spark session needs other settings than that of the other tests.
+
+The process takes commands, a line of JSON each, and prints what they answer. Its input's end ends it.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from processes import spawn
+
+KEYS = 4096
+DEADLINE_S = 120.0
+
+
+class RealTimeQuery:
+    """The parent's side of it."""
+
+    def __init__(self, kafka: str, topics: tuple[str, str], folder: Path, **more: Any):
+        given = {"kafka": kafka, "topics": topics, "folder": str(folder), **more}
+        command = [sys.executable, __file__, json.dumps(given)]
+        self.log = folder / "child.log"
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with self.log.open("wb") as log:
+            self.process = spawn(command, stderr=log, env={**os.environ, "PYTHONPATH": paths}, **pipes)
+        self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._said.put(json.loads(line))
+        self._said.put({"error": f"it has ended: {self.log.read_text()[-2000:]}"})
+
+    def ask(self, do: str, **more: Any) -> dict[str, Any]:
+        """Gives a command and returns the answer; fails when the query has."""
+        self.process.stdin.write(json.dumps({"do": do, **more}) + "\n")
+        self.process.stdin.flush()
+        answer = self._said.get(timeout=DEADLINE_S)
+        assert "error" not in answer, answer
+        return answer
+
+    def end(self) -> None:
+        """Ends the process and waits for its end."""
+        self.process.stdin.close()
+        assert self.process.wait(DEADLINE_S) == 0, self.log.read_text()[-2000:]
+
+
+def main(options: dict[str, Any]) -> None:
+    """The child."""
+    import impls
+    from harness.run.pipeline import read_records
+    from harness.setup.jars import ensure_jars
+    from impls.operators import DenseCount
+    from impls.spark.realtime.settings import real_time_settings, real_time_threads
+    from impls.spark.session import spark_session
+    from impls.worker.output import Output
+
+    slots, threads = options["slots"], real_time_threads(2, options.get("threads_for", options["slots"]))
+    spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
+    folder, pids = Path(options["folder"]), {}
+
+    def note(record: Any) -> None:
+        pids.update({report.worker: report.pid for report in record.reports})
+
+    handle = impls.stream(
+        read_records(spark, options["kafka"], options["topics"][0]),
+        key="key", time="scheduled_us", operator=DenseCount(KEYS),
+        results=Output(options["kafka"], options["topics"][1], 4),
+        state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2, bins=16,
+        mode="real-time", real_time=impls.RealTime(slots, options["batch"]), on_epoch=note,
+    )  # fmt: skip
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        match request["do"]:
+            case "status":
+                return {**handle.status(), "pids": pids, "failed": str(handle.failed or "")}
+            case "rescale":
+                return {"id": handle.rescale(request["workers"])}
+            case "await_migration":
+                return {"done": handle.await_migration(DEADLINE_S)}
+        raise ValueError(request["do"])
+
+    for line in sys.stdin:
+        try:
+            said = answer(json.loads(line))
+        except Exception as error:
+            said = {"error": f"{type(error).__name__}: {error}"}
+        sys.stdout.write(json.dumps(said) + "\n")
+        sys.stdout.flush()
+    handle.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,180 @@
+"""What must hold after every tick, and at the end, whatever happened."""
+
+import hashlib
+import json
+from collections import Counter
+from typing import Any
+
+import lmdb
+import numpy as np
+from chaos.oracle import require
+
+from impls.durability.restore import RestoreRequest, restore
+from impls.errors import CorruptStateError, StateError
+from impls.store.blocks import SLOTS
+from impls.store.entries import open_value
+from impls.store.environment import Store, store_path
+from impls.store.tables import DENSE, DUE, OFFSETS, QUEUE, SIZE, STATE
+from impls.worker.results import Deduplicator
+from realtime.parameters import Parameters
+from realtime.query import Query
+
+_STATE = (STATE, DENSE, DUE, OFFSETS)
+Items = dict[bytes, bytes]
+
+
+class Oracle:
+    """tick() after every tick, end() when all is done.
+
+    Attributes:
+        digest: of every result and of what the controller knows after every tick.
+    """
+
+    def __init__(self, p: Parameters, query: Query, scratch: Store):
+        self._p, self._query, self._scratch = p, query, scratch
+        self._seen, self._read = Deduplicator(), 0
+        self._sent: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        self._place: Counter[int] = Counter()  # by key, results of its history that are behind what was sent last
+        self._last: dict[int, bytes] = {}
+        self._answers: list[str] = []
+        self.digest = hashlib.sha256(str(p).encode())
+
+    def tick(self) -> None:
+        """Compares what was sent since the last tick with what could be, and environments with the changelog."""
+        self._results()
+        controller, query = self._query.driver.controller, self._query
+        known = controller.to_json()
+        self.digest.update(json.dumps([known, query.steps], sort_keys=True).encode())
+        whole = query.session is not None and query.session.dying is None
+        for worker in range(query.record.written.workers if whole else 0):
+            items = self._items(worker)
+            here = set(np.flatnonzero(controller.location == worker).tolist())
+            held = {_bin(name) for name in items if name[:1] == SIZE}
+            waiting = {drop.bin for drop in controller._drops if drop.worker == worker}
+            strange = held - here - waiting
+            require(not strange, "one owner", f"worker {worker} holds bins {sorted(strange)} of others")
+            if query.driver.last_epoch % 3 == 2:
+                self._restored(worker, items, here)
+
+    # -- results ------------------------------------------------------------------------------------------------------
+
+    def _results(self) -> None:
+        rows, self._read = self._query.topic.rows[self._read :], len(self._query.topic.rows)
+        for worker, epoch, index, key, value in rows:
+            self.digest.update(b"%d %d %d %s %s" % (worker, epoch, index, key, value))
+            before = self._sent.setdefault((worker, epoch, index), (key, value))
+            same = before == (key, value)
+            require(same, "repeats", f"result {index} of worker {worker} in tick {epoch} is sent with another content")
+            if not self._seen.accept(0, worker, epoch, index):
+                continue
+            if self._p.timed:
+                self._answers.append(self._query.load.answer(value))
+            else:
+                self._new(int.from_bytes(key, "big"), value)
+
+    def _new(self, key: int, value: bytes) -> None:
+        """A key's results are those of its history, in order; those of records that were applied together are one."""
+        history, at = self._query.load.history[key], self._place[key]
+        found = next((place for place in range(at, len(history)) if history[place] == value), None)
+        require(found is not None, "results", f"key {key} has the result {value!r}, which does not follow")
+        self._place[key] = found + 1  # type: ignore[operator]
+        self._last[key] = value
+
+    # -- state --------------------------------------------------------------------------------------------------------
+
+    def _items(self, worker: int) -> Items:
+        path = store_path(self._query.spec.state_dir, worker)
+        try:
+            with Store.open(path, create=False) as store, store.reading(buffers=False) as txn:
+                return {bytes(name): bytes(value) for name, value in txn.cursor().iternext()}
+        except CorruptStateError as error:
+            require(False, "environment", f"worker {worker}: {error}")
+            raise
+
+    def _restored(self, worker: int, items: Items, here: set[int]) -> None:
+        """What the checkpoint alone gives is what the environment has, the turns behind the tick included."""
+        source, tick, routing = (
+            self._query.spec.source(),
+            self._query.driver.last_epoch,
+            self._query.driver.controller.routing,
+        )
+        if source is None:
+            return
+        queues = tuple(np.flatnonzero(routing == worker).tolist())
+        request = RestoreRequest(dict.fromkeys(sorted(here), worker), queues, worker, open_from=tick + 1)
+        txn = self._scratch.env.begin(write=True, buffers=True)
+        try:
+            restore(source, txn, tick + 1, request)
+            found = {bytes(name): bytes(value) for name, value in txn.cursor().iternext()}
+        except (StateError, lmdb.Error, KeyError, AssertionError) as error:
+            require(False, "restore", f"worker {worker} cannot be restored: {error!r}")
+            raise
+        finally:
+            txn.abort()
+        for tables, bins in ((_STATE, here), ((QUEUE,), set(queues))):
+            ours, theirs = ({n: v for n, v in i.items() if n[:1] in tables and _bin(n) in bins} for i in (items, found))
+            differ = sorted({_bin(n) for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n)})
+            what = f"restored from the checkpoint bins {differ} of worker {worker} differ"
+            require(not differ, "restore", f"{what}: {_first(ours, theirs)}" if differ else "")
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Every record has had its effect, once, and every bin is where it is to be."""
+        controller, load = self._query.driver.controller, self._query.load
+        require(not controller.queued.any(), "goal", "something is queued")
+        require(controller.misplaced == 0 and not controller.migrating, "goal", "bins are misplaced")
+        offsets: dict[tuple[int, int], int] = {}
+        state: dict[int, Any] = {}
+        for worker in range(self._query.record.written.workers):
+            items = self._items(worker)
+            require(not any(name[:1] == QUEUE for name in items), "goal", f"worker {worker} has records queued")
+            here = np.flatnonzero(controller.location == worker).tolist()
+            state |= self._decoded({n: v for n, v in items.items() if n[:1] in {STATE, DENSE} and _bin(n) in here})
+            for name, value in items.items():
+                if name[:1] == OFFSETS and _bin(name) in here:
+                    after = int.from_bytes(open_value(name, value), "big")
+                    offsets[_bin(name), int.from_bytes(name[3:], "big")] = after
+        require(offsets == load.offsets(), "offsets", f"bins have applied {offsets}, not {load.offsets()}")
+        if self._p.timed:
+            self._same_answers()
+            return
+        require(state == load.truth, "state", f"the state is {_differing(state, load.truth)}")
+        want = {key: history[-1] for key, history in load.history.items() if history[-1] is not None}
+        lost = sorted(key for key, value in want.items() if self._last.get(key) != value)
+        require(not lost, "results", f"the last results of the keys {lost} are missing")
+
+    def _same_answers(self) -> None:
+        want, found = Counter(self._query.load.answers()), Counter(self._answers)
+        what = f"missing {list((want - found).elements())[:3]}, too many {list((found - want).elements())[:3]}"
+        require(want == found, "results", f"{(want - found).total()} + {(found - want).total()} answers differ: {what}")
+
+    def _decoded(self, items: Items) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        for name, value in items.items():
+            if name[:1] == DENSE:
+                found |= self._dense(_bin(name), int.from_bytes(name[3:], "big"), value)
+            elif not self._p.timed:
+                raw, chained = value[:-4], self._p.operator == "chain"
+                key = int.from_bytes(name[3:], "big")
+                found[key] = tuple(json.loads(raw)) if chained else int.from_bytes(raw, "little")
+        return found
+
+    def _dense(self, bin_: int, block: int, value: bytes) -> dict[int, int]:
+        per_bin = -(-self._p.keys // self._p.bins)
+        first, last = bin_ * per_bin + block * SLOTS, min((bin_ + 1) * per_bin, self._p.keys)
+        return dict(zip(range(first, last), np.frombuffer(value, "<u8", SLOTS).tolist(), strict=False))
+
+
+def _bin(name: bytes) -> int:
+    return int.from_bytes(name[1:3], "big")
+
+
+def _first(ours: Items, theirs: Items) -> str:
+    name = min(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
+    return f"{name!r} is {ours.get(name)!r} there and {theirs.get(name)!r} restored"
+
+
+def _differing(found: dict[int, Any], want: dict[int, Any]) -> dict[int, Any]:
+    keys = sorted(found.keys() | want.keys())
+    return {key: (found.get(key), want.get(key)) for key in keys if found.get(key) != want.get(key)}

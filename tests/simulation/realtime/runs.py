@@ -1,0 +1,83 @@
+"""A seed from its first tick to its last, with everything that goes wrong in it."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from chaos.checks import check_journals
+from chaos.oracle import Violation, require
+from chaos.outcome import Outcome
+
+from impls.store.environment import Store
+from realtime.oracle import Oracle
+from realtime.parameters import Parameters
+from realtime.patches import simulated
+from realtime.query import Query
+from realtime.troubles import Troubles
+from realtime.workload import Workload
+
+_SHARED_MEMORY = Path("/dev/shm")
+_AFTER = 4  # ticks behind the last record, in which what event time holds back comes to its end
+
+
+def simulate(p: Parameters) -> Outcome:
+    """Runs a query in a folder of its own, in memory where the system has such a file system."""
+    where = _SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="simulated-", dir=where))
+    try:
+        return _run(p, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(p: Parameters, folder: Path) -> Outcome:
+    (folder / "scratch").mkdir()
+    troubles = Troubles(p)
+    violation, sentence = None, ""
+    with simulated(p, troubles.point), Store.open(folder / "scratch") as scratch:
+        query = Query(p, Workload(p), troubles, folder)
+        oracle = Oracle(p, query, scratch)
+        try:
+            _ticks(p, query, oracle, troubles)
+        except Violation as error:
+            what = str(error).replace(str(folder), "").rstrip(".")
+            faults = ", ".join(f"{n} {kind}" for kind, n in sorted(troubles.fired.items())) or "none"
+            violation = error.check
+            sentence = (
+                f"Seed {p.seed} ({p}; faults so far: {faults}) violates {error.check!r} after tick "
+                f"{query.driver.last_epoch}, start {query.starts}, session {query.sessions}: {what}."
+            )
+        finally:
+            query.close()
+    return Outcome(
+        p.seed, violation, sentence, oracle.digest.hexdigest(), query.driver.last_epoch + 1, query.starts, query.steps,
+        troubles.fired, query.sessions,
+    )  # fmt: skip
+
+
+def _ticks(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> None:
+    """Runs ticks until all is done, the last ones in peace."""
+    last, after, number = p.epochs + 3 * p.bins * len(p.commands) + 150, 0, 0
+    while number < p.epochs or after < _AFTER:
+        require(number < last, "goal", f"{query.driver.controller.misplaced} bins are not at their goal")
+        for tick, kind, value in p.commands:
+            if tick == number:
+                query.command(kind, value)
+        query.tick()
+        oracle.tick()
+        if number % 6 == 5:
+            check_journals(p, query.driver)  # type: ignore[arg-type]
+        troubles.on = number < p.epochs
+        if number >= p.epochs:
+            query.load.produce(1_000)
+            after = after + 1 if _quiet(query) else 0
+        number += 1
+    oracle.end()
+
+
+def _quiet(query: Query) -> bool:
+    controller, session = query.driver.controller, query.session
+    clock = controller.clock
+    if session is None or not session.drained() or (clock is not None and not clock.settled):
+        return False
+    return not controller.migrating and not controller.queued.any()

@@ -1,0 +1,113 @@
+"""Input of the simulated query, partition by partition, and what must come of it."""
+
+import json
+import struct
+from collections import defaultdict
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from auctions import FROM_SCRATCH, ends, random_events, rows
+
+from impls.operators import DenseCount
+from impls.store.hashing import bin_of_hash, hash_int64
+from realtime.parameters import Parameters
+
+_TEXT = {"name", "city", "state"}
+_BASE = [("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64()), ("time", pa.int64())]
+Record = tuple[int, int, dict[str, Any]]  # key, bin, columns
+
+
+class Workload:
+    """produce() adds records; batch() returns those between two offsets of a partition.
+
+    Attributes:
+        operator: the query's.
+        log: by partition, the records so far.
+        left: number of records to come.
+        history: by key, the results that one record after another of it would have; None for one without.
+        truth: by key, the state after all records so far; keys without one are not there.
+    """
+
+    def __init__(self, p: Parameters):
+        self._p, self._random = p, Random(p.seed + 1)
+        self.operator = p.make_operator()
+        self.log: list[list[Record]] = [[] for _ in range(p.partitions)]
+        self.history: dict[int, list[bytes | None]] = defaultdict(list)
+        self.truth: dict[int, Any] = dict.fromkeys(range(p.keys), 0) if p.operator in {"dense", "preloaded"} else {}
+        self._weights = [1 / (rank + 1) ** p.skew for rank in range(p.keys)]
+        self._idle = {part for part in range(1, p.partitions) if self._random.random() < p.idle}
+        self._events = random_events(p.seed % 97, p.records) if p.timed else []
+        self._rows = rows(p.operator, self._events, p.partitions) if p.timed else []
+        if p.timed:
+            last = ends(p.operator)[0]
+            key = rows(p.operator, [last])[0][1]
+            self._rows += [(partition, key, last) for partition in range(p.partitions)]
+        self.left = len(self._rows) if p.timed else p.records
+        key_type = pa.int64() if self.operator.key_type == "long" else pa.binary()
+        columns = [(name, pa.string() if name in _TEXT else pa.int64()) for name in self.operator.columns]
+        self.schema = pa.schema([*_BASE, ("key", key_type), *columns])
+
+    def bin_of(self, key: int) -> int:
+        """Returns a key's bin."""
+        if isinstance(self.operator, DenseCount):
+            return key // self.operator.per_bin(self._p.bins)
+        return int(bin_of_hash(hash_int64(np.array([key], np.int64)), self._p.bins)[0])
+
+    def produce(self, number: int) -> None:
+        """Adds records, to partitions that are not idle; events keep their order."""
+        for _ in range(min(number, self.left)):
+            if self._p.timed:
+                partition, key, columns = self._rows[len(self._rows) - self.left]
+            else:
+                key = self._random.choices(range(self._p.keys), self._weights)[0]
+                partition, columns = key % self._p.partitions, {"value": self._random.randrange(1000)}
+                partition = 0 if partition in self._idle else partition
+                self.history[key].append(self._fold(key, columns["value"]))
+            self.left -= 1
+            self.log[partition].append((key, self.bin_of(key), columns))
+
+    def _fold(self, key: int, value: int) -> bytes | None:
+        if self._p.operator != "chain":
+            self.truth[key] = self.truth.get(key, 0) + 1
+            return struct.pack("<q", self.truth[key])
+        count, chain = self.truth.pop(key, (0, 0))
+        after = (count + 1, (chain * 31 + value + 1) % 1_000_003)
+        if value % 7:
+            self.truth[key] = after
+        return None if value % 11 == 0 else json.dumps(after, separators=(",", ":")).encode()
+
+    def batch(self, partition: int, low: int, high: int) -> pa.RecordBatch:
+        """Returns the records of a partition with low <= offset < high."""
+        found, number = self.log[partition][low:high], high - low
+        keys = [key for key, _, _ in found]
+        long = self.operator.key_type == "long"
+        columns: list[Any] = [
+            [bin_ for _, bin_, _ in found], [partition] * number, list(range(low, high)), [0] * number,
+            keys if long else [key.to_bytes(8, "big") for key in keys],
+            *([row.get(name) for _, _, row in found] for name in self.operator.columns),
+        ]  # fmt: skip
+        arrays = [pa.array(c, kind) for c, kind in zip(columns, self.schema.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def offsets(self) -> dict[tuple[int, int], int]:
+        """Returns by (bin, partition) the offset behind the last record."""
+        found = {}
+        for partition, log in enumerate(self.log):
+            for offset, (_, bin_, _) in enumerate(log):
+                found[bin_, partition] = offset + 1
+        return found
+
+    def answers(self) -> list[str]:
+        """Returns the results of a query on event time, in any order, as text."""
+        return sorted(_text(answer) for answer in FROM_SCRATCH[self._p.operator](self._events))
+
+    @staticmethod
+    def answer(value: bytes) -> str:
+        """Returns a result as `answers` has it."""
+        return _text(json.loads(value))
+
+
+def _text(answer: dict[str, Any]) -> str:
+    return str({name: answer[name] for name in sorted(answer)})

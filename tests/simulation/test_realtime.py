@@ -1,0 +1,35 @@
+"""Real-time queries under faults, simulated: nothing is lost, doubled, out of order or stuck, and a seed is one run."""
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from realtime.parameters import KINDS, draw
+from realtime.runs import simulate
+
+SEEDS = range(40)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_goes_wrong_in_real_time_under_faults(seed):
+    outcome = simulate(draw(seed))
+    assert outcome.violation is None, outcome.sentence
+
+
+@pytest.mark.parametrize("seed", [5, 1234])
+def test_two_real_time_runs_of_a_seed_give_one_digest(seed):
+    once, twice = (simulate(draw(seed)) for _ in range(2))
+    assert once == twice
+    assert once.digest != simulate(draw(seed + 1)).digest
+
+
+def test_every_kind_of_fault_of_real_time_happens():
+    fired = Counter[str]()
+    for seed in range(40):
+        fired += simulate(draw(seed, durability="process", most=20, rates=dict.fromkeys(KINDS, 0.01))).fired
+    assert set(fired) == set(KINDS)

@@ -1,0 +1,197 @@
+"""The coordinator: who is told what in a tick, whatever tasks come, go and speak in whatever order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from impls.errors import StateError
+from impls.protocol.order import EpochOrder
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
+from impls.protocol.session import Coordinator, Say
+
+ROUTERS, SLOTS = 2, 3
+
+
+def order(tick=0, routing=(0, 1), *, workers=2, timed=False):
+    plan = EpochPlan(np.array(routing, np.int32))
+    return EpochOrder(WrittenPlan(tick, 1, workers, plan), timed=timed)
+
+
+def hellos(run="a", batch=0):
+    routers = [Hello("router", index, ROUTERS, run, batch, 10 + index) for index in range(ROUTERS)]
+    return routers + [Hello("worker", index, SLOTS, run, batch, 20 + index) for index in range(SLOTS)]
+
+
+def session(coordinator, run="a", batch=0):
+    said = []
+    for hello in hellos(run, batch):
+        said += coordinator.joined(hello)
+    return said
+
+
+def router(index, run="a", batch=0):
+    return hellos(run, batch)[index]
+
+
+def worker(index, run="a", batch=0):
+    return hellos(run, batch)[ROUTERS + index]
+
+
+def kinds(said):
+    return [(say.role, say.index, type(say.message)) for say in said]
+
+
+def begun(**more):
+    coordinator = Coordinator()
+    session(coordinator)
+    coordinator.begin(order(**more))
+    return coordinator
+
+
+TOLD = [("worker", 0, Tick), ("worker", 1, Tick), ("router", 0, Route), ("router", 1, Route)]
+
+
+def test_a_tick_is_told_when_the_last_task_has_joined():
+    coordinator = Coordinator()
+    assert coordinator.begin(order()) == []
+    assert kinds(session(coordinator)) == TOLD
+    assert coordinator.complete
+    assert coordinator.slots == SLOTS
+    assert coordinator.pids == [10, 11, 20, 21, 22]
+
+
+@given(st.permutations(range(ROUTERS + SLOTS)))
+def test_the_order_in_which_tasks_join_changes_nothing(places):
+    coordinator = Coordinator()
+    coordinator.begin(order())
+    said = [say for place in places for say in coordinator.joined(hellos()[place])]
+    assert kinds(said) == TOLD
+
+
+def test_marks_come_when_every_router_has_switched_and_name_the_blobs_of_each_worker():
+    coordinator = begun()
+    assert coordinator.heard(router(1), Routed(0, (4, 5, 6))) == []
+    said = coordinator.heard(router(0), Routed(0, (1, 2, 3)))
+    assert said == [
+        Say("worker", 0, Marks(0, ((0, 1), (1, 4)))),
+        Say("worker", 1, Marks(0, ((0, 2), (1, 5)))),
+    ]
+
+
+def test_no_marks_come_when_a_router_has_gone():
+    coordinator = begun()
+    coordinator.heard(router(1), Routed(0, (0, 0, 0)))
+    coordinator.left(router(1))
+    assert coordinator.heard(router(0), Routed(0, (0, 0, 0))) == []
+
+
+def test_that_a_worker_is_final_is_handed_to_all_of_the_plan():
+    said = begun().heard(worker(1), Final(0, 1))
+    assert said == [Say("worker", 0, Final(0, 1)), Say("worker", 1, Final(0, 1))]
+
+
+def done(coordinator, tick=0, run="a", batch=0):
+    for index in range(2):
+        coordinator.heard(worker(index, run, batch), Ended(tick, index, b"{}", b""))
+    return coordinator.done
+
+
+def test_a_tick_is_done_when_every_worker_of_the_plan_has_ended_it():
+    coordinator = begun()
+    assert not coordinator.done
+    assert done(coordinator)
+
+
+def test_unchanged_routing_needs_no_marks_but_with_event_time():
+    coordinator = begun()
+    assert done(coordinator)
+    said = coordinator.begin(order(1))
+    assert kinds(said) == [("worker", 0, Tick), ("worker", 1, Tick), ("worker", 0, Marks), ("worker", 1, Marks)]
+    assert said[2].message.counts == ()
+    assert done(coordinator, 1)
+    assert kinds(coordinator.begin(order(2, timed=True))) == TOLD
+
+
+def test_routing_that_another_session_was_told_is_no_unchanged_routing():
+    coordinator = begun()
+    assert done(coordinator)
+    session(coordinator, batch=1)
+    assert kinds(coordinator.begin(order(1))) == TOLD
+
+
+def test_a_tick_goes_on_with_the_next_session_and_what_the_one_before_says_is_passed_over():
+    coordinator = begun()
+    coordinator.heard(router(0), Routed(0, (7, 7, 7)))
+    coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
+    assert kinds(session(coordinator, batch=1)) == TOLD
+    assert coordinator.ended == {}, "a worker that has ended answers again: with what this session knows"
+    assert coordinator.heard(worker(1), Final(0, 1)) == []
+    assert coordinator.heard(router(0, batch=1), Routed(0, (0, 0, 0))) == []
+    said = coordinator.heard(router(1, batch=1), Routed(0, (0, 0, 0)))
+    assert [say.message.counts for say in said] == [((0, 0), (1, 0))] * 2
+
+
+def test_a_tick_that_is_done_stays_done_when_a_session_replaces_its_own():
+    coordinator = begun()
+    assert done(coordinator)
+    assert session(coordinator, batch=1) == []
+    assert coordinator.done
+
+
+@pytest.mark.parametrize("late", [worker(2), worker(2, "z", 5)], ids=["an earlier batch", "an earlier start"])
+def test_a_task_that_comes_late_begins_no_session(late):
+    coordinator = Coordinator()
+    session(coordinator, "z", 4)
+    session(coordinator, batch=1)
+    assert coordinator.joined(late) == []
+    assert coordinator.complete
+    assert coordinator.begin(order()) != []
+
+
+def test_a_session_that_is_ended_is_forgotten():
+    coordinator = begun()
+    coordinator.end()
+    assert (coordinator.complete, coordinator.slots, coordinator.pids) == (False, 0, [])
+    assert coordinator.begin(order()) == []
+    assert session(coordinator) == []
+    assert not coordinator.complete
+    assert kinds(session(coordinator, "b")) == TOLD
+
+
+def test_a_tick_is_told_to_a_session_once():
+    coordinator = begun()
+    assert coordinator.begin(order()) == []
+    coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
+    coordinator.begin(order())
+    assert list(coordinator.ended) == [0]
+
+
+def test_a_plan_of_more_workers_than_slots_is_told_to_nobody():
+    coordinator = Coordinator()
+    session(coordinator)
+    assert coordinator.begin(order(workers=SLOTS + 1)) == []
+
+
+def test_what_is_said_of_another_tick_is_passed_over():
+    coordinator = begun(tick=3)
+    assert coordinator.heard(router(0), Routed(2, (1, 1, 1))) == []
+    assert coordinator.heard(router(1), Routed(3, (1, 1, 1))) == []
+    coordinator.heard(worker(0), Ended(2, 0, b"{}", b""))
+    assert coordinator.ended == {}
+
+
+def test_the_first_failure_of_a_session_is_kept():
+    coordinator = begun()
+    first, second = Failed("worker", 1, "StateError", "first"), Failed("worker", 0, "StateError", "second")
+    coordinator.heard(worker(1), first)
+    coordinator.heard(worker(0), second)
+    assert coordinator.failed == first
+    session(coordinator, "b")
+    assert coordinator.failed is None
+
+
+def test_a_worker_ends_a_tick_for_itself_alone():
+    with pytest.raises(StateError, match="worker 0 ends the tick 0 for worker 1"):
+        begun().heard(worker(0), Ended(0, 1, b"{}", b""))

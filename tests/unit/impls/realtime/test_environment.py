@@ -1,0 +1,86 @@
+"""A worker's environment between turns: what a task that was overtaken may still do, and what a batch brings again."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from memory import RESULTS, MemoryOutput
+
+from impls.durability.files import Files
+from impls.durability.frame import FOLDER
+from impls.errors import StateError
+from impls.operators import HashCount
+from impls.protocol.order import EpochOrder
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.realtime.environment import TurnEnvironment
+from impls.store.environment import set_aside, store_path
+from impls.store.queue import put_queued, queue_lengths
+from impls.store.records import Results, to_bytes
+from impls.worker.query import QuerySpec, Task
+
+BINS = 4
+
+
+@pytest.fixture
+def task(tmp_path):
+    files = Files(str(tmp_path / "checkpoint"))
+    files.make_folders([FOLDER])
+    output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
+    spec = QuerySpec("q", BINS, HashCount(), output, state, files, turns=True)
+    yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(BINS, np.int32))), first=True), 0)
+    RESULTS.pop(str(tmp_path), None)
+
+
+def turn(env, queue=()):
+    """Commits a turn that queues records."""
+    txn = env.begin()
+    for bin_, entry in queue:
+        put_queued(txn, bin_, entry)
+    frame = env.frame(queue=list(queue))
+    raw = env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1))
+    return frame, raw
+
+
+def queued(env):
+    with env.reading() as txn:
+        return {bin_: records for bin_, (records, _) in queue_lengths(txn).items()}
+
+
+def entry(env, offset):
+    columns = {
+        "bin": pa.array([1], pa.int32()),
+        "partition": pa.array([0], pa.int32()),
+        "offset": pa.array([offset], pa.int64()),
+    }
+    return 1, env.state.number.to_bytes(6, "big") + (1).to_bytes(4, "little") + to_bytes(pa.table(columns))
+
+
+def test_a_task_whose_environment_was_set_aside_writes_nothing_more(task):
+    env = TurnEnvironment(task, batch=0)
+    frame, raw = turn(env)
+    env.log(frame.epoch, raw)
+    frame, raw = turn(env)
+    set_aside(store_path(task.state_dir, 0))
+    with pytest.raises(StateError, match="Another task has taken over the state"):
+        env.log(frame.epoch, raw)
+    env.close()
+
+
+@pytest.mark.parametrize(("batch", "resumed", "left"), [(0, False, {}), (0, True, {1: 1}), (1, False, {1: 1})])
+def test_what_the_tick_has_queued_is_given_up_when_its_batch_comes_again_alone(task, batch, resumed, left):
+    env = TurnEnvironment(task, batch=0)
+    frame, raw = turn(env, [entry(env, 7)])
+    env.log(frame.epoch, raw)
+    env.close()
+    env = TurnEnvironment(task, batch=batch, resumed=resumed)
+    assert queued(env) == left
+    env.close()
+
+
+def test_a_turn_that_was_not_logged_is_logged_when_its_environment_is_opened_again(task):
+    env = TurnEnvironment(task, batch=0)
+    _, raw = turn(env)
+    env.close()
+    TurnEnvironment(task, batch=1).close()
+    assert task.spec.files.read("log/0000000000-00000") == raw

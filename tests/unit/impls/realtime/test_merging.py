@@ -1,0 +1,98 @@
+"""The report of a tick from those of its turns, and event times that count when nothing before them is on its way."""
+
+import pyarrow as pa
+
+from impls.operators.nexmark import make
+from impls.protocol.report import EventTimes, Moves, Queues, Report, Written
+from impls.realtime.blobs import Blob
+from impls.realtime.merging import lasting, merge_told, merged_report, restored
+from impls.realtime.times import again, counted, ended, seen, settled
+from impls.worker.turnstate import TurnState
+
+Q7 = make("q7", partitions=1)
+
+
+def report(**parts):
+    return Report(1, **parts)
+
+
+def test_counts_and_times_add_up_and_sizes_and_queues_are_the_last_ones():
+    first = report(records=3, results=2, turns=1, rates=([1, 2], [3, 4]), sizes=([1, 2], [10, 20]), ms={"apply": 1.0})
+    second = report(
+        records=1, results=1, turns=1, rates=([2, 5], [1, 1]), sizes=([2], [25]), ms={"apply": 2.0, "log": 1.0}
+    )
+    second.queues = Queues(([7], [2]), 99)
+    both = merged_report(first, second)
+    assert (both.records, both.results, both.turns) == (4, 3, 2)
+    assert dict(zip(*both.rates, strict=True)) == {1: 3, 2: 5, 5: 1}
+    assert dict(zip(*both.sizes, strict=True)) == {1: 10, 2: 25}
+    assert both.ms == {"apply": 3.0, "log": 1.0}
+    assert both.queues == second.queues
+
+
+def test_what_is_merged_leaves_the_parts_as_they_were():
+    first, second = report(ms={"apply": 1.0}, moves=Moves([1], [2], 3)), report(ms={"apply": 1.0})
+    merged_report(first, second)
+    assert first.ms == {"apply": 1.0}
+    assert first.moves.bins == [1]
+
+
+def test_changed_bins_moves_and_partials_are_those_of_both():
+    first = report(
+        changelog=Written([3, 1], 10), moves=Moves([1], [2], 3), event_time=EventTimes([[0, 5]], [["p"]], [], 1, 2)
+    )
+    second = report(
+        changelog=Written([2, 3], 5),
+        moves=Moves([4], [1], 2),
+        event_time=EventTimes([[0, 4], [1, 9]], [["r"]], [], 1, 1),
+    )
+    both = merged_report(first, second)
+    assert both.changelog == Written([1, 2, 3], 15)
+    assert (both.moves.bins, both.moves.entries, both.moves.bytes) == ([1, 4], [2, 1], 5)
+    event = both.event_time
+    assert (event.times, event.partials, event.late, event.fired) == ([[0, 5], [1, 9]], [["p"], ["r"]], 2, 3)
+
+
+def test_what_must_outlive_the_task_comes_back_and_nothing_is_nothing():
+    told = report(records=9, moves=Moves([1], [2], 3), event_time=EventTimes([[0, 5]], [[5, "00", 1, "2"]]))
+    back = restored(lasting(told), 1)
+    assert (back.moves, back.event_time, back.records) == (told.moves, told.event_time, 0)
+    assert lasting(report(records=9)) == b""
+    assert restored("", 4).worker == 4
+
+
+def test_partials_of_equal_time_and_key_are_merged_by_the_operator():
+    prices = [[10, "0a", 1, f"[{price}, [[1, 2]]]"] for price in (3, 7, 7, 5)]
+    told = report(event_time=EventTimes(partials=[*prices, [20, "0a", 1, "[1, [[1, 1]]]"]], late=2))
+    merge_told(told, Q7)
+    assert [partial[0] for partial in told.event_time.partials].count(20) == 1
+    assert len(told.event_time.partials) < 5
+    assert told.event_time.late == 2
+
+
+def blob(tick, *times, partition=0):
+    columns = {"partition": pa.array([partition] * len(times), pa.int32()), "dateTime": pa.array(times, pa.int64())}
+    return Blob(0, 1, tick, pa.table(columns))
+
+
+def test_records_count_in_the_tick_behind_the_one_that_routed_them():
+    state = seen(TurnState(tick=4), [blob(3, 10, 30, 20), blob(4, 50), blob(3, 5, partition=2)], Q7)
+    assert (state.times, state.ahead) == ([[0, 30], [2, 5]], [[0, 50]])
+    after = ended(state)
+    assert (after.said, after.times, after.ahead) == ([[0, 30], [2, 5]], [[0, 50]], [])
+
+
+def test_what_comes_again_counts_no_more_and_what_a_batch_has_brought_that_ended_counts_at_once():
+    state = TurnState(tick=4, times=[[0, 30]], ahead=[[0, 50], [1, 7]], said=[[0, 9]])
+    forgotten = again(state)
+    assert (forgotten.said, forgotten.times, forgotten.ahead) == ([], [], [])
+    after, times = settled(state)
+    assert (after.times, after.ahead, after.said, times) == ([], [], [[0, 9]], [[0, 50], [1, 7]])
+    assert counted(report(event_time=EventTimes([[0, 60]])), times).event_time.times == [[0, 60], [1, 7]]
+
+
+def test_a_turn_state_comes_back_as_it_was():
+    state = TurnState(tick=4, turn=2, batch=1, since=3, times=[[0, 30]], said=[[1, 2]])
+    assert TurnState(**state.to_json()) == state
+    assert "ahead" not in state.to_json()
+    assert state.first == TurnState(tick=4).number < state.number

@@ -1,0 +1,87 @@
+"""The router: every record goes to its bin's worker by the routing in force, and a switch falls between two blobs."""
+
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from impls.errors import StateError
+from impls.protocol.realtime import Route, Routed
+from impls.realtime.blobs import decode
+from impls.realtime.router import Router
+
+BINS, SLOTS = 8, 3
+SCHEMA = pa.schema([("bin", pa.int32()), ("offset", pa.int64())])
+
+routings = st.lists(st.integers(0, SLOTS - 1), min_size=BINS, max_size=BINS).map(lambda w: np.array(w, np.int32))
+bins = st.lists(st.integers(0, BINS - 1), max_size=30)
+steps = st.lists(st.tuples(routings, st.lists(bins, min_size=1, max_size=3)), min_size=1, max_size=4)
+
+
+def batch(of: list[int | None], first: int) -> pa.RecordBatch:
+    offsets = range(first, first + len(of))
+    return pa.RecordBatch.from_arrays([pa.array(of, pa.int32()), pa.array(offsets, pa.int64())], schema=SCHEMA)
+
+
+def rows(raw: bytes) -> list[tuple[int, int]]:
+    table = decode(raw, SCHEMA).table
+    return list(zip(table["bin"].to_pylist(), table["offset"].to_pylist(), strict=True))
+
+
+@given(steps)
+def test_each_record_goes_to_its_worker_in_order_and_is_counted(given_steps):
+    router, offset = Router(1, SLOTS), 0
+    got: dict[int, list[bytes]] = {slot: [] for slot in range(SLOTS)}
+    expected: dict[int, list[tuple[int, int]]] = {slot: [] for slot in range(SLOTS)}
+    for tick, (routing, packs) in enumerate(given_steps):
+        assert router.switch(Route(tick, routing)) == Routed(tick, tuple(len(got[s]) for s in range(SLOTS)))
+        batches = []
+        for pack in packs:
+            batches.append(batch(pack, offset))
+            for bin_, at in zip(pack, range(offset, offset + len(pack)), strict=True):
+                expected[int(routing[bin_])].append((bin_, at))
+            offset += len(pack)
+        for slot, raw in router.pack(batches):
+            got[slot].append(raw)
+            blob = decode(raw, SCHEMA)
+            assert (blob.source, blob.number, blob.tick) == (1, len(got[slot]), tick)
+    assert {slot: [row for raw in raws for row in rows(raw)] for slot, raws in got.items()} == expected
+
+
+def test_rows_without_a_bin_are_left_out():
+    router = Router(0, 1)
+    router.switch(Route(0, np.zeros(BINS, np.int32)))
+    [(slot, raw)] = router.pack([batch([None, 3, None], 0), batch([None], 3)])
+    assert (slot, rows(raw)) == (0, [(3, 1)])
+    assert router.pack([batch([None], 4)]) == []
+
+
+def test_nothing_is_packed_before_a_routing_and_none_beyond_the_slots_is_taken():
+    router = Router(0, 2)
+    with pytest.raises(StateError, match="before the first routing"):
+        router.pack([batch([1], 0)])
+    with pytest.raises(StateError, match="worker 2, but this query has 2 slots"):
+        router.switch(Route(0, np.full(BINS, 2, np.int32)))
+
+
+def test_what_a_switch_counts_is_what_was_routed_before_it_while_another_thread_packs():
+    router = Router(0, 2)
+    router.switch(Route(0, np.zeros(BINS, np.int32)))
+    raws: list[tuple[int, bytes]] = []
+
+    def pack() -> None:
+        for i in range(2000):
+            raws.extend(router.pack([batch([i % BINS], i)]))
+
+    thread = threading.Thread(target=pack)
+    thread.start()
+    answers = [router.switch(Route(tick, np.full(BINS, tick % 2, np.int32))) for tick in range(1, 100)]
+    thread.join(60)
+    assert not thread.is_alive()
+    got = [(slot, decode(raw, SCHEMA)) for slot, raw in raws]
+    for answer in answers:
+        assert all(blob.tick < answer.tick for slot, blob in got if blob.number <= answer.sent[slot])
+        assert all(blob.tick >= answer.tick for slot, blob in got if blob.number > answer.sent[slot])

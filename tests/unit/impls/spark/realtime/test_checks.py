@@ -1,0 +1,66 @@
+"""What real-time mode cannot do is refused in one sentence that says what to use instead."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyspark
+import pytest
+
+from impls.errors import UsageError
+from impls.spark.realtime.checks import check_real_time
+from impls.spark.realtime.settings import real_time_settings, real_time_threads
+
+
+class Leaves(list[Any]):
+    """A sequence of Scala's."""
+
+    def size(self) -> int:
+        return len(self)
+
+    def apply(self, place: int) -> Any:
+        return self[place]
+
+
+def source(name: str, *, streaming: bool = True) -> Any:
+    return SimpleNamespace(isStreaming=lambda: streaming, sourceName=lambda: name)
+
+
+def frame(*leaves: Any, master: str = "local[6,4]", **changed: str) -> Any:
+    settings = {**real_time_settings(), **changed}
+    analyzed = SimpleNamespace(collectLeaves=lambda: Leaves(leaves or [source("kafka")]))
+    context = SimpleNamespace(master=master, getConf=lambda: settings)
+    execution = SimpleNamespace(analyzed=lambda: analyzed)
+    return SimpleNamespace(
+        sparkSession=SimpleNamespace(sparkContext=context), _jdf=SimpleNamespace(queryExecution=lambda: execution)
+    )
+
+
+def refused(df: Any, **more: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        check_real_time(df, **{"checkpoint": "/there", "log_dir": None, **more})
+    said = str(caught.value)
+    assert said.count(". ") == 0, "it is one sentence"
+    return said
+
+
+def test_what_it_can_do_is_not_refused():
+    check_real_time(frame(), checkpoint="/there", log_dir="file:///elsewhere")
+    check_real_time(frame(source("kafka"), source("parquet", streaming=False)), checkpoint="/there", log_dir=None)
+
+
+def test_what_it_cannot_do_is_refused_with_what_to_use_instead(monkeypatch):
+    assert refused(frame(master="spark://host:7077")).endswith('use mode="micro-batch" on a cluster.')
+    assert refused(frame(), checkpoint="s3://b/c").endswith('not in s3://b/c: use mode="micro-batch" there.')
+    assert refused(frame(), log_dir="gs://b/c").endswith('not in gs://b/c: use mode="micro-batch" there.')
+    assert refused(frame(source("kafka"), source("rate"))).endswith('the source rate: use mode="micro-batch" for it.')
+    monkeypatch.setattr(pyspark, "__version__", "4.2.0")
+    assert "needs pyspark 4.3, this is 4.2.0" in refused(frame())
+
+
+@pytest.mark.parametrize("name", sorted(real_time_settings()))
+def test_a_session_without_one_of_the_settings_is_refused(name):
+    assert f"{name}={real_time_settings()[name]}" in refused(frame(**{name: "another"}))
+
+
+def test_all_tasks_of_a_query_run_at_once_and_two_threads_are_left():
+    assert real_time_threads(partitions=3, slots=4) == 9

@@ -1,0 +1,148 @@
+"""The runner of a real-time query: what a tick ends with decides whether the query ends or is started again."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from impls.driver.driver import QueryEnded, StopNeeded
+from impls.errors import StateError, UsageError
+from impls.realtime.executor import SessionLost, SlotsNeeded
+from impls.spark.realtime.runner import runner_of
+
+
+class Started:
+    """A query of Spark that runs until it is stopped, or until the test ends it."""
+
+    def __init__(self, failure: str = ""):
+        self.isActive, self._failure = not failure, failure
+        self.stopped = 0
+
+    def exception(self) -> Exception | None:
+        return Exception(self._failure) if self._failure else None
+
+    def stop(self) -> None:
+        self.isActive = False
+        self.stopped += 1
+
+
+class Query:
+    """Starts queries; `failures` are those of its first starts."""
+
+    def __init__(self, *failures: str):
+        self.slots: list[int] = []
+        self.started: list[Started] = []
+        self._failures = list(failures)
+
+    def writer(self, slots: int) -> "Query":
+        self.slots.append(slots)
+        return self
+
+    def start(self) -> Started:
+        self.started.append(Started(self._failures.pop(0) if self._failures else ""))
+        return self.started[-1]
+
+
+class Executor:
+    """All tasks are there at once."""
+
+    def __init__(self, pids: list[int] | None = None):
+        self.complete, self.pids = True, pids or []
+        self.check: Callable[[], None] = lambda: None
+
+    def end_session(self):
+        self.pids = []
+
+    def take(self, timeout_s: float) -> bool:
+        if timeout_s:  # what is lost is heard a little later
+            self.pids = []
+        return False
+
+
+class Ticks:
+    """Raises what a test lists, a tick each; None is a tick that is done."""
+
+    def __init__(self, executor: Executor, *ends: Exception | None):
+        self.executor, self.ends, self.numbers = executor, list(ends), []
+
+    def __call__(self, batch: Any, number: int) -> None:
+        self.numbers.append(number)
+        self.executor.check()
+        end = self.ends.pop(0) if self.ends else QueryEnded()
+        if end is not None:
+            raise end
+
+
+def run(query: Query, *ends: Exception | None, executor: Executor | None = None) -> tuple[Exception | None, Ticks, int]:
+    executor = executor or Executor()
+    ticks, begun = Ticks(executor, *ends), []
+    runs = runner_of(query, executor, slots=2, next_tick=lambda: len(ticks.numbers), busy=lambda: True)
+    return runs(ticks, lambda: begun.append(1)), ticks, len(begun)
+
+
+@pytest.mark.parametrize("signal", [QueryEnded(), StopNeeded(3, "query"), StateError("no"), UsageError("no")])
+def test_a_signal_ends_the_query_and_is_returned(signal):
+    query = Query()
+    ended, ticks, begun = run(query, None, None, signal)
+    assert ended is signal
+    assert ticks.numbers == [0, 1, 2]
+    assert begun == 1
+    assert [one.stopped for one in query.started] == [1]
+
+
+def test_a_plan_with_more_workers_starts_the_query_with_as_many_slots():
+    query = Query()
+    ended, _, begun = run(query, None, SlotsNeeded(5), None)
+    assert isinstance(ended, QueryEnded)
+    assert query.slots == [2, 5]
+    assert [one.stopped for one in query.started] == [1, 1]
+    assert begun == 1, "for the user it is the same start"
+
+
+def test_after_a_failure_the_query_is_started_again():
+    query = Query()
+    ended, _, _ = run(query, None, SessionLost("worker 0: it died"), None)
+    assert isinstance(ended, QueryEnded)
+    assert query.slots == [2, 2]
+
+
+def test_five_failures_in_a_row_end_it_with_the_cause():
+    query = Query()
+    ended, _, _ = run(query, *[SessionLost("worker 0: StateError: broken")] * 9)
+    assert isinstance(ended, StateError)
+    assert "5 times in a row" in str(ended)
+    assert "worker 0: StateError: broken" in str(ended)
+    assert len(query.started) == 5
+
+
+def test_a_tick_that_is_done_lets_the_failures_be_forgotten():
+    query = Query()
+    lost = SessionLost("gone")
+    ended, _, _ = run(query, *[lost] * 4, None, *[lost] * 4, None)
+    assert isinstance(ended, QueryEnded)
+    assert len(query.started) == 9
+
+
+def test_a_query_that_ends_by_itself_is_told_by_its_own_message():
+    query = Query(*["java.lang.Exception: the broker is gone"] * 9)
+    ended, _, _ = run(query)
+    assert isinstance(ended, StateError)
+    assert "the broker is gone" in str(ended)
+    assert query.started[-1].stopped == 1
+
+
+def test_too_few_threads_are_not_tried_again():
+    query = Query("[CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT] The minimum number of free slots is 4")
+    ended, _, _ = run(query)
+    assert isinstance(ended, UsageError)
+    assert "real_time_threads" in str(ended)
+    assert len(query.started) == 1
+
+
+def test_the_processes_of_the_tasks_are_gone_when_it_returns():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        ended, _, _ = run(Query(), executor=Executor([child.pid]))
+        assert isinstance(ended, QueryEnded)
+        assert child.wait(30) < 0, "it was not killed"
