@@ -46,7 +46,7 @@ class OpenLoop:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
-                "linger.ms": 2,  # one request a tick and partition: least processor time here and in the broker
+                "linger.ms": 0.5,  # one request a tick and partition: least processor time here and in the broker
                 "queue.buffering.max.messages": _QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": 1 << 20,
                 "message.timeout.ms": 120_000,

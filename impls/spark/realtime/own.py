@@ -10,6 +10,7 @@ import pyarrow as pa
 from impls.errors import StateError
 from impls.protocol.realtime import Failed
 from impls.realtime.blobs import Blob, decode
+from impls.realtime.company import Company
 from impls.realtime.inbox import Inbox
 from impls.realtime.link import Link
 from impls.realtime.worker import TurnWorker
@@ -100,11 +101,13 @@ def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob]) -> None:
 
     At the end of the input it may still wait for the driver, as for the tick of blobs that it has already.
     """
+    company = Company()
     more, end = False, None
     while True:
-        messages, blobs, ended = inbox.take(0 if more else None if end is None else _LOOK_S)
-        for message in messages:
-            worker.hear(message)
+        blobs, ended = _come(worker, inbox, 0 if more else None if end is None else _LOOK_S)
+        while blobs and not ended and (left := company.wait_s({blob.source for blob in blobs}, time.monotonic())):
+            further, ended = _come(worker, inbox, left)
+            blobs += further
         if blobs:
             worker.take(blobs)
         more = worker.step()
@@ -114,6 +117,14 @@ def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob]) -> None:
             end = time.monotonic() + _END_DEADLINE_S if end is None else end
             if time.monotonic() > end:
                 raise StateError(f"The driver did not tell in {_END_DEADLINE_S:.0f} s what to do with the last blobs.")
+
+
+def _come(worker: Turns, inbox: Inbox[Blob], timeout_s: float | None) -> tuple[list[Blob], bool]:
+    """Returns the blobs that have come, and whether they are the last; the worker hears what the driver has said."""
+    messages, blobs, ended = inbox.take(timeout_s)
+    for message in messages:
+        worker.hear(message)
+    return blobs, ended
 
 
 def _read(batches: Iterable[pa.RecordBatch], schema: pa.Schema, inbox: Inbox[Blob]) -> None:

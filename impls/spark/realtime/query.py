@@ -17,7 +17,7 @@ from impls.spark.realtime.wiring import Wiring
 
 __all__ = ["records_schema", "worker_query"]
 
-_IDLE_US = 2_000
+_IDLE_US = 1_000
 _LINGER_US = 8_000
 _SINK = "noop"
 
