@@ -10,6 +10,7 @@ from typing import Any, Self
 from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
+from impls.spark.realtime.settings import BATCH
 
 __all__ = [
     "BENCH", "DEFAULT_MECHANISMS", "MICRO_BATCH", "MODES", "PARAMETERS", "PRESETS", "QUICK", "REAL_TIME", "STANDARD",
@@ -103,7 +104,7 @@ class Parameters:
         None, "Spark's limit on records per epoch", _CLUSTER, of.COUNT, unit="records", shown="no limit",
         subject="The limit on records per epoch", least=1)
     batch: str = declare(
-        "60 seconds", "real time: how long a batch of Spark's lasts, such as '60 seconds' or '5 minutes'", _CLUSTER)
+        BATCH, "real time: how long a batch of Spark's lasts, such as '60 seconds' or '5 minutes'", _CLUSTER)
     slots: int | None = declare(
         None, "real time: most workers while the query runs; more of them restart it", _CLUSTER, of.COUNT,
         shown="as many as the migration needs", subject="The number of slots", least=1)

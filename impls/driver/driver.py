@@ -279,5 +279,4 @@ def _order_of(
         check_frame=written.epoch <= first_epoch,
         homes=tuple(sorted(controller.homes.items())),
         hosts=controller.hosts,
-        timed=controller.clock is not None,
     )

@@ -35,7 +35,6 @@ class EpochOrder:
         seats: on a cluster the worker of each partition of the job, -1 for none; empty where a partition is a worker.
         homes: on a cluster (worker, host) of the environments, each where its worker ran last.
         hosts: on a cluster the hosts for workers that own nothing; all when empty.
-        timed: the operator has event time: in real-time mode every worker has then all that was sent before the tick.
         servers: (host, address) of the processes that hand out bins between hosts.
     """
 
@@ -54,7 +53,6 @@ class EpochOrder:
     homes: tuple[tuple[int, str], ...] = ()
     hosts: tuple[str, ...] = ()
     servers: tuple[tuple[str, str], ...] = ()
-    timed: bool = False
 
     def location_of(self, bin_: int) -> int:
         """Returns the worker that holds a bin's state when the epoch begins."""

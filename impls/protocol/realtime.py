@@ -63,10 +63,12 @@ class Routed:
     Attributes:
         tick: that of the `Route`.
         sent: blobs that it sent to each slot in this session until then.
+        next: (partition of the input, offset behind its last record in those blobs).
     """
 
     tick: int
     sent: tuple[int, ...]
+    next: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,12 @@ class Marks:
     Attributes:
         tick: the tick.
         counts: (index of F, blobs).
+        settled: the tick before had the same routing, so every worker is final already.
     """
 
     tick: int
     counts: tuple[tuple[int, int], ...]
+    settled: bool = False
 
 
 @dataclass(frozen=True)

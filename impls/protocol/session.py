@@ -1,9 +1,12 @@
 """What the driver says to the tasks of a real-time query, and when a tick is done. Pure: no clock, no connections.
 
-A tick whose routing is new goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose
-timestamps are the blobs of a channel. Every worker gets the order, every router the routing. A router switches at once
-and says how many blobs each worker has been sent until then. From these *marks* a worker knows when nothing more comes
-to it by the old routing: then its bins that moved away are *final*, their new owners pull them, and the tick ends.
+A tick goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose timestamps are the
+blobs of a channel. Every worker gets the order, every router the routing. A router switches at once and says how many
+blobs each worker has been sent until then. From these *marks* a worker knows when nothing more comes to it by the old
+routing: then its bins that moved away are *final*, their new owners pull them, and the tick ends.
+
+Behind the tick every record that a router sent before it switched is applied, or queued for good: nobody needs it
+again when the batch comes once more.
 """
 
 from collections.abc import Iterable
@@ -39,18 +42,21 @@ class Coordinator:
         hello: the tasks of the session there are, by role and index.
         ended: what workers of the plan have ended the tick with.
         failed: the error with which a task of this session has ended, None while there is none.
+        needed: by partition of the input, the first offset of which a batch that comes again has to bring the record.
     """
 
     def __init__(self) -> None:
         self.hello: dict[tuple[Role, int], Hello] = {}
         self.ended: dict[int, Ended] = {}
         self.failed: Failed | None = None
+        self.needed: dict[int, int] = {}
         self._order: EpochOrder | None = None
         self._session = ("", -1)
         self._ended_runs: set[str] = set()
         self._begun = False  # this session knows the tick
+        self._settled = False  # the session's workers have ended a tick of the same routing
         self._route: Route | None = None  # what the routers of this session have been told last
-        self._sent: dict[int, tuple[int, ...]] = {}
+        self._switched: dict[int, Routed] = {}
 
     @property
     def done(self) -> bool:
@@ -120,13 +126,16 @@ class Coordinator:
         if self._order is None or said.tick != self._order.written.epoch or not self._begun:
             return []
         if isinstance(said, Routed):
-            self._sent[index] = said.sent
+            self._switched[index] = said
             return self._marks()
         if isinstance(said, Final):
             return [Say("worker", worker, said) for worker in self._workers()]
         if said.worker != index:
             raise StateError(f"The {role} {index} ends the tick {said.tick} for worker {said.worker}.")
         self.ended[said.worker] = said
+        if self.done:
+            for routed in self._switched.values():
+                self.needed.update(routed.next)
         return []
 
     def _workers(self) -> range:
@@ -138,12 +147,11 @@ class Coordinator:
         order = self._order
         if order is None or self._begun or not self.complete or order.written.workers > self.slots or self.done:
             return []
-        self._begun, self._sent = True, {}
+        self._begun, self._switched = True, {}
         said = [Say("worker", worker, Tick(order)) for worker in self._workers()]
         plan = order.written.plan
         route = Route(order.written.epoch, plan.routing)  # shadows are kept up from the changelog
-        if self._route is not None and not order.timed and np.array_equal(self._route.routing, route.routing):
-            return [*said, *(Say("worker", worker, Marks(route.tick, ())) for worker in self._workers())]
+        self._settled = self._route is not None and np.array_equal(self._route.routing, route.routing)
         self._route = route
         return [*said, *(Say("router", index, route) for index in self._routers())]
 
@@ -153,11 +161,11 @@ class Coordinator:
     def _marks(self) -> list[Say]:
         """Tells every worker what to wait for, once all routers have switched."""
         assert self._order is not None, "a tick has begun"
-        if set(self._sent) != set(self._routers()) or not self.complete:
+        if set(self._switched) != set(self._routers()) or not self.complete:
             return []
         tick = self._order.written.epoch
         counts = {
-            worker: tuple((index, sent[worker]) for index, sent in sorted(self._sent.items()))
+            worker: tuple((index, routed.sent[worker]) for index, routed in sorted(self._switched.items()))
             for worker in self._workers()
         }
-        return [Say("worker", worker, Marks(tick, count)) for worker, count in counts.items()]
+        return [Say("worker", worker, Marks(tick, count, self._settled)) for worker, count in counts.items()]

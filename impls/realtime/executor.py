@@ -56,6 +56,11 @@ class RealTimeExecutor:
         return self._coordinator.pids
 
     @property
+    def needed(self) -> dict[int, int]:
+        """By partition of the input, the first offset needed again, see `impls.protocol.session.Coordinator`."""
+        return self._coordinator.needed
+
+    @property
     def complete(self) -> bool:
         """Whether all tasks of the session are connected."""
         return self._coordinator.complete

@@ -22,6 +22,7 @@ class Router:
         self._source = source
         self._lock = threading.Lock()
         self._sent = [0] * slots
+        self._next: dict[int, int] = {}
         self._route: Route | None = None
 
     def switch(self, route: Route) -> Routed:
@@ -35,7 +36,7 @@ class Router:
             if last >= len(self._sent):
                 raise StateError(f"The routing names worker {last}, but this query has {len(self._sent)} slots.")
             self._route = route
-            return Routed(route.tick, tuple(self._sent))
+            return Routed(route.tick, tuple(self._sent), tuple(self._next.items()))
 
     def pack(
         self, batches: Sequence[pa.RecordBatch], *, came_us: int = -1, packed_us: int = -1
@@ -56,6 +57,7 @@ class Router:
         with self._lock:
             if self._route is None:
                 raise StateError("Records came before the first routing.")
+            self._next |= _next_offsets(records)
             blobs = []
             for slot, part in _parts(records, self._route.routing) if len(records) else ():
                 self._sent[slot] += 1
@@ -75,6 +77,12 @@ def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[in
     ordered = records.take(pa.array(np.argsort(to, kind="stable")))
     ends = np.cumsum(counts)
     return [(slot, ordered.slice(int(ends[slot] - counts[slot]), int(counts[slot]))) for slot in slots.tolist()]
+
+
+def _next_offsets(records: pa.RecordBatch) -> dict[int, int]:
+    """Returns the offset behind the last record of each partition of the input."""
+    partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
+    return {int(part): int(offsets[partitions == part].max()) + 1 for part in np.unique(partitions)}
 
 
 def _records(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -44,7 +44,7 @@ class WorkerTick:
         if isinstance(message, Final):
             self._finals.add(message.worker)
         else:
-            self._marks, self._all_final = dict(message.counts), not message.counts
+            self._marks, self._all_final = dict(message.counts), message.settled
 
     def reached(self, applied: Mapping[int, int]) -> bool:
         """Returns whether nothing more comes by the routing before, when the first blobs `applied` are committed."""

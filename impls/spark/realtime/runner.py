@@ -24,6 +24,7 @@ from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.link import Switchboard
 from impls.spark.executor import cause_of
 from impls.spark.quiet import silence
+from impls.spark.realtime.inputlog import InputLog
 from impls.spark.realtime.own import worker_maker
 from impls.spark.realtime.query import records_schema, worker_query
 from impls.spark.realtime.wiring import Wiring
@@ -112,6 +113,7 @@ class _Runner:
     ):
         self._query, self._executor, self._slots, self._next_tick, self._busy = query, executor, slots, next_tick, busy
         self._failures = 0
+        self._input = InputLog(query.location)
         self._running: StreamingQuery | None = None
         executor.check = self._check
 
@@ -119,16 +121,20 @@ class _Runner:
         """Runs the query until a signal ends it; a failure is tried again, five times in a row without a tick."""
         self._failures = 0
         try:
-            self._running = self._query.writer(self._slots).start()
+            self._start()
             started()
             while True:
                 self._tick_on(epoch_of)
                 self._end()
-                self._running = self._query.writer(self._slots).start()
+                self._start()
         except _SIGNALS as signal_:
             return signal_
         finally:
             self._end()
+
+    def _start(self) -> None:
+        self._input.put_forward()
+        self._running = self._query.writer(self._slots).start()
 
     def _tick_on(self, epoch_of: Callable[[Any, int], None]) -> None:
         """Runs ticks; returns when the query is to be started again."""
@@ -136,6 +142,7 @@ class _Runner:
             self._await_session()
             while True:
                 epoch_of(None, self._next_tick())
+                self._input.keep(self._executor.needed)
                 self._failures = 0
                 self._pause()
                 self._check()

@@ -72,6 +72,7 @@ class Query:
         self.topic, self.session = Topic(troubles), None
         self._slots, self._batch, self._committed = p.slots, 0, [0] * p.partitions
         self._workers = 0
+        self._needed: dict[int, int] = {}
         self.starts = self.sessions = self.boundaries = self.steps = 0
         self._checkpoint: Checkpoint | None = None
         self._coordinator = Coordinator()
@@ -101,6 +102,8 @@ class Query:
 
     def _done(self, record: EpochRecord) -> None:
         self.record = record
+        if self._random.random() < 0.8:  # else the driver's note is older, as a driver may die before it
+            self._needed = dict(self._coordinator.needed)
 
     def command(self, kind: str, value: int) -> None:
         """A user's command; it is durable also when the driver dies behind it."""
@@ -203,7 +206,9 @@ class Query:
         return self._coordinator.complete and all(begun)
 
     def _begin_session(self) -> Session:
+        """Spark begins a batch, or one again; then at what is needed of it."""
         self.sessions += 1
+        self._committed = [max(at, self._needed.get(f, at)) for f, at in enumerate(self._committed)]
         return Session(self._p, self.load, self.spec, (self.sessions, self._batch, self._committed, self._slots))
 
     def _batch_ended(self) -> None:

@@ -14,8 +14,8 @@ from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Route, R
 ROUTING = np.array([0, 1, 1, 0], np.int32)
 MESSAGES = [
     Hello("router", 1, 2, "a1b2", 7, 4711),
-    Routed(3, (5, 0)),
-    Marks(3, ((0, 5), (1, 0))),
+    Routed(3, (5, 0), ((0, 17),)),
+    Marks(3, ((0, 5), (1, 0)), settled=True),
     Final(3, 1),
     Ended(3, 1, b"{}", b""),
     Failed("worker", 0, "StateError", "no state"),

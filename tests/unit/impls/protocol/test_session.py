@@ -14,9 +14,9 @@ from impls.protocol.session import Coordinator, Say
 ROUTERS, SLOTS = 2, 3
 
 
-def order(tick=0, routing=(0, 1), *, workers=2, timed=False):
+def order(tick=0, routing=(0, 1), *, workers=2):
     plan = EpochPlan(np.array(routing, np.int32))
-    return EpochOrder(WrittenPlan(tick, 1, workers, plan), timed=timed)
+    return EpochOrder(WrittenPlan(tick, 1, workers, plan))
 
 
 def hellos(run="a", batch=0):
@@ -104,14 +104,38 @@ def test_a_tick_is_done_when_every_worker_of_the_plan_has_ended_it():
     assert done(coordinator)
 
 
-def test_unchanged_routing_needs_no_marks_but_with_event_time():
+def marks(coordinator, tick):
+    coordinator.heard(router(0), Routed(tick, (1, 1, 1)))
+    return [say.message for say in coordinator.heard(router(1), Routed(tick, (1, 1, 1)))]
+
+
+def test_marks_of_unchanged_routing_say_that_all_workers_are_final():
     coordinator = begun()
+    assert [mark.settled for mark in marks(coordinator, 0)] == [False, False]
     assert done(coordinator)
-    said = coordinator.begin(order(1))
-    assert kinds(said) == [("worker", 0, Tick), ("worker", 1, Tick), ("worker", 0, Marks), ("worker", 1, Marks)]
-    assert said[2].message.counts == ()
+    assert kinds(coordinator.begin(order(1))) == TOLD
+    assert [mark.settled for mark in marks(coordinator, 1)] == [True, True]
     assert done(coordinator, 1)
-    assert kinds(coordinator.begin(order(2, timed=True))) == TOLD
+    coordinator.begin(order(2, (1, 0)))
+    assert [mark.settled for mark in marks(coordinator, 2)] == [False, False]
+
+
+def test_what_was_sent_before_a_switch_is_not_needed_again_when_the_tick_is_done():
+    coordinator = begun()
+    coordinator.heard(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
+    coordinator.heard(router(1), Routed(0, (1, 1, 1), ((1, 70),)))
+    coordinator.heard(worker(0), Ended(0, 0, b"{}", b""))
+    assert coordinator.needed == {}
+    coordinator.heard(worker(1), Ended(0, 1, b"{}", b""))
+    assert coordinator.needed == {0: 50, 1: 70}
+
+
+def test_a_session_that_has_sent_nothing_yet_says_nothing_of_what_is_needed():
+    coordinator = begun()
+    coordinator.heard(router(0), Routed(0, (1, 1, 1), ((0, 50),)))
+    session(coordinator, batch=1)
+    assert done(coordinator, batch=1)
+    assert coordinator.needed == {}
 
 
 def test_routing_that_another_session_was_told_is_no_unchanged_routing():
@@ -130,6 +154,7 @@ def test_a_tick_goes_on_with_the_next_session_and_what_the_one_before_says_is_pa
     assert coordinator.heard(worker(1), Final(0, 1)) == []
     assert coordinator.heard(router(0, batch=1), Routed(0, (0, 0, 0))) == []
     said = coordinator.heard(router(1, batch=1), Routed(0, (0, 0, 0)))
+    assert not any(say.message.settled for say in said)
     assert [say.message.counts for say in said] == [((0, 0), (1, 0))] * 2
 
 

@@ -13,8 +13,8 @@ from impls.protocol.realtime import Route, Routed
 from impls.realtime.blobs import decode
 from impls.realtime.router import Router
 
-BINS, SLOTS = 8, 3
-SCHEMA = pa.schema([("bin", pa.int32()), ("offset", pa.int64())])
+BINS, SLOTS, PARTITION = 8, 3, 6
+SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
 
 routings = st.lists(st.integers(0, SLOTS - 1), min_size=BINS, max_size=BINS).map(lambda w: np.array(w, np.int32))
 bins = st.lists(st.integers(0, BINS - 1), max_size=30)
@@ -23,7 +23,8 @@ steps = st.lists(st.tuples(routings, st.lists(bins, min_size=1, max_size=3)), mi
 
 def batch(of: list[int | None], first: int) -> pa.RecordBatch:
     offsets = range(first, first + len(of))
-    return pa.RecordBatch.from_arrays([pa.array(of, pa.int32()), pa.array(offsets, pa.int64())], schema=SCHEMA)
+    columns = [pa.array(of, pa.int32()), pa.array([PARTITION] * len(of), pa.int32()), pa.array(offsets, pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def rows(raw: bytes) -> list[tuple[int, int]]:
@@ -37,7 +38,8 @@ def test_each_record_goes_to_its_worker_in_order_and_is_counted(given_steps):
     got: dict[int, list[bytes]] = {slot: [] for slot in range(SLOTS)}
     expected: dict[int, list[tuple[int, int]]] = {slot: [] for slot in range(SLOTS)}
     for tick, (routing, packs) in enumerate(given_steps):
-        assert router.switch(Route(tick, routing)) == Routed(tick, tuple(len(got[s]) for s in range(SLOTS)))
+        behind = ((PARTITION, offset),) if any(got.values()) else ()
+        assert router.switch(Route(tick, routing)) == Routed(tick, tuple(len(got[s]) for s in range(SLOTS)), behind)
         batches = []
         for pack in packs:
             batches.append(batch(pack, offset))
@@ -57,6 +59,7 @@ def test_rows_without_a_bin_are_left_out():
     [(slot, raw)] = router.pack([batch([None, 3, None], 0), batch([None], 3)])
     assert (slot, rows(raw)) == (0, [(3, 1)])
     assert router.pack([batch([None], 4)]) == []
+    assert router.switch(Route(1, np.zeros(BINS, np.int32))).next == ((PARTITION, 2),)
 
 
 def test_nothing_is_packed_before_a_routing_and_none_beyond_the_slots_is_taken():

@@ -44,7 +44,7 @@ def test_a_bin_is_pulled_when_its_old_owner_is_final_and_the_tick_is_ready_witho
 def test_what_is_said_of_another_tick_is_passed_over():
     one = tick()
     one.hear(Final(4, 1))
-    one.hear(Marks(4, ()))
+    one.hear(Marks(4, (), settled=True))
     assert not one.due({}, closing=False)
     assert not one.reached({})
 
@@ -52,7 +52,7 @@ def test_what_is_said_of_another_tick_is_passed_over():
 def test_without_marks_nothing_is_reached_and_with_none_to_wait_for_all_are_final():
     one = tick()
     assert not one.reached({0: 99})
-    one.hear(Marks(5, ()))
+    one.hear(Marks(5, (), settled=True))
     assert one.reached({})
     assert one.closing({})
     assert bins(one.due({}, closing=False)) == [0, 1, 2]
@@ -60,7 +60,7 @@ def test_without_marks_nothing_is_reached_and_with_none_to_wait_for_all_are_fina
 
 def test_what_was_pulled_before_the_task_began_again_is_not_missing():
     one = tick(done=[0, 2])
-    one.hear(Marks(5, ()))
+    one.hear(Marks(5, (), settled=True))
     assert one.missing == {1}
     assert bins(one.due({}, closing=False)) == [1]
 
@@ -68,7 +68,7 @@ def test_what_was_pulled_before_the_task_began_again_is_not_missing():
 @given(st.integers(0, 400))
 def test_pulls_of_a_plan_keep_the_budget_and_are_one_at_least(budget):
     one = tick(budget_bytes=budget)
-    one.hear(Marks(5, ()))
+    one.hear(Marks(5, (), settled=True))
     due = one.due({}, closing=False)
     assert bins(due) == [0, 1, 2][: max(1, budget // 100)]
     one.pulled(due, closing=False)
@@ -95,7 +95,7 @@ def test_on_demand_what_records_wait_for_comes_first_and_the_rest_once_nothing_m
 
 def test_on_demand_the_budget_is_that_of_all_turns_of_the_tick():
     one = tick(on_demand=True, budget_bytes=150)
-    one.hear(Marks(5, ()))
+    one.hear(Marks(5, (), settled=True))
     spent = []
     for need in ({0: 1}, {1: 1}, {2: 1}):
         due = one.due(need, closing=False)

@@ -31,6 +31,8 @@ class Started:
 class Query:
     """Starts queries; `failures` are those of its first starts."""
 
+    location = "/no/checkpoint"
+
     def __init__(self, *failures: str):
         self.slots: list[int] = []
         self.started: list[Started] = []
@@ -49,7 +51,7 @@ class Executor:
     """All tasks are there at once."""
 
     def __init__(self, pids: list[int] | None = None):
-        self.complete, self.pids = True, pids or []
+        self.complete, self.pids, self.needed = True, pids or [], {}
         self.check: Callable[[], None] = lambda: None
 
     def end_session(self):

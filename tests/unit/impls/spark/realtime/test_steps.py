@@ -20,7 +20,7 @@ from impls.spark.realtime.route import route_step
 from impls.spark.realtime.wiring import Wiring
 
 DEADLINE_S = 30.0
-SCHEMA = pa.schema([("bin", pa.int32()), ("offset", pa.int64())])
+SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
 TO_BOTH = np.array([0, 1], np.int32)
 END = object()
 
@@ -79,13 +79,14 @@ def wiring(board):
 
 def records(*bins: int | None, first: int = 0) -> pa.RecordBatch:
     """A batch as Spark sends it, with the column that fills batches."""
-    columns = [pa.array(bins, pa.int32()), pa.array(range(first, first + len(bins)), pa.int64())]
+    offsets = range(first, first + len(bins))
+    columns = [pa.array(bins, pa.int32()), pa.array([0] * len(bins), pa.int32()), pa.array(offsets, pa.int64())]
     pad = pa.array([b"x" if bin_ is None else None for bin_ in bins], pa.binary())
-    return pa.RecordBatch.from_arrays([*columns, pad], ["bin", "offset", "pad"])
+    return pa.RecordBatch.from_arrays([*columns, pad], ["bin", "partition", "offset", "pad"])
 
 
 def blob(number: int, *bins: int) -> pa.RecordBatch:
-    raw = encode(0, number, 0, records(*bins).select(["bin", "offset"]))
+    raw = encode(0, number, 0, records(*bins).select(SCHEMA.names))
     return pa.RecordBatch.from_arrays([pa.array([0, 0], pa.int32()), pa.array([raw, b""], pa.binary())], ["slot", "b"])
 
 
@@ -114,7 +115,7 @@ def test_f_routes_what_comes_and_switches_while_no_record_does(board, wiring):
     assert heard(board) == Routed(0, (0, 0))
     assert routed(running.rows.get(timeout=DEADLINE_S)) == [(0, [2]), (1, [0])]
     board.send("router", 0, Route(1, np.zeros(2, np.int32)))
-    assert heard(board) == Routed(1, (1, 1))
+    assert heard(board) == Routed(1, (1, 1), ((0, 3),))
     given.put(records(None, None))
     given.put(records(1, first=7))
     assert routed(running.rows.get(timeout=DEADLINE_S)) == [(0, [7])]

@@ -1,0 +1,82 @@
+"""The offsets that Spark goes on from, in the form in which Spark 4.3 writes them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from impls.spark.realtime.inputlog import InputLog
+
+HEAD = '\0v1\n{"batchWatermarkMs":0,"conf":{}}\n'
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def spark(folder: Path, last: int, *, committed: bool = True) -> Path:
+    """A checkpoint of a query whose batches `0..last` have begun; all but perhaps the last one have been committed."""
+    write(folder / "sources/0/0", '\0v1\n{"in":{"0":0,"1":5}}')
+    for batch in range(last + 1):
+        write(folder / f"offsets/{batch}", HEAD + json.dumps({"in": {"0": 10 * batch, "1": 20}}))
+        if batch < last or committed:
+            write(folder / f"commits/{batch}", 'v2\n{"nextBatchWatermarkMs":0}')
+    return folder
+
+
+def forward(folder: Path, needed: dict[int, int]) -> None:
+    InputLog(str(folder)).keep(needed)
+    InputLog(str(folder)).put_forward()
+
+
+def test_the_end_of_the_last_committed_batch_is_put_forward_where_less_is_needed(tmp_path):
+    before = spark(tmp_path, 11)
+    old = (before / "offsets/10").read_text()
+    forward(before, {0: 150, 1: 7})
+    text = (before / "offsets/11").read_text()
+    assert text.startswith(HEAD)
+    assert json.loads(text.removeprefix(HEAD)) == {"in": {"0": 150, "1": 20}}
+    assert (before / "offsets/10").read_text() == old
+
+
+def test_a_batch_that_is_noted_and_not_committed_comes_again_from_its_begin(tmp_path):
+    forward(spark(tmp_path, 3, committed=False), {0: 25})
+    assert json.loads((tmp_path / "offsets/2").read_text().removeprefix(HEAD)) == {"in": {"0": 25, "1": 20}}
+
+
+def test_in_the_first_batch_it_is_what_the_source_has_noted(tmp_path):
+    spark(tmp_path, -1)
+    forward(tmp_path, {0: 3, 1: 6})
+    assert (tmp_path / "sources/0/0").read_text() == '\0v1\n{"in":{"0":3,"1":6}}'
+
+
+def test_a_sum_that_no_longer_fits_goes(tmp_path):
+    write(spark(tmp_path, 0) / "offsets/.0.crc", "sum")
+    forward(tmp_path, {0: 1})
+    assert not (tmp_path / "offsets/.0.crc").exists()
+
+
+@pytest.mark.parametrize(
+    "offsets", ['{"one":{"0":1},"two":{"0":1}}', '{"in":{"0":-2}}', '{"in":{"0":"1"}}', "7", "", '{"in":7}']
+)
+def test_other_offsets_stay_as_they_are(tmp_path, offsets):
+    write(spark(tmp_path, 0) / "offsets/0", HEAD + offsets)
+    forward(tmp_path, {0: 100})
+    assert (tmp_path / "offsets/0").read_text() == HEAD + offsets
+
+
+@pytest.mark.parametrize("torn", ["", '{"0": 1', "[]", '{"0": "x"}'])
+def test_a_note_that_is_torn_or_missing_changes_nothing(tmp_path, torn):
+    spark(tmp_path, 0)
+    old = (tmp_path / "offsets/0").read_text()
+    InputLog(str(tmp_path)).put_forward()
+    write(tmp_path / "needed-offsets.json", torn)
+    InputLog(str(tmp_path)).put_forward()
+    assert (tmp_path / "offsets/0").read_text() == old
+
+
+def test_before_spark_has_written_anything_nothing_is_done(tmp_path):
+    InputLog(str(tmp_path / "none")).put_forward()
+    InputLog(str(tmp_path)).keep({})
+    assert not list(tmp_path.iterdir())
