@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from impls.realtime.blobs import Blob
 
@@ -27,7 +27,7 @@ class Way:
         now_us, self._turn = time.time_ns() // 1000, 0
         for blob in blobs:
             records = len(blob.table)
-            if not records or blob.came_us < 0 or (due_us := pc.mean(blob.table.column("time")).as_py()) is None:
+            if not records or blob.came_us < 0 or (due_us := _mean(blob.table.column("time"))) is None:
                 continue
             stamps = (due_us, blob.came_us, blob.packed_us, blob.read_us, now_us)
             for step, before, after in zip(("to_router", *_STAMPED), stamps, stamps[1:], strict=False):
@@ -43,3 +43,7 @@ class Way:
     def means(self) -> dict[str, float]:
         """Returns milliseconds by step, {} without records."""
         return {step: round(total / self._records, 3) for step, total in self._sums.items()} if self._records else {}
+
+
+def _mean(times: pa.ChunkedArray) -> float | None:
+    return None if times.null_count else float(times.to_numpy().mean())

@@ -38,6 +38,7 @@ class Store:
 
     def __init__(self, path: Path, env: lmdb.Environment, inode: tuple[int, int]):
         self.path, self.env, self._inode, self._users = path, env, inode, 1
+        self._reaches = 0  # bytes that the file is known to have: it is asked when it has to grow
 
     @classmethod
     def open(
@@ -113,8 +114,12 @@ class Store:
 
         A file that is shorter has then been truncated.
         """
-        if _file_bytes(self.path) < (needed := _needed_bytes(self.env)):
+        needed = _needed_bytes(self.env)
+        if needed <= self._reaches:
+            return
+        if _file_bytes(self.path) < needed:
             os.truncate(self.path / "data.mdb", needed)
+        self._reaches = needed
 
     def used_bytes(self) -> int:
         """Returns the bytes of all pages ever used; pages freed since are counted until they are used again."""
