@@ -45,7 +45,7 @@ def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collecti
 
 
 def _commit(env: TurnEnvironment, task: Task, report: Report) -> None:
-    after = replace(ended(env.state), tick=task.epoch + 1, turn=0, begun=task.epoch, report="")
+    after = replace(ended(env.state), tick=task.epoch + 1, turn=0, begun=task.epoch, report="", records=0, results=0)
     txn, frame = env.begin(), env.frame()
     try:
         Applying(task, txn, report).report_queues()

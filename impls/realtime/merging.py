@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, Moves, Report, Written
 from impls.realtime.times import highest
+from impls.worker.turnstate import TurnState
 
 __all__ = ["lasting", "merge_told", "merged_report", "restored"]
 
@@ -57,20 +59,21 @@ def _times(first: EventTimes, second: EventTimes) -> EventTimes:
     return EventTimes(times, [*first.partials, *second.partials], second.waits, late, fired)
 
 
-def lasting(report: Report) -> bytes:
-    """Returns of a tick's report what must outlive the task: its pulls, and what an event-time operator has told.
+def lasting(report: Report) -> dict[str, Any]:
+    """Returns of a tick's report what must outlive the task, as fields of `TurnState`.
 
-    Returns b"" when there is nothing of it.
+    These are how many records and results it has had, its pulls, and what an event-time operator has told.
     """
     event, moves = report.event_time, report.moves
-    if not (moves.bins or event.times or event.partials):
-        return b""
-    return Report(report.worker, moves=moves, event_time=event).to_json()
+    told = moves.bins or event.times or event.partials
+    raw = Report(report.worker, moves=moves, event_time=event).to_json().decode() if told else ""
+    return {"report": raw, "records": report.records, "results": report.results}
 
 
-def restored(raw: str | bytes, worker: int) -> Report:
-    """Reads what `lasting` returned; an empty report for nothing."""
-    return Report.from_json(raw) if raw else Report(worker)
+def restored(state: TurnState, worker: int) -> Report:
+    """Returns the report of the tick under way, as far as `lasting` has kept it."""
+    found = Report.from_json(state.report.encode()) if state.report else Report(worker)
+    return replace(found, records=state.records, results=state.results)
 
 
 def merge_told(report: Report, operator: Operator) -> None:

@@ -65,7 +65,7 @@ def run_turn(env: TurnEnvironment, task: Task, given: Given, so_far: Report) -> 
             total = merged_report(so_far, report)
             state = seen(env.state, given.blobs, task.spec.operator)
             begun = task.epoch if given.in_tick else state.begun
-            after = replace(state, turn=state.turn + 1, begun=begun, report=lasting(total).decode())
+            after = replace(state, turn=state.turn + 1, begun=begun, **lasting(total))
             env.latencies.turn(work.records, task.order.moving)
             raw = env.commit(txn, frame, work.results, after)
     except BaseException:

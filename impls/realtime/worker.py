@@ -191,7 +191,7 @@ class TurnWorker:
             self.close()
         if self._env is None:
             self._env = self._environment(task)
-            self._report = merged_report(restored(self._env.state.report, self._worker), self._env.report)
+            self._report = merged_report(restored(self._env.state, self._worker), self._env.report)
         self._env.task = task
         with self._env.reading() as txn:
             self._lengths = queue_lengths(txn)
@@ -255,8 +255,8 @@ class TurnWorker:
         opened = self._env is not None
         self.close()
         self._env = self._environment(task, Untrusted(Cause.DAMAGED, str(error)))
-        before = self._report if opened else restored(self._env.state.report, self._worker)
+        before = self._report if opened else restored(self._env.state, self._worker)
         if self._tick is not None and self._env.ended_tick == task.epoch:  # it was found behind the tick's last turn
-            self._tick, before = None, restored(self._env.state.report, self._worker)
+            self._tick, before = None, restored(self._env.state, self._worker)
             self._orders.appendleft(task.order)
         self._report = merged_report(before, self._env.report)

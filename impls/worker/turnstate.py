@@ -28,6 +28,7 @@ class TurnState:
         since: the number of the first turn of that batch; what was queued from then on comes again with the batch.
         begun: the last tick whose drops and merged partials are done.
         report: of the tick under way, what must not be lost: pulls, and all of operators with event time; "" for none.
+        records, results: how many of each the tick has had so far.
         ended: of a turn that ends a tick, the worker's whole report, without `said`.
         times, ahead: [partition, highest event time] of the batch's records that count in the report of the tick under
             way, and in that of the next one, see `impls.realtime.times`.
@@ -40,6 +41,8 @@ class TurnState:
     since: int = 0
     begun: int = -1
     report: str = ""
+    records: int = 0
+    results: int = 0
     ended: str = ""
     times: list[list[int]] = field(default_factory=list)
     ahead: list[list[int]] = field(default_factory=list)

@@ -6,7 +6,7 @@ import pytest
 from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, find
 
 from impls.protocol.realtime import Marks
-from impls.realtime import ending, environment, turn, worker
+from impls.realtime import ending, environment, merging, turn, worker
 from impls.realtime import times as event_times
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.ticking import WorkerTick
@@ -62,7 +62,7 @@ def told_twice_what_came_between_ticks(patch):
     def begin_tick(self, order):
         plain(self, order)
         if self._tick is not None:
-            self._report = worker.merged_report(worker.restored(self._env.state.report, self._worker), self._report)
+            self._report = worker.merged_report(worker.restored(self._env.state, self._worker), self._report)
 
     patch.setattr(TurnWorker, "_begin_tick", begin_tick)
 
@@ -114,6 +114,10 @@ def ticks_of_unchanged_routing_do_not_wait_for_their_marks(patch):
     patch.setattr(WorkerTick, "hear", hear)
 
 
+def records_of_a_dead_task_not_reported(patch):
+    patch.setattr(turn, "lasting", lambda report: {**merging.lasting(report), "records": 0})
+
+
 # what is drawn for it, and the checks that may find it
 BUGS = {
     queue_of_a_repeated_batch_kept: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
@@ -127,6 +131,7 @@ BUGS = {
     what_queues_hold_taken_for_new: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "state", "offsets"}),
     shadows_one_tick_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
     ticks_of_unchanged_routing_do_not_wait_for_their_marks: (REPEATED, {"results", "offsets", "state"}),
+    records_of_a_dead_task_not_reported: ({**DYING, "operator": "hash"}, {"reports"}),
     bins_that_wait_not_told: ({**QUIET, **QUEUEING, **TIMED}, {"results"}),
 }  # fmt: skip
 

@@ -135,6 +135,8 @@ class Oracle:
                 if name[:1] == OFFSETS and _bin(name) in here:
                     after = int.from_bytes(open_value(name, value), "big")
                     offsets[_bin(name), int.from_bytes(name[3:], "big")] = after
+        applied, come = sum(self._query.applied.values()), sum(map(len, load.log))
+        require(applied == come, "reports", f"workers have reported {applied} of {come} records")
         require(offsets == load.offsets(), "offsets", f"bins have applied {offsets}, not {load.offsets()}")
         if self._p.timed:
             self._same_answers()

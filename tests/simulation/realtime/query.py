@@ -58,6 +58,7 @@ class Query:
     Attributes:
         record: of the last tick.
         spec: what workers know of the query.
+        applied: records that workers have reported, by tick.
         session: the tasks, None between two sessions.
         starts, sessions, boundaries, steps: how many drivers, sessions, ends of batches and steps there were.
     """
@@ -73,6 +74,7 @@ class Query:
         self._slots, self._batch, self._committed = p.slots, 0, [0] * p.partitions
         self._workers = 0
         self._needed: dict[int, int] = {}
+        self.applied: dict[int, int] = {}
         self.starts = self.sessions = self.boundaries = self.steps = 0
         self._checkpoint: Checkpoint | None = None
         self._coordinator = Coordinator()
@@ -102,6 +104,7 @@ class Query:
 
     def _done(self, record: EpochRecord) -> None:
         self.record = record
+        self.applied[record.written.epoch] = sum(report.records for report in record.reports)
         if self._random.random() < 0.8:  # else the driver's note is older, as a driver may die before it
             self._needed = dict(self._coordinator.needed)
 

@@ -54,11 +54,11 @@ def test_changed_bins_moves_and_partials_are_those_of_both():
 
 
 def test_what_must_outlive_the_task_comes_back_and_nothing_is_nothing():
-    told = report(records=9, moves=Moves([1], [2], 3), event_time=EventTimes([[0, 5]], [[5, "00", 1, "2"]]))
-    back = restored(lasting(told), 1)
-    assert (back.moves, back.event_time, back.records) == (told.moves, told.event_time, 0)
-    assert lasting(report(records=9)) == b""
-    assert restored("", 4).worker == 4
+    told = report(records=9, results=7, moves=Moves([1], [2], 3), event_time=EventTimes([[0, 5]], [[5, "00", 1, "2"]]))
+    back = restored(TurnState(3, **lasting(told)), 1)
+    assert (back.moves, back.event_time, back.records, back.results) == (told.moves, told.event_time, 9, 7)
+    assert lasting(report()) == {"report": "", "records": 0, "results": 0}
+    assert restored(TurnState(3), 4) == Report(4)
 
 
 def test_partials_of_equal_time_and_key_are_merged_by_the_operator():
