@@ -125,7 +125,7 @@ BUGS = {
     merged_partials_delivered_twice: ({**QUIET, **TIMED}, {"results"}),
     times_of_the_tick_itself_counted: ({**QUIET, **TIMED}, {"results"}),
     times_of_a_repeated_batch_counted: ({**DYING, **TIMED}, {"results"}),
-    told_twice_what_came_between_ticks: ({**QUIET, **TIMED}, {"results", "driver"}),
+    told_twice_what_came_between_ticks: ({**QUIET, **TIMED}, {"results", "driver", "reports"}),
     damage_taken_for_a_repeated_batch: ({**QUEUEING, **DAMAGED}, {"results", "offsets", "state"}),
     order_lost_where_damage_is_found: ({**DAMAGED, "operator": "hash"}, {"stuck", "busy", "task", "driver"}),
     what_queues_hold_taken_for_new: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "state", "offsets"}),

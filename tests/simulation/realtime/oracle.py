@@ -135,16 +135,20 @@ class Oracle:
                 if name[:1] == OFFSETS and _bin(name) in here:
                     after = int.from_bytes(open_value(name, value), "big")
                     offsets[_bin(name), int.from_bytes(name[3:], "big")] = after
-        applied, come = sum(self._query.applied.values()), sum(map(len, load.log))
-        require(applied == come, "reports", f"workers have reported {applied} of {come} records")
         require(offsets == load.offsets(), "offsets", f"bins have applied {offsets}, not {load.offsets()}")
         if self._p.timed:
             self._same_answers()
+            self._reported()
             return
         require(state == load.truth, "state", f"the state is {_differing(state, load.truth)}")
         want = {key: history[-1] for key, history in load.history.items() if history[-1] is not None}
         lost = sorted(key for key, value in want.items() if self._last.get(key) != value)
         require(not lost, "results", f"the last results of the keys {lost} are missing")
+        self._reported()
+
+    def _reported(self) -> None:
+        applied, come = sum(self._query.applied.values()), sum(map(len, self._query.load.log))
+        require(applied == come, "reports", f"workers have reported {applied} of {come} records")
 
     def _same_answers(self) -> None:
         want, found = Counter(self._query.load.answers()), Counter(self._answers)
