@@ -147,6 +147,9 @@ class Oracle:
         self._reported()
 
     def _reported(self) -> None:
+        """Where no driver died between noting the end of a tick and telling of it, all records are told of, once."""
+        if len(self._query.applied) <= self._query.driver.last_epoch:
+            return
         applied, come = sum(self._query.applied.values()), sum(map(len, self._query.load.log))
         require(applied == come, "reports", f"workers have reported {applied} of {come} records")
 
