@@ -31,9 +31,9 @@ from impls.realtime.link import Switchboard
 from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
+from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.runner import RealTimeQuery
-from impls.spark.realtime.settings import BATCH
 from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers

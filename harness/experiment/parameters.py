@@ -10,7 +10,7 @@ from typing import Any, Self
 from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
-from impls.spark.realtime.settings import BATCH
+from impls.spark.realtime.batch import BATCH
 
 __all__ = [
     "BENCH", "DEFAULT_MECHANISMS", "MICRO_BATCH", "MODES", "PARAMETERS", "PRESETS", "QUICK", "REAL_TIME", "STANDARD",

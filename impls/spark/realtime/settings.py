@@ -4,10 +4,7 @@ from collections.abc import Mapping
 
 from impls.realtime.blobs import PAD_BYTES
 
-__all__ = ["BATCH", "FULL_BYTES", "real_time_settings", "real_time_threads"]
-
-BATCH = "5 minutes"
-"""How long a batch of Spark's lasts: at its end records wait for 0.2 to 0.4 s, and nobody needs that end otherwise."""
+__all__ = ["FULL_BYTES", "real_time_settings", "real_time_threads"]
 
 FULL_BYTES = PAD_BYTES  # of an Arrow batch between Spark and Python: it is sent when it has as many
 _RECORDS_MAX = 4096  # and no more rows

@@ -33,7 +33,7 @@ OTHER = {  # a value of each parameter that is not its default, and fits the oth
     "max_offsets_per_trigger": 500, "input_partitions": 3, "result_partitions": 5, "bootstrap": "somewhere:9092",
     "master": "local[3]", "archive": "none", "cluster": 3, "netem": "delay 2ms", "tls": "auto",
     "state_dir": "somewhere", "log_dir": "s3://bucket/somewhere", "name": "other",
-    "modes": ("real-time", "micro-batch"), "batch": "5 minutes", "slots": 9,
+    "modes": ("real-time", "micro-batch"), "batch": "60 seconds", "slots": 9,
 }  # fmt: skip
 
 
