@@ -7,10 +7,11 @@ batch that it has committed, or those that its Kafka source noted at the very be
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from impls.driver.journal import replace_bytes
 
 __all__ = ["InputLog"]
 
@@ -33,7 +34,7 @@ class InputLog:
         if needed and needed != self._kept:
             self._kept = dict(needed)
             raw = json.dumps({str(part): at for part, at in needed.items()}).encode()
-            _replace(self._location / _NEEDED, raw, flush=False)  # what is lost, or torn, lets more come again
+            replace_bytes(self._location / _NEEDED, raw)  # what is lost, or torn, lets more come again
 
     def put_forward(self) -> None:
         """Lets the batch that comes again begin at the first record that is needed.
@@ -48,7 +49,7 @@ class InputLog:
         except (OSError, ValueError):
             return
         if offsets is not None:
-            _replace(path, head + b"\n" + json.dumps(offsets, separators=(",", ":")).encode(), flush=True)
+            replace_bytes(path, head + b"\n" + json.dumps(offsets, separators=(",", ":")).encode(), fsync=True)
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # of a file system with checksums
 
     def _begin(self) -> Path:
@@ -71,14 +72,3 @@ def _forward(found: Any, needed: Any) -> dict[str, dict[str, int]] | None:
 
 def _are_offsets(found: Any) -> bool:
     return isinstance(found, dict) and all(type(at) is int and at >= 0 for at in found.values())
-
-
-def _replace(path: Path, raw: bytes, *, flush: bool) -> None:
-    """Replaces a file; with `flush` the new one outlives the host."""
-    new = path.with_name(f".{path.name}.new")
-    with new.open("wb") as out:
-        out.write(raw)
-        if flush:
-            out.flush()
-            os.fsync(out.fileno())
-    new.replace(path)
