@@ -20,7 +20,7 @@ from impls.errors import ADVICE, CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.records import from_bytes, to_bytes
 
-__all__ = ["FOLDER", "FORMAT", "Frame", "frame_name", "frames_of", "merged", "seal", "unseal"]
+__all__ = ["FOLDER", "FORMAT", "Frame", "ends_epoch", "frame_name", "frames_of", "merged", "seal", "unseal"]
 
 FOLDER = "log"
 FORMAT = 1
@@ -120,6 +120,11 @@ def frames_of(raw: bytes, path: str) -> tuple[list[Frame], int]:
         frames.append(Frame.decode(raw[at:end], path))
         at = end
     return frames, at
+
+
+def ends_epoch(frame: Frame) -> bool:
+    """Returns whether a frame is the last one of its segment: the worker has ended the epoch with its turn."""
+    return frame.turn is not None and bool(frame.turn["after"].get("ended"))
 
 
 def _has_frame(raw: bytes, start: int) -> bool:

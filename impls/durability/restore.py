@@ -217,6 +217,8 @@ def _read_frame(source: Source, epoch: int, worker: int, *, missing: bool = Fals
     raw = _read(source.files, name, "changelog")[1] if raw is None else raw
     if source.turns:
         found, _ = frames.frames_of(raw, path)
+        if not missing and not (found and frames.ends_epoch(found[-1])):  # a torn end is no crash's any more
+            raise CorruptStateError(f"The changelog file {path} is cut off: {ADVICE}.")
         frame = frames.merged(found) if found else frames.Frame(source.query, worker, epoch, 0)
     else:
         frame = frames.Frame.decode(raw, path)

@@ -8,13 +8,14 @@ import pytest
 from memory import RESULTS, MemoryOutput
 
 from impls.durability.files import Files
-from impls.durability.frame import FOLDER
+from impls.durability.frame import FOLDER, frames_of
+from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
 from impls.operators import HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.realtime.environment import TurnEnvironment
-from impls.store.environment import set_aside, store_path
+from impls.store.environment import Store, set_aside, store_path
 from impls.store.queue import put_queued, queue_lengths
 from impls.store.records import Results, to_bytes
 from impls.worker.query import QuerySpec, Task
@@ -32,13 +33,13 @@ def task(tmp_path):
     RESULTS.pop(str(tmp_path), None)
 
 
-def turn(env, queue=()):
-    """Commits a turn that queues records."""
+def turn(env, queue=(), ended=""):
+    """Commits a turn that queues records, and may end its tick."""
     txn = env.begin()
     for bin_, entry in queue:
         put_queued(txn, bin_, entry)
     frame = env.frame(queue=list(queue))
-    raw = env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1))
+    raw = env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1, ended=ended))
     return frame, raw
 
 
@@ -84,3 +85,24 @@ def test_a_turn_that_was_not_logged_is_logged_when_its_environment_is_opened_aga
     env.close()
     TurnEnvironment(task, batch=1).close()
     assert task.spec.files.read("log/0000000000-00000") == raw
+
+
+@pytest.mark.parametrize("cut", [1, 0])
+def test_a_segment_of_an_ended_tick_that_is_cut_off_restores_nothing(task, tmp_path, cut):
+    """Cut inside its last frame, or behind the one before, it looks like that of a worker that has died."""
+    env = TurnEnvironment(task, batch=0)
+    for ended in ("", '{"worker": 0}'):
+        env.log(0, turn(env, ended=ended)[1])
+    env.close()
+    segment = tmp_path / "checkpoint" / "log" / "0000000000-00000"
+    raw = segment.read_bytes()
+    frames, _ = frames_of(raw, str(segment))
+    last = len(frames[-1].encode())
+    segment.write_bytes(raw[: len(raw) - last + cut])
+    whole = task.spec.source()
+    with Store.open(tmp_path / "other") as store, store.begin() as txn:
+        with pytest.raises(StateError, match="0000000000-00000 is cut off"):
+            restore(whole, txn, 0, RestoreRequest({0: 0}, open_from=1))
+        restore(whole, txn, 0, RestoreRequest({0: 0}, open_from=0))  # of the tick under way it may be a crash
+        segment.write_bytes(raw)
+        assert restore(whole, txn, 0, RestoreRequest({1: 0}, open_from=1)).sizes == [(1, 0)]
