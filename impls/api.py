@@ -16,6 +16,7 @@ from impls import catalog
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
+from impls.driver.pipeline import INITIAL, PipelineChanges
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
@@ -28,6 +29,7 @@ from impls.protocol.mechanism import Mechanism
 from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
+from impls.spark.code import pickled
 from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
@@ -42,6 +44,7 @@ from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
+from impls.worker.versions import contents_of
 
 __all__ = ["RealTime", "stream"]
 
@@ -63,6 +66,7 @@ class RealTime:
 
 _DEFAULT = RealTime()
 
+_OWN_COLUMNS = 5  # bin, partition, offset, time, key
 _AWAY_S = 15.0  # for which each attempt of a worker waits for a log_dir that its host has lost
 
 
@@ -80,6 +84,7 @@ def stream(
     options: Mapping[str, Any] | None = None,
     policy: str = "minimal_move",
     time: str | None = None,
+    columns: Sequence[str] = (),
     trigger: str = "0 seconds",
     mode: str = "micro-batch",
     real_time: RealTime = _DEFAULT,
@@ -106,6 +111,7 @@ def stream(
         options: the mechanism's options.
         policy: how a rescale places bins, see `impls.placement`; options as in load_aware:imbalance=0.1.
         time: column of each record's scheduled time in µs since the Unix epoch, for latencies; None measures none.
+        columns: further columns of the input, for versions of the pipeline that are to come (`StreamHandle.replace`).
         trigger: Structured Streaming's processing-time interval, of micro-batches.
         mode: "micro-batch", or "real-time": Spark's real-time mode, on one host, with state moved in the same way.
         real_time: what real-time mode has to know besides.
@@ -124,10 +130,11 @@ def stream(
     how = catalog.make(mechanism, **(options or {}))
     turns = _is_real_time(mode, df, how, str(checkpoint), log_dir)
     settings = {"bins": bins, "key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs)}
-    frame = prepared(df, key, operator, bins, time)
+    frame = prepared(df, key, operator, bins, time, further=columns)
     _ready(df.sparkSession, operator, results, py_files)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
+        operator = _first_version(opened, operator)
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         where, between = _made(state_dir), _transfer(df.sparkSession.sparkContext.master, how, tls)
         spec = QuerySpec(opened.query, bins, operator, results, where, files, how.shared, between, turns)
@@ -135,7 +142,11 @@ def stream(
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
         run, driver, end = start(frame, spec, opened, making)
-        return StreamHandle(run, driver, opened, policy, on_event or (lambda _kind, _fields: None), end=end)
+        changes = PipelineChanges(
+            driver, operator, pickled, tuple(frame.columns[_OWN_COLUMNS:]), how.shared is not None
+        )
+        told = on_event or (lambda _kind, _fields: None)
+        return StreamHandle(run, changes, opened, policy, told, end=end)
 
 
 @contextmanager
@@ -145,6 +156,17 @@ def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
     except BaseException:
         opened.close()
         raise
+
+
+def _first_version(opened: Checkpoint, operator: Operator) -> Operator:
+    """Returns version 0 of the pipeline: once it was changed, the checkpoint has its code, and `operator` its identity.
+
+    A replay then runs what ran before, whatever has become of the user's module.
+    """
+    path = opened.own / "code" / INITIAL
+    if not path.exists():
+        return operator
+    return contents_of(path.read_bytes()).operator
 
 
 _Making = Callable[[Executor], Driver]

@@ -42,7 +42,8 @@ class Base:
             return bool(entry["epoch"] >= self.epoch)
         if journal == "observed":
             return bool(entry["epoch"] > self.epoch)
-        waiting = {command["id"] for command in self.controller["pending"]}
+        changes = self.controller.get("changing", {"pending": []})
+        waiting = {command["id"] for command in [*self.controller["pending"], *changes["pending"]]}
         return entry["from_epoch"] > self.epoch and entry["id"] not in waiting
 
 
@@ -104,6 +105,7 @@ class Checkpoint:
         folder, own: the checkpoint folder, and this project's part of it.
         query: identity of the query.
         generation: number of this opening, from 1.
+        fsync: whether what is durable survives the failure of the host.
         base: what the journals go on from, None if they reach back to the query's beginning.
         plans, observed, commands: the journals.
 
@@ -115,7 +117,7 @@ class Checkpoint:
     def __init__(
         self, folder: str | Path, settings: Mapping[str, Any], *, operator: Operator | None = None, fsync: bool = False
     ):
-        self.folder, self._fsync = Path(folder).absolute(), fsync
+        self.folder, self.fsync = Path(folder).absolute(), fsync
         self.own = self.folder / "rescale"
         with ExitStack() as opened:
             opened.enter_context(self._take_lock())
@@ -151,7 +153,7 @@ class Checkpoint:
         passes over.
         """
         base = Base(self.query, epoch, controller)
-        write_base(self.own, base, fsync=self._fsync)
+        write_base(self.own, base, fsync=self.fsync)
         self.base = base
         self.observed.rewrite([], base=epoch)
         self.plans.rewrite([plan], base=epoch)
@@ -164,7 +166,7 @@ class Checkpoint:
     def _take_lock(self) -> IO[str]:
         try:
             self.own.mkdir(parents=True, exist_ok=True)
-            if self._fsync:
+            if self.fsync:
                 for folder in (self.own, self.folder, self.folder.parent):
                     sync_path(folder)
             lock = (self.own / "lock").open("a+")
@@ -205,7 +207,7 @@ class Checkpoint:
         path = self.own / "query.json"
         if not path.exists():
             data = {"format": FORMAT, "query": uuid.uuid4().hex, "settings": settings}
-            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self._fsync)
+            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self.fsync)
             return str(data["query"])
         try:
             data = json.loads(path.read_text())
@@ -225,7 +227,7 @@ class Checkpoint:
                 )
         if version == _WITHOUT_IDENTITY:
             data = {**data, "format": FORMAT, "settings": stored}
-            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self._fsync)
+            replace_bytes(path, json.dumps(data, indent=1).encode(), fsync=self.fsync)
         return query
 
     def _next_generation(self) -> int:
@@ -234,7 +236,7 @@ class Checkpoint:
             generation = int(path.read_text()) + 1 if path.exists() else 1
         except ValueError as error:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
-        replace_bytes(path, str(generation).encode(), fsync=self._fsync)
+        replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
 
 
@@ -243,4 +245,4 @@ def _identity_of(operator: Operator | None) -> dict[str, Any]:
     if operator is None:
         return {}
     parameters = {f"{_OF_OPERATOR}{name}": value for name, value in operator.identity().items()}
-    return dict(json.loads(json.dumps({"operator": type(operator).__name__, **parameters})))
+    return dict(json.loads(json.dumps({"operator": type(operator.keyed).__name__, **parameters})))

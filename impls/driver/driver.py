@@ -2,26 +2,30 @@
 
 import threading
 import time
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
+from impls.driver.codes import Codes
+from impls.driver.epochs import observation_of, order_of
 from impls.driver.keeper import Keeper
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
 from impls.faults import fault
+from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event
-from impls.protocol.eventtime import Partial
 from impls.protocol.observation import Observation
-from impls.protocol.order import EpochOrder, Executor
+from impls.protocol.order import Executor
 from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
+from impls.protocol.versions import Change, Version
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
 
@@ -89,6 +93,7 @@ class Driver:
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
+        self.codes = Codes(checkpoint.own / "code", fsync=checkpoint.fsync)
         self._replay()
         self._first_epoch = self.last_epoch + 1
         self._keeper: Keeper | None = None
@@ -106,7 +111,7 @@ class Driver:
         checkpoint = self._checkpoint
         plans = [WrittenPlan.from_json(entry) for entry in checkpoint.read("plan")]
         observed = [Observation.from_json(entry) for entry in checkpoint.read("observed")]
-        commands = [Command.from_json(entry) for entry in checkpoint.read("commands")]
+        commands = [_command_of(entry) for entry in checkpoint.read("commands")]
         try:
             if checkpoint.base is not None:
                 self.controller.restore(checkpoint.base.controller)
@@ -132,6 +137,21 @@ class Driver:
             self.controller.accept(command)
         return command
 
+    def change(self, make: Callable[[Changing], Version], raw: bytes) -> Change:
+        """Makes a change of the pipeline durable, gives it to the controller and returns it.
+
+        Args:
+            make: makes the version from what is known, under a lock.
+            raw: its code.
+        """
+        with self._planning:
+            version = make(self.controller.changing)
+            self.codes.keep(raw)
+            change = Change(uuid.uuid4().hex[:12], version, self._planned + 1)
+            self._checkpoint.commands.append(change.to_json())
+            self.controller.accept(change)
+        return change
+
     def stopped(self, epoch: int) -> None:
         """Takes in, and makes durable, that the query has ended before an epoch as its plan asked for."""
         seen = Observation(epoch, stopped=True)
@@ -145,13 +165,16 @@ class Driver:
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000
         written = self._plan(epoch)
-        order = _order_of(
+        order = order_of(
             self.controller,
             written,
             generation=self._checkpoint.generation,
             first_epoch=self._first_epoch,
             snapshot=self._keeper.to_snapshot(epoch) if self._keeper else (),
         )
+        if written.versions is not None:
+            asked = {*written.versions.required.tolist(), written.versions.trial}
+            order = replace(order, codes=self.codes.of(self.controller.changing, asked))
         planned = time.perf_counter()
         answers = self._executor.run(order, batch)
         epoch_ms = (time.perf_counter() - self._last_end) * 1e3
@@ -216,7 +239,7 @@ class Driver:
             self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
-        observation = _observation_of(written.epoch, reports, epoch_ms, job_ms)
+        observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
         events = self.controller.observe(observation)
         if self._keeper is not None:
@@ -225,58 +248,5 @@ class Driver:
         return events
 
 
-def _observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
-    """Merges the workers' reports of an epoch into what the controller needs to know."""
-
-    def merged(pairs: list[tuple[list[int], list[int]]]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        ids = np.concatenate([np.asarray(pair[0], np.int32) for pair in pairs]) if pairs else np.empty(0, np.int32)
-        values = np.concatenate([np.asarray(pair[1], np.int64) for pair in pairs]) if pairs else np.empty(0, np.int64)
-        return ids, values
-
-    return Observation(
-        epoch=epoch,
-        pulled=tuple(bin_ for report in reports for bin_ in report.moves.bins),
-        entries=tuple(n for report in reports for n in report.moves.entries),
-        replicas=tuple((bin_, report.worker, at) for report in reports for bin_, at in report.replication.replicas),
-        records=merged([report.rates for report in reports]),
-        queued=merged([report.queues.lengths for report in reports]),
-        sizes=merged([report.sizes for report in reports]),
-        epoch_ms=round(epoch_ms, 3),
-        job_ms=round(job_ms, 3),
-        pull_ms=round(max((report.ms.get("pull", 0.0) for report in reports), default=0.0), 3),
-        times=tuple((partition, time) for report in reports for partition, time in report.event_time.times),
-        partials=tuple(Partial.from_json(partial) for report in reports for partial in report.event_time.partials),
-        waits=tuple(sorted(bin_ for report in reports for bin_ in report.event_time.waits)),
-        homes=tuple((report.worker, report.host) for report in reports if report.host),
-    )
-
-
-def _order_of(
-    controller: Controller, written: WrittenPlan, *, generation: int, first_epoch: int, snapshot: tuple[int, ...] = ()
-) -> EpochOrder:
-    """Returns the order of an epoch whose plan the controller holds; equal for an epoch that is run again.
-
-    Args:
-        controller: what was known before the epoch.
-        written: its plan.
-        generation: that of the driver.
-        first_epoch: the first epoch that this driver runs; the one before it may have to be run again.
-        snapshot: bins to snapshot.
-    """
-    before, plan = controller.before(written.epoch), written.plan
-    elsewhere = np.flatnonzero(plan.routing != before.location)
-    return EpochOrder(
-        written,
-        generation,
-        first=written.epoch == 0,
-        fresh=controller.fresh_workers(written),
-        elsewhere=tuple((bin_, int(before.location[bin_])) for bin_ in elsewhere.tolist()),
-        replicas=tuple((bin_, worker, at) for (bin_, worker), at in sorted(controller.replicas.items())),
-        queued=tuple((bin_, int(before.queued[bin_])) for bin_ in np.flatnonzero(before.queued).tolist()),
-        sizes=tuple((pull.bin, int(before.size[pull.bin])) for pull in plan.pulls),
-        snapshot=snapshot,
-        moving=tuple(controller.moving.tolist()),
-        check_frame=written.epoch <= first_epoch,
-        homes=tuple(sorted(controller.homes.items())),
-        hosts=controller.hosts,
-    )
+def _command_of(entry: dict[str, Any]) -> Command | Change:
+    return Change.from_json(entry) if entry["kind"] == "change" else Command.from_json(entry)

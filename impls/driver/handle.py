@@ -1,26 +1,25 @@
 """The running query as its user sees it: rescale, rebalance, status, stop."""
 
-import contextlib
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
-from impls.driver.driver import Driver, QueryEnded, StopNeeded
+from impls.driver.driver import QueryEnded, StopNeeded
+from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
 from impls.protocol.bins import check_bins
 from impls.protocol.seats import numbers_on, renumbered
 
-__all__ = ["RunQuery", "RunningQuery", "StreamHandle"]
+__all__ = ["RunQuery", "StreamHandle"]
 
 _STOP_DEADLINE_S = 60.0
 
@@ -32,42 +31,7 @@ something else ended it.
 """
 
 
-class RunningQuery(ABC):
-    """What every query that a supervisor thread runs offers: waiting for its end, and its failure."""
-
-    def __init__(self) -> None:
-        self._ended = threading.Event()
-        self._failure: Exception | None = None
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Ends the query; raises what it failed with, if it did."""
-
-    def await_end(self, timeout_s: float | None = None) -> bool:
-        """Waits until the query has ended and returns whether it has; raises what it failed with."""
-        ended = self._ended.wait(timeout_s)
-        if ended and self._failure is not None:
-            raise self._failure
-        return ended
-
-    def ended(self, timeout_s: float) -> bool:
-        """Waits until the query has ended for any reason, and returns whether it has ended."""
-        return self._ended.wait(timeout_s)
-
-    @property
-    def failed(self) -> Exception | None:
-        """What the query failed with, None while it runs or when it ended as asked."""
-        return self._failure
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with contextlib.nullcontext() if kind is None else contextlib.suppress(Exception):
-            self.stop()  # after an error that error is the one to see
-
-
-class StreamHandle(RunningQuery):
+class StreamHandle(Changeable):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -80,7 +44,7 @@ class StreamHandle(RunningQuery):
     def __init__(
         self,
         run: RunQuery,
-        driver: Driver,
+        changes: PipelineChanges,
         checkpoint: Checkpoint,
         policy: str,
         on_event: Callable[[str, dict[str, Any]], None],
@@ -89,7 +53,8 @@ class StreamHandle(RunningQuery):
     ):
         """Starts the query; `end` frees, when it has ended, what its executor holds."""
         super().__init__()
-        self._run, self._driver, self._checkpoint, self._policy = run, driver, checkpoint, policy
+        self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
+        self.changes = changes
         self._on_event, self._end = on_event, end
         self.wants_restart = False
         self._commands = threading.Lock()
@@ -153,6 +118,7 @@ class StreamHandle(RunningQuery):
             "misplaced": controller.misplaced,
             "queued": int(controller.queued.sum()),
             "migrating": controller.migrating,
+            "versions": {str(v): n for v, n in enumerate(np.bincount(controller.changing.required).tolist()) if n},
             "running": not self._ended.is_set(),
             **_hosts_of(controller.homes, self._driver.hosts),
             **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
@@ -223,7 +189,11 @@ class StreamHandle(RunningQuery):
             case "stop":
                 self._driver.ending = True
                 return {"stopping": True}
-        raise UsageError(f"The request {request['do']!r} is unknown: status, rescale, rebalance or stop.")
+        answer = self.answer_change(request)
+        if answer is None:
+            known = "status, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
+            raise UsageError(f"The request {request['do']!r} is unknown: {known}.")
+        return answer
 
     def _supervise(self) -> None:
         try:

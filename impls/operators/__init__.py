@@ -2,7 +2,22 @@
 
 from impls.operators.base import Operator
 from impls.operators.keycount import DenseCount, HashCount
+from impls.operators.pipeline import Pipeline, TimedPipeline
 from impls.operators.stateful_map import StatefulMap
+from impls.operators.steps import Batch, Filter, Map, ResultMap
 from impls.operators.timed import KeyedProcess, TimedOperator
 
-__all__ = ["DenseCount", "HashCount", "KeyedProcess", "Operator", "StatefulMap", "TimedOperator"]
+__all__ = [
+    "Batch",
+    "DenseCount",
+    "Filter",
+    "HashCount",
+    "KeyedProcess",
+    "Map",
+    "Operator",
+    "Pipeline",
+    "ResultMap",
+    "StatefulMap",
+    "TimedOperator",
+    "TimedPipeline",
+]

@@ -1,6 +1,7 @@
 """The interface of a keyed stateful operator."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ class Operator(ABC):
     Attributes:
         key_type: how the key reaches `apply`: "binary", or "long" for 64-bit integers.
         columns: further columns of the input that `apply` reads.
+        has_entries: its state is entries, whose values another version of it may turn.
         event_time: the column of the event time and what is known of it, for operators with timers, windows or values
             over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
             extra.
@@ -29,6 +31,7 @@ class Operator(ABC):
 
     key_type: ClassVar[Literal["binary", "long"]] = "binary"
     columns: tuple[str, ...] = ()
+    has_entries: ClassVar[bool] = True
     event_time: EventTime | None = None
 
     def bin_sql(self, key: str, bins: int) -> str:
@@ -44,6 +47,31 @@ class Operator(ABC):
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:  # noqa: B027 - most operators start empty
         """Fills a new bin; the default leaves it empty."""
+
+    @property
+    def keyed(self) -> "Operator":
+        """The operator without the steps of a pipeline; see `impls.operators.pipeline`."""
+        return self
+
+    def dump(self, value: Any) -> bytes:
+        """Encodes a value of state; by default values are bytes."""
+        return bytes(value)
+
+    def load(self, raw: bytes) -> Any:
+        """Decodes a value of state."""
+        return raw
+
+    def turned(self, key: bytes, raw: bytes, source: "Operator", function: Callable[..., Any]) -> bytes | None:
+        """Returns an entry of another operator's state as one of this operator's, None to delete it.
+
+        Args:
+            key: the entry's key as stored.
+            raw: its value.
+            source: the operator that wrote it.
+            function: the user's `migrate` or `back`: a value in, a value out.
+        """
+        value = function(source.load(raw))
+        return None if value is None else self.dump(value)
 
     @abstractmethod
     def apply(self, records: pa.Table, state: BinState) -> Results:

@@ -71,6 +71,7 @@ class DenseCount(Operator):
     cost_us: float = 0.0
     cost: str = "wait"
     key_type: ClassVar[Literal["binary", "long"]] = "long"
+    has_entries: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_cost(self.cost_us, self.cost)

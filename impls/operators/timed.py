@@ -2,6 +2,7 @@
 
 import json
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,7 +11,7 @@ import pyarrow as pa
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.protocol.eventtime import EventClock, EventTime, Partial
-from impls.store.keyed import Keyed
+from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -54,6 +55,18 @@ class TimedOperator(Operator):
         Called on any part of them in any order, on results of itself too: it must be associative and commutative.
         """
         return sorted(values, key=json.dumps)
+
+    def turned(self, key: bytes, raw: bytes, source: Operator, function: Callable[..., Any]) -> bytes | None:
+        """Turns values, items of lists and fields of maps: `function(value, name)`, both as the operator gave them."""
+        name = name_of(key)
+        if name is None:  # a timer, or the length of a list
+            return raw
+        value = function(json.loads(raw), name)
+        return None if value is None else json.dumps(value, separators=(",", ":")).encode()
+
+    def sent(self, results: Results) -> Results:
+        """Returns the results to send; a pipeline's steps may change them."""
+        return results
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Refuses: without the epoch's watermark there is nothing right to do."""

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import StateError
+from impls.protocol.changing import Bins, Changing
 from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.observation import Observation
 from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget
 from impls.protocol.validate import validate
+from impls.protocol.versions import Change
 from impls.protocol.view import EpochTimes, View
 
 __all__ = ["Controller", "Event", "MigrationBegun", "MigrationDone"]
@@ -45,6 +47,7 @@ class Controller:
         replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
         homes: worker -> host of its environment, on a cluster; hosts: those for workers that own nothing, () for any.
         clock: the watermark, for operators with event time; None for the others.
+        changing: versions of the pipeline, and which of them each bin runs under.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Controller:
         self.replicas: dict[tuple[int, int], int] = {}
         self.homes: dict[int, str] = {}
         self.hosts: tuple[str, ...] = ()
+        self.changing = Changing(self.bins)
         self._events: list[Event] = []
         self._last_events: list[Event] = []
         self.observed = -1
@@ -86,9 +90,17 @@ class Controller:
         """Whether a command was accepted whose goal is not reached."""
         return bool(self._pending) or self._current is not None
 
-    def accept(self, command: Command) -> None:
-        """Takes a command that holds from its `from_epoch` on."""
-        self._pending.append(command)
+    @property
+    def busy(self) -> bool:
+        """Whether epochs should follow each other quickly: a migration or a change of the pipeline is under way."""
+        return self.migrating or self.changing.active
+
+    def accept(self, command: Command | Change) -> None:
+        """Takes a command, or a change of the pipeline, that holds from its `from_epoch` on."""
+        if isinstance(command, Change):
+            self.changing.accept(command)
+        else:
+            self._pending.append(command)
 
     def view(self, epoch: int) -> View:
         """Returns what a mechanism may know for an epoch."""
@@ -124,8 +136,16 @@ class Controller:
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
         if self.clock is not None and plan.stop is None:
             written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
+        written = replace(written, versions=self.changing.plan(self._bins(plan)))
         self._hold(written)
         return written
+
+    def _bins(self, plan: EpochPlan) -> Bins:
+        """Returns what a change of the pipeline may know; what moves, or waits, does not change."""
+        ready = (self.location == self.routing) & (plan.routing == self.routing) & (self.queued == 0)
+        ready[[*plan.hold, *(pull.bin for pull in plan.pulls)]] = False
+        calm = plan.stop is None and not plan.shadows and self.observed >= 0
+        return Bins(ready, self.location, self.size, calm)
 
     def adopt(self, written: WrittenPlan) -> None:
         """Takes over a plan that was written before a crash."""
@@ -164,6 +184,7 @@ class Controller:
         if self.clock is not None:
             self.clock.observe(seen.times, seen.partials, seen.waits)
         self._pulls.clear()  # what is left of them is planned anew
+        self._events += self.changing.observe(seen.epoch, turned=seen.turned, tried=seen.tried, failed=seen.failed)
         self._check_done(seen.epoch)
         self.observed, self._last_events, self._events = seen.epoch, self._events, []
         return list(self._last_events)
@@ -175,7 +196,10 @@ class Controller:
             self.replicas.pop((bin_, int(self.location[bin_])), None)
 
     def replay(
-        self, plans: Sequence[WrittenPlan], observations: Iterable[Observation], commands: Iterable[Command]
+        self,
+        plans: Sequence[WrittenPlan],
+        observations: Iterable[Observation],
+        commands: Iterable[Command | Change],
     ) -> None:
         """Rebuilds, from what is durable, the state after the last observation.
 
@@ -185,7 +209,8 @@ class Controller:
         """
         if plans and self.observed < 0:
             self.routing, self.location, self.goal = (plans[0].plan.routing.copy() for _ in range(3))
-        self._pending += commands
+        for command in commands:
+            self.accept(command)
         written = {plan.epoch: plan for plan in plans if plan.plan.stop is None}
         for seen in observations:
             if not seen.stopped and seen.epoch != self.observed:
@@ -212,6 +237,7 @@ class Controller:
             "events": [event.to_json() for event in self._events],
             "told": [event.to_json() for event in self._last_events],
             **({} if self.clock is None else {"clock": self.clock.to_json()}),
+            **({"changing": self.changing.to_json()} if self.changing.versions else {}),
         }
 
     def restore(self, data: dict[str, Any]) -> None:
@@ -228,6 +254,8 @@ class Controller:
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
         if self.clock is not None:
             self.clock.restore(data["clock"])
+        if "changing" in data:
+            self.changing.restore(data["changing"])
         self._events, self._last_events = (
             [event_from_json(event) for event in data[name]] for name in ("events", "told")
         )
@@ -251,6 +279,7 @@ class Controller:
         """Applies commands from their epoch on, and the last one wins; before the first epoch nothing can move."""
         if self.observed < 0:
             return
+        self.changing.activate(epoch)
         while self._pending and self._pending[0].from_epoch <= epoch:
             if self._current is not None:
                 self._events.append(MigrationDone(self._current.id, epoch, superseded=True))
@@ -268,6 +297,7 @@ class Controller:
             self._drops = [drop for drop in self._drops if drop.place not in dropped]
             if self.clock is not None:
                 self.clock.hold(written.watermark)
+            self.changing.hold(written.versions)
 
     def _workers(self, plan: EpochPlan) -> int:
         named = [drop.worker for drop in self._drops] + [worker for _, worker in (*plan.replicas, *plan.shadows)]

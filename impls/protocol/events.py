@@ -1,14 +1,24 @@
-"""Commands, durable requests to reach a goal; and what the controller reports of a migration: its begin and end."""
+"""Commands, durable requests to reach a goal; and what the controller reports of migrations and changes."""
 
 import base64
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Command", "Event", "Kind", "MigrationBegun", "MigrationDone", "event_from_json"]
+__all__ = [
+    "ChangeBegun",
+    "ChangeDone",
+    "ChangeRefused",
+    "Command",
+    "Event",
+    "Kind",
+    "MigrationBegun",
+    "MigrationDone",
+    "event_from_json",
+]
 
 Kind = Literal["rescale", "rebalance"]
 
@@ -74,10 +84,58 @@ class MigrationDone:
         return {"kind": "migration_end", "id": self.id, "epoch": self.epoch, "superseded": self.superseded}
 
 
-Event = MigrationBegun | MigrationDone
+@dataclass(frozen=True, slots=True)
+class ChangeBegun:
+    """The first epoch that tries a version of the pipeline was planned."""
+
+    id: str
+    label: str
+    epoch: int
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of events.jsonl."""
+        return {"kind": "change_begin", **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeDone:
+    """All bins run under the version, and their state has its shape."""
+
+    id: str
+    epoch: int
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of events.jsonl."""
+        return {"kind": "change_end", **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRefused:
+    """The version failed: it was never taken over, or the bins that had it were `rolled_back`."""
+
+    id: str
+    epoch: int
+    version: int
+    why: str
+    rolled_back: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of events.jsonl."""
+        return {"kind": "change_refused", **asdict(self)}
+
+
+Event = MigrationBegun | MigrationDone | ChangeBegun | ChangeDone | ChangeRefused
+_EVENTS: dict[str, type[Event]] = {
+    "migration_begin": MigrationBegun,
+    "migration_end": MigrationDone,
+    "change_begin": ChangeBegun,
+    "change_end": ChangeDone,
+    "change_refused": ChangeRefused,
+}
 
 
 def event_from_json(data: dict[str, Any]) -> Event:
     """Reads what an event's `to_json` wrote."""
-    fields = {name: value for name, value in data.items() if name != "kind"}
-    return MigrationBegun(**fields) if data["kind"] == "migration_begin" else MigrationDone(**fields)
+    return _EVENTS[data["kind"]](**{name: value for name, value in data.items() if name != "kind"})

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.protocol.eventtime import Partial
+from impls.protocol.versions import Failure
 
 __all__ = ["Observation", "Sparse"]
 
@@ -34,6 +35,9 @@ class Observation:
         partials: what bins contributed to values over all bins.
         waits: bins whose timers did not run, because their state was not where they are routed, or was held.
         homes: on a cluster (worker, host that it ran on).
+        turned: (bin, shape that its state has now), see `impls.protocol.versions`; as the two that follow.
+        tried: records that a version was tried on.
+        failed: what went wrong with versions.
         stopped: nothing but that the query was ended before this epoch because the plan asked for it.
     """
 
@@ -52,6 +56,9 @@ class Observation:
     waits: tuple[int, ...] = ()
     entries: tuple[int, ...] = ()
     homes: tuple[tuple[int, str], ...] = ()
+    turned: tuple[tuple[int, int], ...] = ()
+    tried: int = 0
+    failed: tuple[Failure, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary."""
@@ -64,6 +71,9 @@ class Observation:
         given |= {"waits": list(self.waits)} if self.waits else {}
         given |= {"entries": list(self.entries)} if self.entries else {}
         given |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
+        given |= {"turned": [list(pair) for pair in self.turned]} if self.turned else {}
+        given |= {"tried": self.tried} if self.tried else {}
+        given |= {"failed": [[failure.version, failure.text] for failure in self.failed]} if self.failed else {}
         return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **given}
 
     @classmethod
@@ -73,7 +83,8 @@ class Observation:
             name: (np.array(data[name][0], np.int32), np.array(data[name][1], np.int64))
             for name in ("records", "queued", "sizes")
         }
-        rows = {name: tuple(map(tuple, data.get(name, ()))) for name in ("replicas", "times", "homes")}
+        rows = {name: tuple(map(tuple, data.get(name, ()))) for name in ("replicas", "times", "homes", "turned")}
         plain = {name: tuple(data.get(name, ())) for name in ("pulled", "waits", "entries")}
         partials = tuple(map(Partial.from_json, data.get("partials", ())))
-        return cls(**{**data, **sparse, **rows, **plain, "partials": partials})
+        failed = tuple(Failure(*pair) for pair in data.get("failed", ()))
+        return cls(**{**data, **sparse, **rows, **plain, "partials": partials, "failed": failed})

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
+from impls.protocol.versions import Code
 
 __all__ = ["Answers", "EpochOrder", "Executor"]
 
@@ -36,6 +37,7 @@ class EpochOrder:
         homes: on a cluster (worker, host) of the environments, each where its worker ran last.
         hosts: on a cluster the hosts for workers that own nothing; all when empty.
         servers: (host, address) of the processes that hand out bins between hosts.
+        codes: versions of the pipeline that the epoch may need, version 0 excepted, which the workers know.
     """
 
     written: WrittenPlan
@@ -53,6 +55,7 @@ class EpochOrder:
     homes: tuple[tuple[int, str], ...] = ()
     hosts: tuple[str, ...] = ()
     servers: tuple[tuple[str, str], ...] = ()
+    codes: tuple[Code, ...] = ()
 
     def location_of(self, bin_: int) -> int:
         """Returns the worker that holds a bin's state when the epoch begins."""

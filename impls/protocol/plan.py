@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.protocol.eventtime import Partial
+from impls.protocol.versions import Versions
 
 __all__ = ["DROP_ENTRIES", "Drop", "EpochPlan", "Pull", "Stop", "WrittenPlan", "drops_within_budget"]
 
@@ -72,6 +73,7 @@ class WrittenPlan:
         migrating: a migration is under way in this epoch.
         watermark: event time below which no more records are expected; None without event time, or before there is one.
         merged: partials that are complete, to be delivered in this epoch.
+        versions: the version of the pipeline that each bin runs under; None as long as there is only one.
     """
 
     epoch: int
@@ -82,10 +84,12 @@ class WrittenPlan:
     migrating: bool = False
     watermark: int | None = None
     merged: tuple[Partial, ...] = ()
+    versions: Versions | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
-        own = {name: value for name, value in vars(self).items() if name != "plan"}
+        own = {name: value for name, value in vars(self).items() if name not in {"plan", "versions"}}
+        own |= {"versions": self.versions.to_json()} if self.versions is not None else {}
         own["merged"] = [partial.to_json() for partial in self.merged]
         if self.watermark is None and not self.merged:
             del own["watermark"], own["merged"]
@@ -103,6 +107,7 @@ class WrittenPlan:
         own = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         own["drops"] = tuple(map(tuple, data["drops"]))
         own["merged"] = tuple(map(Partial.from_json, data.get("merged", ())))
+        own["versions"] = Versions.from_json(data["versions"]) if "versions" in data else None
         return cls(plan=EpochPlan(**decided), **own)
 
 

@@ -5,7 +5,18 @@ from typing import Any
 
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["PARTS", "PHASES", "CacheUse", "EventTimes", "Moves", "Queues", "Replication", "Report", "Written"]
+__all__ = [
+    "PARTS",
+    "PHASES",
+    "CacheUse",
+    "EventTimes",
+    "Moves",
+    "Pipelines",
+    "Queues",
+    "Replication",
+    "Report",
+    "Written",
+]
 
 PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot", "replicate")
 PARTS = ("read",)  # inside other phases: a shared store's answers
@@ -104,6 +115,21 @@ class CacheUse:
     misses: int = 0
 
 
+@dataclass(frozen=True)
+class Pipelines:
+    """What a worker has done with versions of the pipeline.
+
+    Attributes:
+        turned: [bin, shape that its state has now].
+        tried: records that a version was tried on.
+        failed: [version, why].
+    """
+
+    turned: list[list[int]] = field(default_factory=list)
+    tried: int = 0
+    failed: list[list[Any]] = field(default_factory=list)
+
+
 _KINDS: dict[str, type[Any]] = {
     "queues": Queues,
     "moves": Moves,
@@ -112,6 +138,7 @@ _KINDS: dict[str, type[Any]] = {
     "snapshot": Written,
     "event_time": EventTimes,
     "cache": CacheUse,
+    "pipelines": Pipelines,
 }
 _NOTHING = {name: kind() for name, kind in _KINDS.items()}  # shared by all reports: a part is set whole, never changed
 
@@ -132,7 +159,7 @@ class Report:
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
         turns: in real-time mode its commits; `way`: mean milliseconds of a record by step, see `impls.realtime.way`.
-        queues, moves, replication, changelog, snapshot, event_time, cache: see their classes.
+        queues, moves, replication, changelog, snapshot, event_time, cache, pipelines: see their classes.
     """
 
     worker: int
@@ -160,6 +187,7 @@ class Report:
     snapshot: Written = _NOTHING["snapshot"]
     event_time: EventTimes = _NOTHING["event_time"]
     cache: CacheUse = _NOTHING["cache"]
+    pipelines: Pipelines = _NOTHING["pipelines"]
 
     def to_json(self) -> bytes:
         """Returns the report as one line of JSON, without what is 0 or empty."""

@@ -20,6 +20,9 @@ class WorkerStore(Protocol):
     def begin(self) -> Any:
         """Begins the write transaction."""
 
+    def begin_inner(self, txn: Any) -> Any:
+        """Begins a transaction inside the write transaction, which will be taken back; None where there is no such."""
+
     def reading(self, *, buffers: bool = True) -> AbstractContextManager[Any]:
         """Opens a read transaction on the last commit."""
 

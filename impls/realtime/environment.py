@@ -88,6 +88,11 @@ class TurnEnvironment:
         txn: lmdb.Transaction = self._opened.store.begin()
         return txn
 
+    def begin_inner(self, txn: lmdb.Transaction) -> lmdb.Transaction | None:
+        """Begins a transaction inside a turn's."""
+        inner: lmdb.Transaction | None = self._opened.store.begin_inner(txn)
+        return inner
+
     def reading(self, *, buffers: bool = True) -> AbstractContextManager[lmdb.Transaction]:
         """Opens a read transaction on the last turn."""
         found: AbstractContextManager[lmdb.Transaction] = self._opened.store.reading(buffers=buffers)

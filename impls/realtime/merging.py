@@ -7,7 +7,7 @@ from typing import Any
 from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
-from impls.protocol.report import EventTimes, Moves, Report, Written
+from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
 from impls.realtime.times import highest
 from impls.worker.turnstate import TurnState
 
@@ -36,6 +36,7 @@ def merged_report(first: Report, second: Report) -> Report:
     if bins or second.changelog.bytes:
         first.changelog = Written(bins, first.changelog.bytes + second.changelog.bytes)
     first.event_time = _times(first.event_time, second.event_time)
+    first.pipelines = _pipelines(first.pipelines, second.pipelines)
     first.recovered = first.recovered or second.recovered
     return first
 
@@ -53,6 +54,13 @@ def _moves(first: Moves, second: Moves) -> Moves:
     return Moves(**{field.name: getattr(first, field.name) + getattr(second, field.name) for field in fields(Moves)})
 
 
+def _pipelines(first: Pipelines, second: Pipelines) -> Pipelines:
+    if not (second.turned or second.tried or second.failed):
+        return first
+    failed = first.failed or second.failed
+    return Pipelines([*first.turned, *second.turned], first.tried + second.tried, failed)
+
+
 def _times(first: EventTimes, second: EventTimes) -> EventTimes:
     times = highest([*first.times, *second.times])
     late, fired = first.late + second.late, first.fired + second.fired
@@ -62,11 +70,13 @@ def _times(first: EventTimes, second: EventTimes) -> EventTimes:
 def lasting(report: Report) -> dict[str, Any]:
     """Returns of a tick's report what must outlive the task, as fields of `TurnState`.
 
-    These are how many records and results it has had, its pulls, and what an event-time operator has told.
+    These are how many records and results it has had, its pulls, what an event-time operator has told, and what became
+    of versions of the pipeline.
     """
-    event, moves = report.event_time, report.moves
-    told = moves.bins or event.times or event.partials
-    raw = Report(report.worker, moves=moves, event_time=event).to_json().decode() if told else ""
+    event, moves, pipelines = report.event_time, report.moves, report.pipelines
+    told = moves.bins or event.times or event.partials or pipelines.turned or pipelines.tried or pipelines.failed
+    parts = Report(report.worker, moves=moves, event_time=event, pipelines=pipelines)
+    raw = parts.to_json().decode() if told else ""
     return {"report": raw, "records": report.records, "results": report.results}
 
 

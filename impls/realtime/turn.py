@@ -95,7 +95,9 @@ def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, given: Given,
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
             env.offsets.load(txn, done.sizes)
     with Phase(report.ms, "apply"):
-        work = Applying(task, txn, report, number=env.state.number, offsets=env.offsets)
+        work = Applying(
+            task, txn, report, number=env.state.number, offsets=env.offsets, begin=lambda: env.begin_inner(txn)
+        )
         table = table_of(given.blobs)
         if table is not None:
             report.rates = counts(table.column("bin").to_numpy())
@@ -122,7 +124,13 @@ def _changed(task: Task, frame: Frame, report: Report) -> list[int]:
     """Returns the bins that a turn has changed, with timers as its frame has them, else from what it was given."""
     if task.spec.operator.event_time is not None:
         return frame.bins()
-    return sorted({*report.rates[0], *(bin_ for bin_, _ in frame.pulls), *(bin_ for bin_, _ in frame.queue)})
+    return sorted(
+        {*report.rates[0], *(bin_ for bin_, _ in frame.pulls), *(bin_ for bin_, _ in frame.queue), *_turned(report)}
+    )
+
+
+def _turned(report: Report) -> list[int]:
+    return [bin_ for bin_, _ in report.pipelines.turned]
 
 
 def _fault(task: Task, point: str) -> None:

@@ -24,6 +24,7 @@ from impls.store.queue import Lengths, queue_lengths
 from impls.store.records import counts
 from impls.worker.opened import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
+from impls.worker.versions import PipelineError, refits_of, still_refused, without
 
 __all__ = ["TurnWorker"]
 
@@ -89,6 +90,9 @@ class TurnWorker:
         """
         try:
             return self._step()
+        except PipelineError as error:
+            self._task = self._open.task = without(self._now, error)
+            return True
         except lmdb.MapFullError:
             assert self._env is not None, "a full map was open"
             self._env.grow()
@@ -171,7 +175,7 @@ class TurnWorker:
     # -- ticks --------------------------------------------------------------------------------------------------------
 
     def _begin_tick(self, order: EpochOrder) -> None:
-        self._task = Task(self._spec, order, self._worker)
+        self._task = Task(self._spec, order, self._worker, refused=still_refused(self._task, order))
         self._open_for(self._task)
         env, epoch = self._open, order.written.epoch
         self._said_final = False
@@ -207,7 +211,9 @@ class TurnWorker:
         if self._open.state.begun == self._now.epoch:
             return False
         timed = self._spec.operator.event_time is not None
-        return timed or bool(self._lengths) or any(worker == self._worker for _, worker in order.written.drops)
+        refits = any(order.written.plan.routing[bin_] == self._worker for bin_ in refits_of(order.written))
+        drops = any(worker == self._worker for _, worker in order.written.drops)
+        return timed or bool(self._lengths) or drops or refits
 
     def _end_tick(self) -> None:
         """Ends the tick and answers."""
@@ -225,7 +231,7 @@ class TurnWorker:
         given = Given(blobs, pulls, self._blocked(pulls), self._tick is not None)
         try:
             done = run_turn(self._open, self._now, given, self._report)
-        except (lmdb.Error, *DAMAGE):
+        except (PipelineError, lmdb.Error, *DAMAGE):
             self._intake.give_back(blobs)
             raise
         self._way.done(done.ms)

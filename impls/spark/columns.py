@@ -24,9 +24,12 @@ __all__ = [
 _DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `ascii` gives
 
 
-def prepared(df: DataFrame, key: str, operator: Operator, bins: int, time: str | None) -> DataFrame:
-    """Returns the columns the step needs: bin, partition, offset, time, key and the operator's own."""
-    missing = [c for c in ("partition", "offset", key, time, *operator.columns) if c and c not in df.columns]
+def prepared(
+    df: DataFrame, key: str, operator: Operator, bins: int, time: str | None, *, further: Sequence[str] = ()
+) -> DataFrame:
+    """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones."""
+    own = dict.fromkeys([*operator.columns, *further])
+    missing = [c for c in ("partition", "offset", key, time, *own) if c and c not in df.columns]
     if missing:
         raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
     when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
@@ -41,7 +44,7 @@ def prepared(df: DataFrame, key: str, operator: Operator, bins: int, time: str |
         F.col("offset").cast("long"),
         when.alias("time"),
         (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
-        *[F.col(c) for c in operator.columns],
+        *[F.col(c) for c in own],
     )
 
 

@@ -14,7 +14,19 @@ from impls.errors import CorruptStateError
 from impls.store.blocks import BLOCK_BYTES, open_blocks
 from impls.store.checked import checked, get_checked, open_record, put_checked
 from impls.store.entries import open_value, verify_entries
-from impls.store.tables import DENSE, DUE, OFFSETS, SIZE, STATE, STATE_TABLES, bin_key, bin_range, chunks, drop_range
+from impls.store.tables import (
+    DENSE,
+    DUE,
+    OFFSETS,
+    SHAPE,
+    SIZE,
+    STATE,
+    STATE_TABLES,
+    bin_key,
+    bin_range,
+    chunks,
+    drop_range,
+)
 
 __all__ = [
     "BinArrival",
@@ -162,7 +174,7 @@ def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
 
 def _verify_neighbour(name: bytes, stored: bytes) -> None:
     """Raises CorruptStateError when an item beside an entry is damaged, whatever table its key says it is of."""
-    if name[:1] in {STATE, DUE, OFFSETS}:
+    if name[:1] in {STATE, DUE, OFFSETS, SHAPE}:
         open_value(name, stored)
     elif name[:1] != DENSE:
         open_record(name, stored)

@@ -101,6 +101,10 @@ class Store:
         """Begins the write transaction; the caller commits or aborts it."""
         return self._begin(write=True, buffers=True)
 
+    def begin_inner(self, txn: lmdb.Transaction) -> lmdb.Transaction:
+        """Begins a transaction inside the write transaction; the caller commits or aborts it."""
+        return self.env.begin(write=True, buffers=True, parent=txn)
+
     def _begin(self, *, write: bool, buffers: bool) -> lmdb.Transaction:
         begin: Callable[..., lmdb.Transaction] = self.env.begin  # its own types ask for literals
         try:

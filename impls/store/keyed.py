@@ -15,7 +15,7 @@ from impls.protocol.eventtime import Partial
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
-__all__ = ["Keyed"]
+__all__ = ["Keyed", "name_of"]
 
 _KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
 _TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"
@@ -28,6 +28,16 @@ def _name(family: bytes, key: bytes, name: str, sub: bytes = b"") -> bytes:
     if len(key) + len(label) + len(sub) > _KEY_MAX:
         raise UsageError(f"A key of state is longer than {_KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
     return b"".join((family, bytes([len(label)]), label, len(key).to_bytes(2, "big"), key, sub))
+
+
+def name_of(entry: bytes) -> str | None:
+    """Returns the name under which an entry's value is kept, None for a timer and the length of a list.
+
+    Of a list an item may be left out by no migration: its length would be wrong.
+    """
+    family, label = entry[:1], entry[2 : 2 + entry[1]]
+    behind = len(entry) - 4 - len(label) - int.from_bytes(entry[2 + len(label) : 4 + len(label)], "big")
+    return None if family == _TIMER or (family == _LIST and not behind) else label.decode()
 
 
 def _timer(time: int, key: bytes = b"") -> bytes:

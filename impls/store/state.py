@@ -1,6 +1,7 @@
 """The state of a worker's bins inside one epoch's transaction, as operators see it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 import lmdb
 import numpy as np
@@ -19,10 +20,11 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
-from impls.store.tables import DENSE, DUE, OFFSETS, STATE, bin_key, iter_range
+from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range, iter_range
 
 __all__ = ["BinState", "Changes"]
 
+_TURNED = 4_096  # entries turned at a time
 _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 
@@ -151,6 +153,45 @@ class BinState:
             self._txn.put(name, stored)
             self.changes.names.append(name)
             self.changes.values.append(stored)
+
+    def shape(self, bin_: int) -> int:
+        """Returns the shape of a bin's state, 0 for the one that the query began with."""
+        raw = self._txn.get(name := bin_key(SHAPE, bin_))
+        if raw is None:
+            check_absent(self._txn, [name])
+            return 0
+        return int.from_bytes(open_value(name, bytes(raw)), "big")
+
+    def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None]) -> None:
+        """Turns a bin's state into another shape: `convert(key, value)` of each entry, None to delete it."""
+        low, high = bin_range(STATE, bin_)
+        while items := [
+            (bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)
+        ]:
+            names = [name for name, _ in items]
+            old = open_values(names, [value for _, value in items])
+            new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]
+            self._put_stored(bin_, names, new, old)
+            low = names[-1] + b"\0"
+        if (before := self.shape(bin_)) != shape:
+            name = bin_key(SHAPE, bin_)
+            self._put_stored(bin_, [name], [shape.to_bytes(4, "big")], [bytes(4) if before else None])
+
+    def _put_stored(
+        self, bin_: int, names: Sequence[bytes], new: Sequence[bytes | None], old: Sequence[bytes | None]
+    ) -> None:
+        """Writes entries of a bin by their stored names."""
+        kept = [(name, value) for name, value in zip(names, new, strict=True) if value is not None]
+        values = stored_values([name for name, _ in kept], [value for _, value in kept])
+        self._txn.cursor().putmulti(list(zip([name for name, _ in kept], values, strict=True)))
+        self.changes.names += [name for name, _ in kept]
+        self.changes.values += values
+        for name, after, before in zip(names, new, old, strict=True):
+            if after is None:
+                self._delete(name)
+            else:
+                grown = len(after) - len(before) if before is not None else len(after) + CHECK_BYTES
+                self._count(bin_, before is None, grown)
 
     def put_offsets(
         self, bins: Sequence[int], partitions: Sequence[int], after: Sequence[int], *, new: Sequence[bool]

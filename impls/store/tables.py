@@ -16,6 +16,7 @@ __all__ = [
     "OFFSETS",
     "OUTBOX",
     "QUEUE",
+    "SHAPE",
     "SIZE",
     "STATE",
     "STATE_TABLES",
@@ -34,7 +35,8 @@ SIZE = b"\x04"
 DENSE = b"\x05"
 DUE = b"\x06"
 OFFSETS = b"\x07"  # of a bin and input partition the next offset to apply, kept in real-time mode
-STATE_TABLES = (STATE, DENSE, DUE, OFFSETS)  # in key order
+SHAPE = b"\x08"  # of a bin the shape of its state, see `impls.protocol.versions`; none for the first one
+STATE_TABLES = (STATE, DENSE, DUE, OFFSETS, SHAPE)  # in key order
 
 
 def bin_key(table: bytes, bin_: int) -> bytes:

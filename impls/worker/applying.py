@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from impls.protocol.eventtime import Partial
-from impls.protocol.report import Queues, Report
+from impls.protocol.report import Pipelines, Queues, Report
 from impls.store.offsets import Advance, Offsets
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
 from impls.store.records import Results, concat
 from impls.store.state import BinState, Changes
 from impls.worker.query import Task
 from impls.worker.turns import TimedInput, apply_timed
+from impls.worker.versions import Attempt, Begin, Running, try_out
 
 __all__ = ["Applying"]
 
@@ -34,6 +35,7 @@ class Applying:
         report: takes what was done.
         number: under which records are queued; numbers of a worker grow. The epoch by default.
         offsets: what bins have applied already, where input may come a second time.
+        begin: begins a transaction inside the task's, for trials; None where there cannot be one.
     """
 
     def __init__(
@@ -44,8 +46,10 @@ class Applying:
         *,
         number: int | None = None,
         offsets: Offsets | None = None,
+        begin: Begin | None = None,
     ):
         self._task, self._txn, self._report, self._offsets = task, txn, report, offsets
+        self._begin = begin
         self._number = task.epoch if number is None else number
         self._lengths: Lengths | None = None
         self.changes = Changes()
@@ -74,26 +78,50 @@ class Applying:
             blocked: bins, of this worker or not, that run nothing now.
             merged: partials to deliver; those of the plan by default.
         """
-        operator, bins = self._task.spec.operator, self._task.spec.bins
         if table is not None and self._offsets is not None:
             table = self._offsets.unqueued(table)
-        if operator.event_time is not None:
+        if self._task.spec.operator.event_time is not None:
             self._run_timed(table, set(blocked), merged)
         else:
-            table = self._runnable(table, set(blocked))
-            if table is not None and len(table):
-                state = BinState(self._txn, bins)
-                self.results = operator.apply(table, state)
-                self._keep(table, state)
+            self._run_plain(self._runnable(table, set(blocked)))
         self._report.records = 0 if self.records is None else len(self.records)
         self._report.results = len(self.results.keys)
+
+    def _run_plain(self, table: pa.Table | None) -> None:
+        task, versions = self._task, self._task.order.written.versions
+        empty = table is None or not len(table)
+        if versions is None and empty:
+            return
+        state = BinState(self._txn, task.spec.bins)
+        if versions is None:
+            self.results = task.spec.operator.apply(table, state)
+        else:
+            self._try(table, lambda running, few: running.apply(few))
+            running = Running(task, state, versions)
+            self.results = running.apply(None if empty else table)
+            self._report_versions(running)
+        self._keep(None if empty else table, state)
+
+    def _try(self, table: pa.Table | None, attempt: Attempt) -> None:
+        """Tries a version out, if the plan says so; a failure is reported, and nothing else happens."""
+        if self._begin is not None and (found := try_out(self._task, self._begin, table, attempt)):
+            self._report.pipelines = found
+
+    def _report_versions(self, running: Running) -> None:
+        done, refused = self._report.pipelines, self._task.refused
+        failed = done.failed if refused is None else [*done.failed, list(refused)]
+        if running.turned or failed:
+            self._report.pipelines = Pipelines(running.turned, done.tried, failed)
 
     def _run_timed(self, table: pa.Table | None, blocked: set[int], merged: Sequence[Partial] | None) -> None:
         given = self._task.order.written.merged if merged is None else tuple(merged)
         new = None if self._offsets is None else self._offsets.new
-        done = apply_timed(
-            self._task, self._txn, TimedInput(self._number, table, given, new), blocked, report=self._report
-        )
+        versions = self._task.order.written.versions
+        running = None if versions is None else Running(self._task, BinState(self._txn, self._task.spec.bins), versions)
+        timed = TimedInput(self._number, table, given, new)
+        done = apply_timed(self._task, self._txn, timed, blocked, report=self._report, running=running, trial=self._try)
+        if running is not None:
+            self._report_versions(running)
         self.requeue(done.queue)
         self.results = done.results
         self._keep(done.records, done.state)

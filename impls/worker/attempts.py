@@ -16,6 +16,7 @@ from impls.transfer.offer import offer
 from impls.worker.core import WorkerCore
 from impls.worker.opened import Cause, Untrusted
 from impls.worker.query import Task
+from impls.worker.versions import PipelineError, without
 
 __all__ = ["run_epoch"]
 
@@ -52,6 +53,8 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
         except lmdb.Error as error:
             where = f"{task.state_dir}: {error} ({_space(task.state_dir)})"
             raise _failed(task, f"Worker {task.worker} cannot write its state in {where}.") from error
+        except PipelineError as error:
+            task = _without(task, error)
         except StateError:
             _mark_failure(task)
             raise
@@ -61,6 +64,13 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
             return answer
         finally:
             core.close()
+
+
+def _without(task: Task, error: PipelineError) -> Task:
+    try:
+        return without(task, error)
+    except StateError as failure:
+        raise _failed(task, str(failure)) from error
 
 
 def _hand_out(task: Task) -> str:

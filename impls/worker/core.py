@@ -60,7 +60,7 @@ class WorkerCore:
             self.report.repeated = True
             return
         self._txn = self._opened.store.begin()
-        self._work = Applying(self.task, self._txn, self.report)
+        self._work = Applying(self.task, self._txn, self.report, begin=self._begin_inner)
         if self.order.first:
             self._report_created()
         elif self.spec.shared is None:
@@ -108,6 +108,10 @@ class WorkerCore:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+    def _begin_inner(self) -> lmdb.Transaction | None:
+        inner: lmdb.Transaction | None = self._environment.store.begin_inner(self._transaction)
+        return inner
 
     @property
     def _transaction(self) -> lmdb.Transaction:

@@ -59,6 +59,7 @@ class Task:
         worker: the worker's number.
         attempt: counts from 0.
         host: name of the host on which it runs, "" where there is only one.
+        refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
     """
 
     spec: QuerySpec
@@ -66,6 +67,7 @@ class Task:
     worker: int
     attempt: int = 0
     host: str = ""
+    refused: tuple[int, str] | None = None
 
     @property
     def state_dir(self) -> str:

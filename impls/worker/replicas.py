@@ -26,6 +26,7 @@ from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX, iter_range
 from impls.worker.query import Task
 from impls.worker.turns import shadow_timed
+from impls.worker.versions import PipelineError, Running
 
 __all__ = ["copy_replicas", "keep_replicas", "replica_path"]
 
@@ -50,6 +51,8 @@ def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
         return
     try:
         _keep(task, refresh, shadows, received, report)
+    except PipelineError as error:
+        raise StateError(f"The replicas of worker {task.worker} cannot be kept: {error}") from error
     except DAMAGE:  # replicas are only copies
         wipe(replica_path(task.state_dir, task.worker))
         _keep(task, refresh, shadows, received, report)
@@ -137,8 +140,10 @@ def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: lis
     state = BinState(txn, spec.bins)
     if spec.operator.event_time is not None:
         shadow_timed(task, state, ready, table)
-    elif table is not None:
+    elif table is not None and task.order.written.versions is None:
         spec.operator.apply(table, state)
+    elif task.order.written.versions is not None:
+        Running(task, state, task.order.written.versions).apply(table)
     state.write_sizes()
     for bin_ in ready:
         _set_epoch(txn, bin_, epoch)

@@ -27,6 +27,7 @@ from impls.store.queue import put_queued, queue_lengths, queued_records, take_qu
 from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
+from impls.worker.versions import Attempt, Running, joined
 
 __all__ = ["TimedInput", "Turn", "add_turns", "apply_timed", "highest_times", "shadow_timed", "without_records"]
 
@@ -73,9 +74,45 @@ def _run_turns(operator: Operator, state: BinState, turns: Iterable[Turn]) -> _T
             operator.on_records(records, keyed)
         keyed.flush()
     bins, keys, payloads = keyed.emitted
-    out.results = Results(np.array(bins, np.int32), keys, payloads)
+    out.results = operator.sent(Results(np.array(bins, np.int32), keys, payloads))
     out.partials = merge_partials(keyed.partials, operator.merge)
     return out
+
+
+def _run_versions(task: Task, running: Running, turns: Sequence[Turn]) -> _Turned:
+    """Runs turns as `_run_turns` does, those of each bin under its version."""
+    running.fit(_touched(running.state, turns))
+    parts = []
+    for number, mask in running.groups(np.arange(task.spec.bins, dtype=np.int32)):
+        own = [_of_bins(turn, mask) for turn in turns]
+        with running.blamed(number):
+            parts.append(_run_turns(running.operator(number), running.state, own))
+    merged = merge_partials([p for part in parts for p in part.partials], _timed(task.spec.operator).merge)
+    late, fired = sum(part.late for part in parts), sum(part.fired for part in parts)
+    return _Turned(joined([part.results for part in parts]), merged, late, fired)
+
+
+def _touched(state: BinState, turns: Iterable[Turn]) -> list[int]:
+    """Returns the bins for which turns have a record, a merged value, or a timer that is due."""
+    found: set[int] = set()
+    for turn in turns:
+        found |= {partial.bin for partial in turn.merged}
+        if turn.records is not None:
+            found |= set(turn.records.column("bin").to_pylist())
+        if turn.watermark is not None:
+            found |= set(state.bins_with_timers(turn.bins, turn.watermark))
+    return sorted(found)
+
+
+def _of_bins(turn: Turn, mask: NDArray[np.bool_]) -> Turn:
+    records = turn.records
+    own = None if records is None else records.filter(pa.array(mask[records.column("bin").to_numpy()]))
+    return Turn(turn.bins & mask, turn.watermark, own, [partial for partial in turn.merged if mask[partial.bin]])
+
+
+def _timed(operator: Operator) -> TimedOperator:
+    assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
+    return operator
 
 
 def _times(records: pa.Table, operator: TimedOperator) -> NDArray[np.int64]:
@@ -179,6 +216,8 @@ def apply_timed(
     blocked: set[int],
     *,
     report: Report,
+    running: Running | None = None,
+    trial: Callable[[pa.Table | None, Attempt], None] = lambda _table, _attempt: None,
 ) -> _Applied:
     """Runs a turn on the bins that are here, queues the turns of the others, and fills in the report.
 
@@ -188,6 +227,8 @@ def apply_timed(
         given: what there is to do.
         blocked: bins, of this worker or not, that run nothing in this epoch.
         report: takes the part `event_time`.
+        running: the versions of bins, None where there is one.
+        trial: tries a version on records.
     """
     written, bins, operator, records = task.order.written, task.spec.bins, task.spec.operator, given.records
     new = _whole if given.new is None else given.new
@@ -212,8 +253,12 @@ def apply_timed(
     )
     queue = [(bin_, None) for bin_ in ready] + add_turns(txn, given.number, later)
     turns.append(now if now.records is None else replace(now, records=new(now.records)))
-    state = BinState(txn, bins)
-    done = _run_turns(operator, state, turns)
+    state = BinState(txn, bins) if running is None else running.state
+    if running is None:
+        done = _run_turns(operator, state, turns)
+    else:
+        trial(now.records, lambda tried, few: _attempt(task, tried, few))
+        done = _run_versions(task, running, turns)
     partials = [partial.to_json() for partial in done.partials]
     report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
@@ -221,9 +266,19 @@ def apply_timed(
     return _Applied(state, done.results, timed, queue)
 
 
+def _attempt(task: Task, running: Running, records: pa.Table) -> None:
+    mask = np.zeros(task.spec.bins, bool)
+    mask[records.column("bin").to_numpy()] = True
+    _run_versions(task, running, [Turn(mask, task.order.written.watermark, records)])
+
+
 def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:
     """Runs the epoch on shadows of bins, as their owners do, and discards the results."""
     mask = np.zeros(task.spec.bins, bool)
     mask[bins] = True
     merged = [partial for partial in task.order.written.merged if mask[partial.bin]]
-    _run_turns(task.spec.operator, state, [Turn(mask, task.order.written.watermark, records, merged)])
+    turns, versions = [Turn(mask, task.order.written.watermark, records, merged)], task.order.written.versions
+    if versions is None:
+        _run_turns(task.spec.operator, state, turns)
+    else:
+        _run_versions(task, Running(task, state, versions), turns)

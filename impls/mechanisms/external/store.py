@@ -74,6 +74,9 @@ class RedisStore:
         """Begins a transaction; the caller commits or aborts it."""
         return RedisTransaction(self, {META: self.seen, **self._queue} if self.seen else self._queue)
 
+    def begin_inner(self, txn: RedisTransaction) -> None:
+        """Returns None: what is written goes into the cache of the process."""
+
     @contextmanager
     def reading(self, *, buffers: bool = True) -> Iterator[RedisTransaction]:
         """Reads the worker's meta record and outbox as they are now."""

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from impls.driver.handle import RunningQuery
+from impls.driver.running import RunningQuery
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.native import Native
 from impls.mechanisms.native_spark.processor import count_by_processor

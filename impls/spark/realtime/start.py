@@ -41,7 +41,7 @@ def run_real_time(
             executor,
             slots=max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max())),
             next_tick=lambda: driver.last_epoch + 1,
-            busy=lambda: controller.migrating,
+            busy=lambda: controller.busy,
         )
     except BaseException:
         switchboard.close()

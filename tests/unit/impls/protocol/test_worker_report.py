@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from impls.protocol.report import CacheUse, EventTimes, Moves, Queues, Replication, Report, Written
+from impls.protocol.report import CacheUse, EventTimes, Moves, Pipelines, Queues, Replication, Report, Written
 
 FULL = Report(
     3, attempt=1, repeated=True, recovered="missing", records=7, results=5, rates=([1, 2], [3, 4]), sizes=([1], [40]),
@@ -15,6 +15,7 @@ FULL = Report(
     queues=Queues(([4], [2]), 200), moves=Moves([1], [10], 40, 1, [["b", 40, 1.5]], [[2, "gone"]]),
     replication=Replication([[5, 8]], 60, 2),
     changelog=Written([1, 2], 300), snapshot=Written([2], 500), cache=CacheUse(6, 1),
+    pipelines=Pipelines([[1, 2]], 3, [[2, "why"]]),
     event_time=EventTimes([[0, 12]], [[1, "a", 0, 2]], [5], 3, 4),
 )  # fmt: skip
 

@@ -1,0 +1,61 @@
+"""The code of a query's versions: kept once by content, in the checkpoint, before anything names it."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from impls.driver.journal import replace_bytes
+from impls.errors import ADVICE, UsageError
+from impls.protocol.changing import Changing
+from impls.protocol.versions import Code, needed
+
+__all__ = ["Codes"]
+
+_CODE_BYTES_MAX = 1 << 20  # it goes to every worker in every epoch that needs it
+
+
+class Codes:
+    """The files of a folder, named by the SHA-256 of their content."""
+
+    def __init__(self, folder: Path, *, fsync: bool = False):
+        self._folder, self._fsync = folder, fsync
+        self._read: dict[str, bytes] = {}
+
+    def keep(self, raw: bytes) -> str:
+        """Makes code durable and returns its name; raises UsageError for more than 1 MiB."""
+        if len(raw) > _CODE_BYTES_MAX:
+            raise UsageError(
+                f"The code of the version takes {len(raw):,} bytes, more than {_CODE_BYTES_MAX:,}: read large data "
+                "from a file that the operator names."
+            )
+        name = hashlib.sha256(raw).hexdigest()
+        self.keep_as(name, raw)
+        self._read[name] = raw
+        return name
+
+    def keep_as(self, name: str, raw: bytes) -> None:
+        """Makes code durable under a name, unless there is some already."""
+        self._folder.mkdir(exist_ok=True)
+        if not (self._folder / name).exists():
+            replace_bytes(self._folder / name, raw, fsync=self._fsync)
+
+    def get(self, name: str) -> bytes:
+        """Returns code by its name; raises UsageError when it is missing or damaged."""
+        if name not in self._read:
+            path = self._folder / name
+            try:
+                raw = path.read_bytes()
+            except OSError as error:
+                raise UsageError(f"The code {path} of a version of the pipeline is missing: {ADVICE}.") from error
+            if hashlib.sha256(raw).hexdigest() != name:
+                raise UsageError(f"The code {path} of a version of the pipeline is damaged: {ADVICE}.")
+            self._read[name] = raw
+        return self._read[name]
+
+    def of(self, changing: Changing, required: Iterable[int]) -> tuple[Code, ...]:
+        """Returns all versions, those with their code that bins may need which are to run under the versions given."""
+        versions = changing.versions
+        wanted = set(needed(set(required), set(changing.shape.tolist()), versions))
+        return tuple(
+            Code(version, self.get(version.code) if number in wanted else b"") for number, version in versions.items()
+        )

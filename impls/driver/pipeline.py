@@ -1,0 +1,194 @@
+"""Changes of a running query's pipeline: another operator or step, a step put in or taken out."""
+
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from impls.driver.codes import Codes
+from impls.driver.driver import Driver
+from impls.driver.running import RunningQuery
+from impls.errors import UsageError
+from impls.operators.base import Operator
+from impls.operators.pipeline import Contents, inserted, removed, replaced, steps_of
+from impls.operators.steps import Step
+from impls.protocol.changing import Changing
+from impls.protocol.versions import BUDGET_BYTES, Version
+
+__all__ = [
+    "INITIAL",
+    "Changeable",
+    "Pickled",
+    "PipelineChanges",
+]
+
+INITIAL = "initial"
+_POLL_S = 0.05
+
+Pickled = Callable[[Contents], bytes]
+
+
+def _pipeline_at(codes: Codes, changing: Changing, number: int, first: Operator) -> Operator:
+    """Returns a version's pipeline; raises UsageError when its code is missing, damaged or cannot be loaded."""
+    return first if number == 0 else _loaded(codes.get(changing.versions[number].code)).operator
+
+
+def _loaded(raw: bytes) -> Contents:
+    try:
+        found = pickle.loads(raw)
+    except Exception as error:
+        raise UsageError(f"The code of the version cannot be loaded: {type(error).__name__}: {error}.") from error
+    if not isinstance(found, Contents):
+        raise UsageError(f"The code of the version holds a {type(found).__name__} and no pipeline.")
+    return found
+
+
+@dataclass(frozen=True)
+class PipelineChanges:
+    """Makes changes of a query's pipeline durable.
+
+    Attributes:
+        driver: the query's.
+        first: version 0.
+        pickled: makes code of a version's contents.
+        columns: of the input that records have here.
+        shared: workers share a store, in which no state can take another shape.
+    """
+
+    driver: Driver
+    first: Operator
+    pickled: Pickled
+    columns: tuple[str, ...]
+    shared: bool = False
+
+    @property
+    def latest(self) -> Operator:
+        """The pipeline there is, or will be when the changes under way are done."""
+        changing = self.driver.controller.changing
+        return _pipeline_at(self.driver.codes, changing, changing.latest, self.first)
+
+    def make(self, contents: Contents, label: str, *, lazy: bool, budget_bytes: int) -> str:
+        """Makes a version durable and returns the change's id; raises UsageError when it cannot be one."""
+        operator = contents.operator
+        missing = [column for column in operator.columns if column not in self.columns]
+        if missing:
+            kept = ", ".join(self.columns) or "none"
+            raise UsageError(
+                f"The pipeline reads the column {missing[0]!r}, but the query keeps {kept}: name it in `columns` when "
+                "you start the query."
+            )
+        if contents.migrate is not None and (self.shared or not operator.keyed.has_entries):
+            what = "A store that all workers share" if self.shared else type(operator.keyed).__name__
+            raise UsageError(f"{what} has no entries whose values `migrate` could turn.")
+        if budget_bytes < 1:
+            raise UsageError(f"The budget must be at least 1 byte, not {budget_bytes}.")
+        raw = self.pickled(contents)
+        _loaded(raw)
+        self.driver.codes.keep_as(INITIAL, self.pickled(Contents(self.first)))
+        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes}
+        ways = {"migrates": contents.migrate is not None, "returns": contents.back is not None}
+        return self.driver.change(partial(_version, self.driver.codes.keep(raw), about | ways), raw).id
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Returns the versions: number, what it changes, steps, operator, and the bins that run under it."""
+        changing = self.driver.controller.changing
+        bins = np.bincount(changing.required, minlength=1 + max(changing.versions, default=0)).tolist()
+        out = []
+        for number in (0, *changing.versions):
+            pipeline = _pipeline_at(self.driver.codes, changing, number, self.first)
+            label = changing.versions[number].label if number else "as the query began"
+            steps, name = [step.name for step in steps_of(pipeline)], type(pipeline.keyed).__name__
+            out.append({"version": number, "label": label, "steps": steps, "operator": name, "bins": bins[number]})
+        return out
+
+
+def _version(code: str, about: dict[str, Any], changing: Changing) -> Version:
+    return Version(1 + max(changing.versions, default=0), changing.latest, code, **about)
+
+
+class Changeable(RunningQuery):
+    """What a running query's handle offers for its pipeline; each change returns its id once it is durable.
+
+    A change is first tried on records whose effects are thrown away. What fails there is refused, and the query goes on
+    as it was; what fails in the first epochs after that is taken back. `change` says which of this has come about.
+    """
+
+    changes: PipelineChanges
+
+    def replace(
+        self,
+        by: Operator | Step,
+        *,
+        migrate: Callable[..., Any] | None = None,
+        back: Callable[..., Any] | None = None,
+        lazy: bool = False,
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> str:
+        """Replaces the operator, or the step of the same name.
+
+        Args:
+            by: the new one; an operator must keep its state where the old one does (`Operator.identity`).
+            migrate: a value of state to one of the new operator's, None for one that is to go; without it values are
+                read as they are. Operators with event time call it with (value, name of the state).
+            back: the way back, which lets a failing change be taken back also where state has changed.
+            lazy: all records come under the new version at once, and state is turned when a record, or the budget,
+                comes to its bin; by default bin after bin, state and records together.
+            budget_bytes: most bytes of state that each worker turns in an epoch without need, one bin at least.
+
+        Raises:
+            UsageError: it cannot replace what there is, or cannot be pickled; the query goes on as it was.
+        """
+        pipeline = replaced(self.changes.latest, by)
+        name = by.name if isinstance(by, Step) else type(by.keyed).__name__
+        contents = Contents(pipeline, migrate, back)
+        return self.changes.make(contents, f"replace {name}", lazy=lazy, budget_bytes=budget_bytes)
+
+    def insert(self, step: Step, *, before: str | None = None) -> str:
+        """Puts a step in front of another one, or behind all steps; raises UsageError as `replace` does."""
+        pipeline = inserted(self.changes.latest, step, before)
+        return self.changes.make(Contents(pipeline), f"insert {step.name}", lazy=False, budget_bytes=BUDGET_BYTES)
+
+    def remove(self, name: str) -> str:
+        """Takes a step out; raises UsageError when there is none of that name."""
+        pipeline = removed(self.changes.latest, name)
+        return self.changes.make(Contents(pipeline), f"remove {name}", lazy=False, budget_bytes=BUDGET_BYTES)
+
+    def pipeline(self) -> list[dict[str, Any]]:
+        """Returns the versions of the pipeline: number, label, steps, operator, and the bins that run under each."""
+        return self.changes.describe()
+
+    def change(self, id_: str) -> dict[str, Any]:
+        """Returns state ("waits", "trial", "switch", "back", "done" or "refused"), version and why of a change."""
+        found = self.changes.driver.controller.changing.outcome(id_)
+        if found is None:
+            raise UsageError(f"There is no change {id_}.")
+        return {"id": id_, "state": found.state, "version": found.version, "why": found.why}
+
+    def await_change(self, id_: str, timeout_s: float) -> dict[str, Any]:
+        """Waits until a change is done or refused, or the query has ended, or the time is over; returns `change`."""
+        until = time.monotonic() + timeout_s
+        while self.change(id_)["state"] not in {"done", "refused"} and time.monotonic() < until:
+            if self.ended(_POLL_S):
+                break
+        return self.change(id_)
+
+    def answer_change(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Answers a request of another process about the pipeline, None for one about something else."""
+        match request["do"]:
+            case "pipeline":
+                return {"versions": self.pipeline()}
+            case "change":
+                return self.change(request["id"])
+            case "remove":
+                return {"id": self.remove(request["name"])}
+            case "insert":
+                return {"id": self.insert(pickle.loads(bytes.fromhex(request["code"])), before=request.get("before"))}
+            case "replace":
+                given = pickle.loads(bytes.fromhex(request["code"]))
+                how = {name: request[name] for name in ("lazy", "budget_bytes") if name in request}
+                return {"id": self.replace(given["by"], migrate=given["migrate"], back=given["back"], **how)}
+        return None

@@ -1,0 +1,197 @@
+"""A pipeline: steps, a keyed operator, steps. It is an operator itself, and one version of what a query does."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from impls.errors import UsageError
+from impls.operators.base import Operator
+from impls.operators.steps import Step
+from impls.operators.timed import TimedOperator
+from impls.protocol.eventtime import Partial
+from impls.store.keyed import Keyed
+from impls.store.records import Results
+from impls.store.state import BinState
+
+__all__ = ["Contents", "Pipeline", "TimedPipeline", "inserted", "pipeline_of", "removed", "replaced", "steps_of"]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the code of a version holds.
+
+    Attributes:
+        operator: the pipeline.
+        migrate: turns a value of its parent's state into one of its own, None where values are alike.
+        back: the way back, None where there is none.
+    """
+
+    operator: Operator
+    migrate: Callable[..., Any] | None = None
+    back: Callable[..., Any] | None = None
+
+
+class _Piped:
+    """What both kinds of pipeline do with their steps."""
+
+    steps: tuple[Step, ...]
+    inner: Any
+
+    @property
+    def keyed(self) -> Operator:
+        """The operator without steps."""
+        found: Operator = self.inner
+        return found
+
+    def _before(self, records: pa.Table) -> pa.Table:
+        for step in self.steps:
+            if len(records):
+                records = step.records(records)
+        return records
+
+    def _after(self, results: Results) -> Results:
+        for step in self.steps:
+            if results.keys:
+                results = step.results(results)
+        return results
+
+
+@dataclass(frozen=True)
+class Pipeline(_Piped, Operator):
+    """Steps around an operator without event time."""
+
+    steps: tuple[Step, ...]
+    inner: Operator
+
+    def __post_init__(self) -> None:
+        _take_over(self)
+
+    def bin_sql(self, key: str, bins: int) -> str:
+        """Returns that of the operator."""
+        return self.inner.bin_sql(key, bins)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns that of the operator: state lies where it says."""
+        return self.inner.identity()
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Creates a bin as the operator does."""
+        self.inner.create(bin_, bins, state)
+
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Applies what the steps leave of the records, and returns what they leave of the results."""
+        left = self._before(records)
+        return self._after(self.inner.apply(left, state)) if len(left) else Results.none()
+
+
+@dataclass(frozen=True)
+class TimedPipeline(_Piped, TimedOperator):
+    """Steps around an operator with event time; what they leave out counts for the watermark all the same."""
+
+    steps: tuple[Step, ...]
+    inner: TimedOperator
+
+    def __post_init__(self) -> None:
+        _take_over(self)
+        object.__setattr__(self, "event_time", self.inner.event_time)
+        object.__setattr__(self, "late", self.inner.late)
+
+    def bin_sql(self, key: str, bins: int) -> str:
+        """Returns that of the operator."""
+        return self.inner.bin_sql(key, bins)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns that of the operator."""
+        return self.inner.identity()
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Creates a bin as the operator does."""
+        self.inner.create(bin_, bins, state)
+
+    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
+        """Applies what the steps leave."""
+        left = self._before(records)
+        if len(left):
+            self.inner.on_records(left, keyed)
+
+    def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
+        """Calls the operator's."""
+        self.inner.on_timer(bin_, time, key, keyed)
+
+    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
+        """Calls the operator's."""
+        self.inner.on_merged(partial, keyed)
+
+    def merge(self, values: list[Any]) -> list[Any]:
+        """Calls the operator's."""
+        return self.inner.merge(values)
+
+    def sent(self, results: Results) -> Results:
+        """Returns what the steps leave of the results."""
+        return self._after(results)
+
+
+def _take_over(pipeline: "Pipeline | TimedPipeline") -> None:
+    """Gives a pipeline its operator's key, and all columns that somebody in it reads."""
+    names = [step.name for step in pipeline.steps]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(f"Two steps of the pipeline have the name {twice[0]!r}.")
+    read = dict.fromkeys([*pipeline.inner.columns, *(column for step in pipeline.steps for column in step.columns)])
+    object.__setattr__(pipeline, "columns", tuple(read))
+    object.__setattr__(pipeline, "key_type", pipeline.inner.key_type)
+
+
+def pipeline_of(steps: Sequence[Step], operator: Operator) -> Operator:
+    """Returns the pipeline of an operator, which is the operator itself where there are no steps."""
+    if not steps:
+        return operator
+    if isinstance(operator, TimedOperator):
+        return TimedPipeline(tuple(steps), operator)
+    return Pipeline(tuple(steps), operator)
+
+
+def steps_of(operator: Operator) -> tuple[Step, ...]:
+    """Returns the steps of a pipeline, none for an operator alone."""
+    return operator.steps if isinstance(operator, Pipeline | TimedPipeline) else ()
+
+
+def inserted(operator: Operator, step: Step, before: str | None) -> Operator:
+    """Returns the pipeline with a further step before another one, or behind all; raises UsageError for no such one."""
+    steps = list(steps_of(operator))
+    at = len(steps) if before is None else _place(operator, before)
+    return pipeline_of([*steps[:at], step, *steps[at:]], operator.keyed)
+
+
+def removed(operator: Operator, name: str) -> Operator:
+    """Returns the pipeline without a step; raises UsageError when there is none of that name."""
+    at = _place(operator, name)
+    return pipeline_of([step for i, step in enumerate(steps_of(operator)) if i != at], operator.keyed)
+
+
+def replaced(operator: Operator, by: Operator | Step) -> Operator:
+    """Returns the pipeline with another operator, or another step in the place of that of its name.
+
+    Raises UsageError when there is no such step, or the operator keeps state elsewhere, or reads another kind of key.
+    """
+    if isinstance(by, Step):
+        at = _place(operator, by.name)
+        return pipeline_of([*steps_of(operator)[:at], by, *steps_of(operator)[at + 1 :]], operator.keyed)
+    old, new = operator.keyed, by.keyed
+    if new.identity() != old.identity() or new.key_type != old.key_type or new.event_time != old.event_time:
+        raise UsageError(
+            f"{type(new).__name__} cannot replace {type(old).__name__}: its identity, key or event time is another, "
+            "so its state would lie elsewhere."
+        )
+    if new.bin_sql("key", 64) != old.bin_sql("key", 64):
+        raise UsageError(f"{type(new).__name__} cannot replace {type(old).__name__}: keys belong to other bins in it.")
+    return by if steps_of(by) else pipeline_of(steps_of(operator), by)
+
+
+def _place(operator: Operator, name: str) -> int:
+    names = [step.name for step in steps_of(operator)]
+    if name not in names:
+        raise UsageError(f"The pipeline has no step {name!r}; it has {', '.join(names) or 'none'}.")
+    return names.index(name)

@@ -1,0 +1,99 @@
+"""Stateless steps in front of a keyed operator and behind it; a running query's can be replaced one by one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from impls.errors import UsageError
+from impls.store.records import Results
+
+__all__ = ["Batch", "Filter", "Map", "ResultMap", "Step"]
+
+_FIXED = ("bin", "partition", "offset", "time", "key")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a pipeline; deterministic, and without memory, as operators are.
+
+    Attributes:
+        name: by which it is replaced or taken out.
+        function: the user's.
+        columns: columns of the input that it reads besides the key.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    columns: tuple[str, ...] = ()
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """Takes records on their way to the operator: columns bin, partition, offset, time, key and the pipeline's."""
+        return table
+
+    def results(self, results: Results) -> Results:
+        """Takes results on their way from the operator."""
+        return results
+
+    def _rows(self, table: pa.Table) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = table.select(["key", *self.columns]).to_pylist()
+        return rows
+
+
+@dataclass(frozen=True)
+class Filter(Step):
+    """Keeps the records for which `function(row)` is true; `row` has `key` and the step's columns by name."""
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """Leaves out the other records."""
+        return table.filter(pa.array([bool(self.function(row)) for row in self._rows(table)], pa.bool_()))
+
+
+@dataclass(frozen=True)
+class Map(Step):
+    """Changes columns of each record: `function(row)` returns those that it changes, by name."""
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """Puts what the function returned in the place of the columns, whose types stay."""
+        changed = [self.function(row) for row in self._rows(table)]
+        for name in dict.fromkeys(name for row in changed for name in row):
+            if name not in self.columns:
+                raise UsageError(f"The step {self.name} changes the column {name!r}, which is none of its columns.")
+            at = table.column_names.index(name)
+            old = table.column(name).to_pylist()
+            values = [row.get(name, before) for row, before in zip(changed, old, strict=True)]
+            table = table.set_column(at, name, pa.array(values, table.schema.field(name).type))
+        return table
+
+
+@dataclass(frozen=True)
+class Batch(Step):
+    """Changes many records at once: `function(table)` returns a pyarrow table of the same records, or of fewer.
+
+    It may change or add columns, but for bin, partition, offset, time and key.
+    """
+
+    def records(self, table: pa.Table) -> pa.Table:
+        """Returns what the function does; raises UsageError when it has lost or changed a column that must stay."""
+        done = self.function(table)
+        missing = set(table.column_names) - set(done.column_names)
+        if missing:
+            raise UsageError(f"The step {self.name} has lost the column {min(missing)!r}.")
+        if len(done) == len(table) and not all(done.column(name).equals(table.column(name)) for name in _FIXED):
+            raise UsageError(f"The step {self.name} has changed one of the columns {', '.join(_FIXED)}.")
+        return done
+
+
+@dataclass(frozen=True)
+class ResultMap(Step):
+    """Changes results: `function(key, payload)`, both bytes, returns the payload to send, None to send nothing."""
+
+    def results(self, results: Results) -> Results:
+        """Returns the results that remain."""
+        payloads = [self.function(key, value) for key, value in zip(results.keys, results.payloads, strict=True)]
+        kept = [i for i, payload in enumerate(payloads) if payload is not None]
+        return Results(
+            results.bins[np.array(kept, np.int64)], [results.keys[i] for i in kept], [payloads[i] for i in kept]
+        )

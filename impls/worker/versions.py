@@ -1,0 +1,240 @@
+"""Versions of the pipeline in a worker: their code, the version of each bin, states that take another shape, trials."""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+
+import lmdb
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from impls.errors import StateError
+from impls.operators.base import Operator
+from impls.operators.pipeline import Contents
+from impls.protocol.order import EpochOrder
+from impls.protocol.plan import WrittenPlan
+from impls.protocol.report import Pipelines
+from impls.protocol.versions import Versions, path_between, shape_of
+from impls.store.records import Results
+from impls.store.state import BinState
+from impls.worker.query import Task
+
+__all__ = [
+    "Attempt",
+    "Begin",
+    "PipelineError",
+    "Running",
+    "contents_of",
+    "joined",
+    "refits_of",
+    "still_refused",
+    "try_out",
+    "without",
+]
+
+_TRIAL_RECORDS = 256
+_TRIAL_BINS = 4  # whose state is turned in a trial
+
+
+class PipelineError(Exception):
+    """A version of the pipeline has failed on a record or a value of state.
+
+    Attributes:
+        version: its number.
+    """
+
+    def __init__(self, version: int, text: str):
+        super().__init__(text)
+        self.version = version
+
+
+@lru_cache(maxsize=32)
+def contents_of(raw: bytes) -> Contents:
+    """Returns the contents of a version's code; raises whatever loading it raises."""
+    found = pickle.loads(raw)
+    if not isinstance(found, Contents):
+        raise TypeError(f"it holds a {type(found).__name__}")
+    return found
+
+
+class Running:
+    """The versions under which the bins of one transaction run; a worker's task may have refused one of them.
+
+    Attributes:
+        state: of the bins.
+        required: int32, shape (B,): the version of each bin.
+        turned: [bin, shape] of states that took another shape.
+    """
+
+    def __init__(self, task: Task, state: BinState, versions: Versions):
+        self.state = state
+        self._task, self._plan = task, versions
+        self._codes = {code.version.number: code for code in task.order.codes}
+        self._versions = {number: code.version for number, code in self._codes.items()}
+        self._migrates = any(version.migrates for version in self._versions.values())
+        self.turned: list[list[int]] = []
+        self.required = versions.required if task.refused is None else self._without(task.refused[0])
+
+    def _without(self, refused: int) -> NDArray[np.int32]:
+        """Returns the versions of bins where one is refused: its parent, unless their state cannot go back."""
+        required, version = self._plan.required.copy(), self._versions[refused]
+        there = np.flatnonzero(required == refused)
+        stays = version.migrates and not version.returns
+        shape = shape_of(refused, self._versions)
+        back = [bin_ for bin_ in there.tolist() if not (stays and self.state.shape(bin_) == shape)]
+        required[back] = version.parent
+        return required
+
+    def groups(self, bins: NDArray[np.int32]) -> list[tuple[int, NDArray[np.bool_]]]:
+        """Returns the versions of rows, each with its rows: bool, of the shape of `bins`."""
+        versions = self.required[bins]
+        return [(number, versions == number) for number in np.unique(versions).tolist()]
+
+    def operator(self, number: int) -> Operator:
+        """Returns a version's pipeline; raises PipelineError when its code cannot be loaded."""
+        if number == 0:
+            return self._task.spec.operator
+        return self._contents(number).operator
+
+    def _contents(self, number: int) -> Contents:
+        try:
+            return contents_of(self._codes[number].raw)
+        except Exception as error:
+            raise PipelineError(number, f"The code of version {number} cannot be loaded: {_words(error)}.") from error
+
+    def apply(self, table: pa.Table | None) -> Results:
+        """Applies records, those of each bin under its version; raises PipelineError when one fails."""
+        if table is None:
+            self.fit([])
+            return Results.none()
+        bins = table.column("bin").to_numpy()
+        self.fit(np.unique(bins).tolist())
+        parts = [self._applied(number, table.filter(pa.array(rows))) for number, rows in self.groups(bins)]
+        return parts[0] if len(parts) == 1 else joined(parts)
+
+    def _applied(self, number: int, table: pa.Table) -> Results:
+        operator = self.operator(number)
+        with self.blamed(number):
+            return operator.apply(table, self.state)
+
+    @contextmanager
+    def blamed(self, number: int) -> Iterator[None]:
+        """Raises an operator's error as PipelineError of its version; damage and full maps are not its fault."""
+        try:
+            yield
+        except (PipelineError, lmdb.Error, StateError):
+            raise
+        except Exception as error:
+            if number == 0:
+                raise
+            raise PipelineError(number, f"Version {number} has failed: {_words(error)}.") from error
+
+    def fit(self, bins: Iterable[int]) -> None:
+        """Gives the states of bins, and of those whose turn it is here, the shapes of their versions."""
+        if not self._migrates:
+            return
+        routing = self._task.order.written.plan.routing
+        mine = [bin_ for bin_ in self._plan.refits if int(routing[bin_]) == self._task.worker]
+        for bin_ in dict.fromkeys([*bins, *(mine if self._task.refused is None else [])]):
+            self._fit(bin_, shape_of(int(self.required[bin_]), self._versions))
+
+    def _fit(self, bin_: int, shape: int) -> None:
+        found = self.state.shape(bin_)
+        if found == shape:
+            return
+        for number, direction in path_between(found, shape, self._versions):
+            self._turn(bin_, number, back=direction == "back")
+        self.turned.append([bin_, shape])
+
+    def _turn(self, bin_: int, number: int, *, back: bool) -> None:
+        """Turns a bin's state by a version's `migrate`, or by its way back."""
+        version, contents = self._versions[number], self._contents(number)
+        source, target = self.operator(version.parent).keyed, contents.operator.keyed
+        function, shape = contents.migrate, number
+        if back:
+            source, target, function = target, source, contents.back
+            shape = shape_of(version.parent, self._versions)
+        if function is None:
+            raise StateError(
+                f"The state of bin {bin_} has the shape of version {number}, from which no way leads back."
+            )
+
+        def convert(key: bytes, value: bytes) -> bytes | None:
+            try:
+                return target.turned(key, value, source, function)
+            except Exception as error:
+                name = "back" if back else "migrate"
+                where = f"{name} of version {number} on key {key!r} in bin {bin_}"
+                raise PipelineError(number, f"{where} has failed: {_words(error)}.") from error
+
+        self.state.turn(bin_, shape, convert)
+
+
+Begin = Callable[[], lmdb.Transaction | None]
+Attempt = Callable[[Running, pa.Table], object]
+"""Applies records under versions."""
+
+
+def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) -> Pipelines | None:
+    """Runs a version on a few records, takes everything back, and returns what to report; None if there is no trial.
+
+    Args:
+        task: the worker's task.
+        begin: begins a transaction inside the worker's; None where the store has no such.
+        table: the records, None for none.
+        attempt: applies them.
+    """
+    versions = task.order.written.versions
+    if versions is None or not versions.trial or table is None or not len(table):
+        return None
+    few = table.slice(0, _TRIAL_RECORDS)
+    bins = few.column("bin").to_numpy()
+    few = few.filter(pa.array(np.isin(bins, bins[:_TRIAL_BINS])))
+    inner = begin()
+    if inner is None:
+        return None
+    try:
+        wanted = Versions(np.full_like(versions.required, versions.trial))
+        attempt(Running(replace(task, refused=None), BinState(inner, task.spec.bins), wanted), few)
+    except PipelineError as error:
+        return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
+    finally:
+        inner.abort()
+    return Pipelines(tried=len(few))
+
+
+def without(task: Task, error: PipelineError) -> Task:
+    """Returns a task without the version that has failed; raises StateError when it cannot do without it."""
+    versions = task.order.written.versions
+    if task.refused is not None or versions is None or versions.guarded != error.version:
+        raise StateError(str(error)) from error
+    return replace(task, refused=(error.version, str(error)))
+
+
+def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | None:
+    """Returns what the task before has refused, if the order still guards that version."""
+    refused, versions = None if before is None else before.refused, order.written.versions
+    return refused if refused and versions is not None and versions.guarded == refused[0] else None
+
+
+def refits_of(written: WrittenPlan) -> tuple[int, ...]:
+    """Returns the bins whose state is to take another shape in an epoch."""
+    return () if written.versions is None else written.versions.refits
+
+
+def joined(parts: Sequence[Results]) -> Results:
+    """Returns the results of parts, one behind the other."""
+    if not parts:
+        return Results.none()
+    return Results(
+        np.concatenate([part.bins for part in parts]),
+        [key for part in parts for key in part.keys],
+        [payload for part in parts for payload in part.payloads],
+    )
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

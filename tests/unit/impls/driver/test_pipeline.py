@@ -1,0 +1,196 @@
+"""A running query's pipeline changes: what it computes, what it refuses, and what a crash in its midst leaves."""
+
+import threading
+
+import pytest
+from changed import ChangedQuery, Fields, Tally, from_fields, to_fields
+
+from impls.errors import StateError, UsageError
+from impls.operators import DenseCount, Filter, HashCount, Map
+from impls.protocol.events import ChangeDone, ChangeRefused
+
+
+@pytest.fixture
+def query(tmp_path):
+    made = []
+
+    def make(*args, **how):
+        made.append(ChangedQuery(tmp_path, *args, **how))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def some(epochs, query):
+    for _ in range(epochs):
+        query.epoch()
+
+
+def test_an_operator_is_replaced_and_every_record_counts_once(query):
+    one = query()
+    some(3, one)
+    assert one.run_until(one.replace(Tally("second")))["state"] == "done"
+    some(2, one)
+    one.check()
+    assert set(map(tuple, one.names().values())) == {("first", "second")}
+    assert [entry["bins"] for entry in one.pipeline()] == [0, 16]
+
+
+def test_a_filter_is_put_in_and_taken_out_again(query):
+    one = query()
+    some(2, one)
+    one.run_until(one.insert(Filter("odd", lambda row: row["value"] % 2, ("value",))))
+    begin = next(event.epoch for event in one.events if isinstance(event, ChangeDone))
+    some(3, one)
+    one.run_until(one.remove("odd"))
+    end = [event.epoch for event in one.events if isinstance(event, ChangeDone)][-1]
+    some(2, one)
+    results = one.results()
+    sums = {}
+    for epoch, records in enumerate(one.history):
+        for _, key, value in records:
+            if not begin <= epoch < end or value % 2:
+                sums[key] = sums.get(key, 0) + value
+                assert (epoch, key) in results
+        for _, key, _ in records:
+            if (epoch, key) in results and not begin <= epoch < end:
+                assert results[epoch, key][1] == sums[key]
+
+
+def test_a_function_is_replaced(query):
+    one = query(steps=[Map("scale", lambda row: {"value": row["value"]}, ("value",))])
+    some(2, one)
+    one.run_until(one.replace(Map("scale", lambda row: {"value": 10 * row["value"]}, ("value",))))
+    since = one.events[-1].epoch
+    some(2, one)
+    one.check(lambda epoch, _bin, value: 10 * value if epoch >= since else value)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_state_takes_another_shape_while_bins_move_and_a_worker_is_lost(query, lazy):
+    one = query()
+    some(4, one)
+    change = one.replace(Fields("second"), migrate=to_fields, lazy=lazy, budget_bytes=200)
+    one.rescale(4)
+    for _ in range(4):
+        one.epoch()
+        one.lose(1)
+    one.restart()
+    assert one.run_until(change)["state"] == "done"
+    one.lose(0)
+    some(3, one)
+    one.check()
+    assert all(names in (["first", "second"], ["second"]) for names in one.names().values())
+
+
+def test_a_shape_can_be_left_again(query):
+    one = query()
+    some(2, one)
+    one.run_until(one.replace(Fields("second"), migrate=to_fields))
+    some(2, one)
+    one.run_until(one.replace(Tally("third"), migrate=from_fields))
+    some(2, one)
+    one.check()
+
+
+def test_code_that_fails_on_its_first_records_is_refused_and_nothing_is_lost(query):
+    one = query()
+    some(2, one)
+    found = one.run_until(one.replace(Tally("second", bad=range(10))))
+    assert found["state"] == "refused"
+    assert "Version 1 has failed: ValueError: value" in found["why"]
+    some(2, one)
+    one.check()
+    assert set(map(tuple, one.names().values())) == {("first",)}
+
+
+@pytest.mark.parametrize("back", [None, from_fields])
+def test_code_that_fails_later_is_taken_back(query, back):
+    """In the epochs after it has come to hold a value comes on which it fails."""
+    one = query()
+    some(2, one)
+    change = one.replace(Tally("second", bad=[99]))
+    one.run_until(change)
+    one.epoch(values=100, records=800)
+    some(3, one)
+    assert one.change(change)["state"] == "refused"
+    assert one.events[-1].rolled_back
+    one.check()
+    change = one.replace(Fields("third", bad=[99]), migrate=to_fields, back=back)
+    one.run_until(change)
+    if back is None:  # bins whose state has changed cannot go back
+        with pytest.raises(StateError, match="Version 2 has failed: ValueError: value 99"):
+            one.epoch(values=100, records=800)
+        return
+    one.epoch(values=100, records=800)
+    assert one.run_until(change)["state"] == "refused"
+    some(2, one)
+    one.check()
+    assert one.required[one.epochs - 1]["versions"]["required"] == 0
+
+
+def test_a_migrate_that_raises_names_key_and_bin(query):
+    one = query()
+    some(2, one)
+    found = one.run_until(one.replace(Fields("second"), migrate=lambda _value: 1 / 0))
+    assert found["state"] == "refused"
+    assert "migrate of version 1 on key b'key" in found["why"]
+    assert "in bin" in found["why"]
+    some(1, one)
+    one.check()
+
+
+def test_changes_survive_a_restart_at_any_point(query):
+    one = query()
+    change = one.replace(Fields("second"), migrate=to_fields, budget_bytes=1)
+    for _ in range(40):
+        one.epoch()
+        one.restart()
+    assert one.change(change)["state"] == "done"
+    one.check()
+
+
+def test_two_changes_at_once_come_one_after_the_other(query):
+    one = query()
+    some(2, one)
+    one.replace(Tally("second"))
+    last = one.replace(Fields("third"), migrate=to_fields)
+    assert one.run_until(last)["state"] == "done"
+    one.check()
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), [
+    (lambda q: q.replace(DenseCount(5)), "DenseCount cannot replace Tally"),
+    (lambda q: q.remove("nothing"), "The pipeline has no step 'nothing'; it has none."),
+    (lambda q: q.insert(Filter("a", bool), before="b"), "The pipeline has no step 'b'"),
+    (lambda q: q.insert(Filter("a", bool, ("color",))), "reads the column 'color', but the query keeps value"),
+    (lambda q: q.replace(Tally(), budget_bytes=0), "The budget must be at least 1 byte, not 0."),
+    (lambda q: q.replace(Tally(threading.Lock())), "cannot be sent to the workers"),
+    (lambda q: q.change("x"), "There is no change x."),
+])  # fmt: skip
+def test_what_cannot_be_done_is_refused_with_a_sentence(query, wrong, sentence):
+    one = query()
+    some(1, one)
+    with pytest.raises(UsageError, match=sentence.replace("(", r"\(")):
+        wrong(one)
+    some(1, one)
+    one.check()
+
+
+def test_operators_without_entries_have_no_values_to_turn(query):
+    one = query(DenseCount(100))
+    with pytest.raises(UsageError, match="DenseCount has no entries"):
+        one.replace(DenseCount(100, cost_us=1), migrate=to_fields)
+    with pytest.raises(UsageError, match="HashCount cannot replace DenseCount"):
+        one.replace(HashCount())
+
+
+def test_a_refused_change_is_an_event_with_its_reason(query):
+    one = query()
+    some(1, one)
+    one.run_until(one.replace(Tally("second", bad=range(10))))
+    event = one.events[-1]
+    assert isinstance(event, ChangeRefused)
+    assert event.to_json()["kind"] == "change_refused"
