@@ -1,21 +1,23 @@
 """A change of the pipeline from its request to its end: tried, then bin by bin or at once, or taken back. Pure."""
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.protocol.arrays import arrays_from_json, arrays_to_json
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event
-from impls.protocol.versions import Change, Failure, Version, Versions, shape_of
+from impls.protocol.observation import Observation
+from impls.protocol.versions import Change, Version, Versions, shape_of
 
 __all__ = ["Bins", "Changing", "Outcome"]
 
 TRIAL_EPOCHS = 10
 PROOF_EPOCHS = 10
 _OUTCOMES = 1_000
+_ARRAYS = {"required": "<i4", "shape": "<i4"}
 
 Phase = Literal["trial", "switch", "proof", "back"]
 
@@ -158,14 +160,13 @@ class Changing:
         if versions is not None:
             self.required = versions.required.copy()
 
-    def observe(
-        self, epoch: int, *, turned: Sequence[tuple[int, int]], tried: int, failed: Sequence[Failure]
-    ) -> list[Event]:
-        """Takes in what an epoch did: (bin, shape) of states that were turned, records tried, failures of versions."""
-        for bin_, shape in turned:
+    def observe(self, seen: Observation) -> list[Event]:
+        """Takes in what an epoch did: states that were turned, records tried, failures of versions."""
+        for bin_, shape in seen.turned:
             self.shape[bin_] = shape
         if self._current is not None:
-            self._advance(epoch, tried, [f.text for f in failed if f.version == self._current.version.number])
+            number = self._current.version.number
+            self._advance(seen.epoch, seen.tried, [f.text for f in seen.failed if f.version == number])
         events, self._events = self._events, []
         return events
 
@@ -206,9 +207,8 @@ class Changing:
 
     def to_json(self) -> dict[str, Any]:
         """Returns all that later epochs depend on, ready for JSON."""
-        arrays = {name: getattr(self, name).astype("<i4").tobytes() for name in ("required", "shape")}
         return {
-            **{name: base64.b64encode(raw).decode() for name, raw in arrays.items()},
+            **arrays_to_json(self, _ARRAYS),
             "versions": [asdict(version) for version in self.versions.values()],
             "pending": [change.to_json() for change in self._pending],
             "current": self._current.to_json() if self._current else None,
@@ -218,11 +218,8 @@ class Changing:
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Takes over what `to_json` of another one gave; raises KeyError or ValueError for anything else."""
-        for name in ("required", "shape"):
-            found = np.frombuffer(base64.b64decode(data[name]), "<i4").astype(np.int32)
-            if found.shape != self.required.shape:
-                raise ValueError(f"{name} has {found.size} entries instead of {self.required.size}")
-            setattr(self, name, found)
+        for name, array in arrays_from_json(data, _ARRAYS, len(self.required)).items():
+            setattr(self, name, array.astype(np.int32))
         self.versions = {fields["number"]: Version(**fields) for fields in data["versions"]}
         self._pending = [Change.from_json(change) for change in data["pending"]]
         self._current = Change.from_json(data["current"]) if data["current"] else None

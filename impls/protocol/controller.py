@@ -1,14 +1,14 @@
 """The controller: commands and observations in, epoch plans out. Pure: no Spark, clock, randomness or files."""
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import StateError
+from impls.protocol.arrays import arrays_from_json, arrays_to_json
 from impls.protocol.changing import Bins, Changing
 from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
@@ -17,7 +17,7 @@ from impls.protocol.observation import Observation
 from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget
 from impls.protocol.validate import validate
 from impls.protocol.versions import Change
-from impls.protocol.view import EpochTimes, View
+from impls.protocol.view import BinStatus, EpochTimes, View
 
 __all__ = ["Controller", "Event", "MigrationBegun", "MigrationDone"]
 
@@ -25,15 +25,6 @@ _NEVER = 1 << 30
 _RATE_WEIGHT = 0.2
 _KNOWN = {"location": "<i4", "queued": "<i8", "size": "<i8"}
 _ARRAYS = {**_KNOWN, "routing": "<i4", "goal": "<i4", "moving": "<i4", "_moved": "<i8", "_rate": "<f8"}
-
-
-@dataclass(frozen=True, slots=True)
-class _BinStatus:
-    """What was known of the bins when an epoch began: int32 location, int64 records in queue and bytes of state."""
-
-    location: NDArray[np.int32]
-    queued: NDArray[np.int64]
-    size: NDArray[np.int64]
 
 
 class Controller:
@@ -132,11 +123,11 @@ class Controller:
             plan = replace(plan, replicas=pairs)
             validate(plan, view)
         now = [] if plan.stop is not None else drops_within_budget(self._drops, plan.pulls, self._drop_entries)
-        drops = tuple(sorted(drop.place for drop in now))
-        written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, self._current is not None)
+        drops, versions = tuple(sorted(drop.place for drop in now)), self.changing.plan(self._bins(plan))
+        moves = self._current is not None
+        written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, moves, versions=versions)
         if self.clock is not None and plan.stop is None:
             written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
-        written = replace(written, versions=self.changing.plan(self._bins(plan)))
         self._hold(written)
         return written
 
@@ -144,8 +135,7 @@ class Controller:
         """Returns what a change of the pipeline may know; what moves, or waits, does not change."""
         ready = (self.location == self.routing) & (plan.routing == self.routing) & (self.queued == 0)
         ready[[*plan.hold, *(pull.bin for pull in plan.pulls)]] = False
-        calm = plan.stop is None and not plan.shadows and self.observed >= 0
-        return Bins(ready, self.location, self.size, calm)
+        return Bins(ready, self.location, self.size, plan.stop is None and not plan.shadows)
 
     def adopt(self, written: WrittenPlan) -> None:
         """Takes over a plan that was written before a crash."""
@@ -184,7 +174,7 @@ class Controller:
         if self.clock is not None:
             self.clock.observe(seen.times, seen.partials, seen.waits)
         self._pulls.clear()  # what is left of them is planned anew
-        self._events += self.changing.observe(seen.epoch, turned=seen.turned, tried=seen.tried, failed=seen.failed)
+        self._events += self.changing.observe(seen)
         self._check_done(seen.epoch)
         self.observed, self._last_events, self._events = seen.epoch, self._events, []
         return list(self._last_events)
@@ -198,9 +188,8 @@ class Controller:
     def replay(
         self,
         plans: Sequence[WrittenPlan],
-        observations: Iterable[Observation],
-        commands: Iterable[Command | Change],
-    ) -> None:
+        observations: Iterable[Observation], commands: Iterable[Command | Change],
+    ) -> None:  # fmt: skip
         """Rebuilds, from what is durable, the state after the last observation.
 
         Without a base the first plan's routing is the assignment the query began with, whatever this controller was
@@ -222,8 +211,8 @@ class Controller:
     def to_json(self) -> dict[str, Any]:
         """Returns all that later epochs depend on, ready for JSON; to be called between two epochs."""
         return {
-            "arrays": _arrays_to_json(self, _ARRAYS),
-            "before": _arrays_to_json(self._before, _KNOWN),
+            "arrays": arrays_to_json(self, _ARRAYS),
+            "before": arrays_to_json(self._before, _KNOWN),
             "pending": [command.to_json() for command in self._pending],
             "current": self._current.to_json() if self._current else None,
             "started": self._started,
@@ -242,9 +231,9 @@ class Controller:
 
     def restore(self, data: dict[str, Any]) -> None:
         """Takes over what `to_json` of another controller gave; raises KeyError or ValueError for anything else."""
-        for name, array in _arrays_from_json(data["arrays"], _ARRAYS, self.bins).items():
+        for name, array in arrays_from_json(data["arrays"], _ARRAYS, self.bins).items():
             setattr(self, name, array.astype(getattr(self, name).dtype))
-        self._before = _BinStatus(**_arrays_from_json(data["before"], _KNOWN, self.bins))
+        self._before = BinStatus(**arrays_from_json(data["before"], _KNOWN, self.bins))
         self._pending = [Command.from_json(command) for command in data["pending"]]
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
@@ -260,8 +249,8 @@ class Controller:
             [event_from_json(event) for event in data[name]] for name in ("events", "told")
         )
 
-    def before(self, epoch: int) -> _BinStatus:
-        """Returns what was known when an epoch began: the one to be run next, or the last one, which is run again."""
+    def before(self, epoch: int) -> BinStatus:
+        """Returns what was known when an epoch began: the next one, or the last one, which is run again."""
         return self._before if epoch == self.observed else self._status()
 
     def fresh_workers(self, written: WrittenPlan) -> tuple[int, ...]:
@@ -272,8 +261,8 @@ class Controller:
         busy |= set(written.plan.routing[before.queued > 0].tolist())
         return tuple(worker for worker in range(written.workers) if worker not in busy)
 
-    def _status(self) -> _BinStatus:
-        return _BinStatus(self.location.copy(), self.queued.copy(), self.size.copy())
+    def _status(self) -> BinStatus:
+        return BinStatus(self.location.copy(), self.queued.copy(), self.size.copy())
 
     def _activate(self, epoch: int) -> None:
         """Applies commands from their epoch on, and the last one wins; before the first epoch nothing can move."""
@@ -309,16 +298,3 @@ class Controller:
             self._events.append(MigrationDone(self._current.id, epoch))
             self._current = None
             self.moving = np.empty(0, np.intp)
-
-
-def _arrays_to_json(of: object, kinds: Mapping[str, str]) -> dict[str, str]:
-    raw = {name: getattr(of, name).astype(kind).tobytes() for name, kind in kinds.items()}
-    return {name.lstrip("_"): base64.b64encode(data).decode() for name, data in raw.items()}
-
-
-def _arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: int) -> dict[str, NDArray[Any]]:
-    arrays = {name: np.frombuffer(base64.b64decode(data[name.lstrip("_")]), kind) for name, kind in kinds.items()}
-    for name, array in arrays.items():
-        if name != "moving" and array.shape != (bins,):
-            raise ValueError(f"{name} has {array.size} entries instead of {bins}")
-    return arrays

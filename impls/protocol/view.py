@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EpochTimes", "View"]
+__all__ = ["BinStatus", "EpochTimes", "View"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,15 @@ class EpochTimes:
     epoch_ms: float = 0.0
     job_ms: float = 0.0
     pull_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BinStatus:
+    """What was known of the bins when an epoch began: int32 location, int64 records in queue and bytes of state."""
+
+    location: NDArray[np.int32]
+    queued: NDArray[np.int64]
+    size: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

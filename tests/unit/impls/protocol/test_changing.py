@@ -7,6 +7,7 @@ import pytest
 
 from impls.protocol.changing import PROOF_EPOCHS, TRIAL_EPOCHS, Bins, Changing
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused
+from impls.protocol.observation import Observation
 from impls.protocol.versions import Change, Failure, Version, Versions, needed, path_between, shape_of
 
 BINS = 8
@@ -44,7 +45,9 @@ class Run:
         turned = self._turned(planned) if planned is not None and obey else []
         tried = tried if planned is not None and planned.trial else 0
         failures = [Failure(number, "it broke") for number in failed]
-        self.events += self.changing.observe(self.epoch, turned=turned, tried=tried, failed=failures)
+        self.events += self.changing.observe(
+            Observation(self.epoch, turned=tuple(turned), tried=tried, failed=tuple(failures))
+        )
         self.epoch += 1
         self.changing = again(self.changing)
         return planned

@@ -1,0 +1,29 @@
+"""Arrays of bins as JSON: base64 of little-endian numbers."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["arrays_from_json", "arrays_to_json", "text_of"]
+
+
+def text_of(array: NDArray[Any], kind: str) -> str:
+    """Returns an array as text, its numbers of a kind as in "<i4"."""
+    return base64.b64encode(array.astype(kind).tobytes()).decode()
+
+
+def arrays_to_json(of: object, kinds: Mapping[str, str]) -> dict[str, str]:
+    """Returns attributes of an object by name, without a leading underscore."""
+    return {name.lstrip("_"): text_of(getattr(of, name), kind) for name, kind in kinds.items()}
+
+
+def arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: int) -> dict[str, NDArray[Any]]:
+    """Reads what `arrays_to_json` wrote; raises ValueError for an array, `moving` excepted, of another length."""
+    arrays = {name: np.frombuffer(base64.b64decode(data[name.lstrip("_")]), kind) for name, kind in kinds.items()}
+    for name, array in arrays.items():
+        if name != "moving" and array.shape != (bins,):
+            raise ValueError(f"{name} has {array.size} entries instead of {bins}")
+    return arrays
