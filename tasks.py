@@ -4,7 +4,7 @@ import sys
 
 from invoke import Collection, Context
 
-from harness.cli import cluster, docker
+from harness.cli import cluster, docker, pipeline
 from harness.cli.development import check, clean, fmt, graph, lock, test  # noqa: F401 - found by invoke
 from harness.cli.look import (  # noqa: F401
     compare,
@@ -86,3 +86,4 @@ def simulate_scale(c: Context, **given):
 namespace = Collection.from_module(sys.modules[__name__])
 namespace.add_collection(Collection.from_module(cluster, name="cluster"))
 namespace.add_collection(Collection.from_module(docker, name="docker"))
+namespace.add_collection(Collection.from_module(pipeline, name="pipeline"))

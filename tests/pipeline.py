@@ -52,6 +52,7 @@ class Pipeline:
     durability: str = "process"
     sent: int = 0
     operator: Operator | None = None
+    py_files: tuple[Path, ...] = ()
     handle: StreamHandle | None = None
     recorder: Recorder | None = None
 
@@ -78,7 +79,7 @@ class Pipeline:
             results=Output(self.kafka, self.topics[1], 4),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.workers,
             bins=self.bins, mechanism=self.mechanism, options=self.options,
-            durability=self.durability, replay_epochs=self.replay_epochs,
+            durability=self.durability, replay_epochs=self.replay_epochs, py_files=self.py_files,
             on_epoch=self.recorder.on_epoch, on_event=self.recorder.event,
         )  # fmt: skip
         return self.handle

@@ -54,6 +54,8 @@ class RealTimeQuery:
 
 def main(options: dict[str, Any]) -> None:
     """The child."""
+    from recount import First
+
     import impls
     from harness.run.pipeline import read_records
     from harness.setup.jars import ensure_jars
@@ -71,9 +73,10 @@ def main(options: dict[str, Any]) -> None:
 
     handle = impls.stream(
         read_records(spark, options["kafka"], options["topics"][0]),
-        key="key", time="scheduled_us", operator=DenseCount(KEYS),
+        key="key", time="scheduled_us", operator=First() if options.get("recount") else DenseCount(KEYS),
         results=Output(options["kafka"], options["topics"][1], 4),
         state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2, bins=16,
+        py_files=[Path(__file__).with_name("recount.py")] if options.get("recount") else [],
         mode="real-time", real_time=impls.RealTime(slots, options["batch"]), on_epoch=note,
     )  # fmt: skip
 

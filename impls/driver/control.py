@@ -22,7 +22,7 @@ from impls.errors import UsageError
 __all__ = ["ControlServer", "ask", "main"]
 
 _DEADLINE_S = 10.0
-_LINE_BYTES = 1 << 20
+_LINE_BYTES = 4 << 20  # a version of the pipeline with its code as text
 _SOCKET_PATH_MAX = 100  # sockaddr_un holds 107 bytes on Linux, 103 on macOS
 
 

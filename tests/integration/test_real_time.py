@@ -6,61 +6,19 @@ import signal
 import time
 from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from counts import Counts
 from pipeline import await_true
-from real_time import KEYS, RealTimeQuery
+from real_time import RealTimeQuery
 
-from generators.clock import now_us
-from generators.stream import keycount_values
 from harness.lab.processes import python_workers
 from impls.errors import UsageError
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.settings import real_time_settings
-from impls.worker.results import Deduplicator, number_of
 
 DEADLINE_S = 120.0
 LONG = "600 seconds"  # a batch that does not end within a test
-
-
-class Counts:
-    """Sends records, and reads the results: of each key the counts 1..n, each once."""
-
-    def __init__(self, kafka: str, topics: tuple[str, str]):
-        self._input, self.sent = topics[0], 0
-        self._producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1})
-        self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "real-time", "enable.auto.commit": False})
-        self._consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
-        self._seen, self.last = Deduplicator(), {}
-
-    def send(self, records: int, partitions: tuple[int, ...] = (0, 1)) -> None:
-        keys = np.random.default_rng(self.sent).integers(0, KEYS, records)
-        values = keycount_values(keys, np.full(records, now_us(), np.int64))
-        for i, value in enumerate(values):
-            self._producer.produce(self._input, value, partition=partitions[i % len(partitions)])
-        assert self._producer.flush(30) == 0
-        self.sent += records
-
-    def counted(self) -> int:
-        """Records counted, as the results that have come say."""
-        for message in self._consumer.consume(10_000, 0.2):
-            assert message.error() is None, message.error()
-            n = number_of(message.headers())
-            if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
-                count = int.from_bytes(message.value(), "little")
-                assert count > self.last.get(message.key(), 0), "a count that does not grow"
-                self.last[message.key()] = count
-        return sum(self.last.values())
-
-    def await_counted(self) -> None:
-        """Waits until all records sent are counted; none may be counted twice."""
-        await_true(lambda: self.counted() >= self.sent, f"{self.sent} records to be counted", DEADLINE_S)
-        assert self.counted() == self.sent
-
-    def close(self) -> None:
-        self._consumer.close()
 
 
 @pytest.fixture

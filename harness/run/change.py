@@ -1,0 +1,102 @@
+"""Changes of a running query's pipeline from another process: what the tasks of `pipeline` do."""
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from impls.driver.control import ask
+from impls.errors import UsageError
+from impls.operators import Operator
+from impls.operators.steps import Step
+from impls.spark.code import dumped
+
+__all__ = ["insert", "remove", "replace", "show"]
+
+_POLL_S = 0.1
+
+
+def show(checkpoint: str) -> int:
+    """Prints the versions of a query's pipeline and returns the exit code."""
+    table = Table("version", "change", "steps", "operator", "bins", box=None)
+    for version in ask(checkpoint, {"do": "pipeline"})["versions"]:
+        steps = ", ".join(version["steps"]) or "-"
+        table.add_row(str(version["version"]), version["label"], steps, version["operator"], str(version["bins"]))
+    Console().print(table)
+    return 0
+
+
+def replace(*, checkpoint: str, code: str, wait: int, **how: Any) -> int:
+    """Replaces an operator or a step, and returns the exit code: 1 when the query has refused it."""
+    by = _named(code, (Operator, Step))
+    ways = {name: None if how[name] is None else _function(code, how[name]) for name in ("migrate", "back")}
+    raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
+    request = {"do": "replace", "code": raw.hex(), "lazy": how["lazy"], "budget_bytes": how["budget"]}
+    return _carry_out(checkpoint, request, wait)
+
+
+def insert(*, checkpoint: str, code: str, before: str | None, wait: int) -> int:
+    """Puts a step in, and returns the exit code."""
+    step = _named(code, (Step,))
+    raw = dumped(step, [step.function])
+    return _carry_out(checkpoint, {"do": "insert", "code": raw.hex(), "before": before}, wait)
+
+
+def remove(*, checkpoint: str, name: str, wait: int) -> int:
+    """Takes a step out, and returns the exit code."""
+    return _carry_out(checkpoint, {"do": "remove", "name": name}, wait)
+
+
+def _carry_out(checkpoint: str, request: dict[str, Any], wait: int) -> int:
+    id_ = ask(checkpoint, request)["id"]
+    found = ask(checkpoint, {"do": "change", "id": id_})
+    end = time.monotonic() + wait
+    while found["state"] not in {"done", "refused"} and time.monotonic() < end:
+        time.sleep(_POLL_S)
+        found = ask(checkpoint, {"do": "change", "id": id_})
+    why = f": {found['why']}" if found["why"] else "."
+    sys.stdout.write(f"Change {id_} (version {found['version']}): {found['state']}{why}\n")
+    return 1 if found["state"] == "refused" else 0
+
+
+def _named(code: str, kinds: tuple[type[Any], ...]) -> Any:
+    """Returns the operator or step that FILE:NAME names; a class without arguments stands for its instance."""
+    found = _attribute(code)
+    if isinstance(found, type):
+        found = found()
+    if not isinstance(found, kinds):
+        wanted = " or ".join(kind.__name__.lower() for kind in kinds)
+        raise UsageError(f"{code} is a {type(found).__name__} and no {wanted}.")
+    return found
+
+
+def _function(code: str, name: str) -> Any:
+    found = _attribute(f"{code.rpartition(':')[0]}:{name}")
+    if not callable(found):
+        raise UsageError(f"{name} in {code.rpartition(':')[0]} is no function.")
+    return found
+
+
+def _attribute(code: str) -> Any:
+    file, _, name = code.rpartition(":")
+    path = Path(file)
+    if not file or not path.is_file():
+        raise UsageError(f"{code} names no file and name in it: give it as in rules.py:limit.")
+    module_name = f"_changed_{path.stem}"
+    module = sys.modules.get(module_name)
+    if module is None:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        if spec is None or spec.loader is None:
+            raise UsageError(f"{file} is no Python file.")
+        module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise UsageError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
+    if name not in vars(module):
+        raise UsageError(f"{file} has no {name!r}.")
+    return vars(module)[name]
