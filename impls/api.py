@@ -134,9 +134,12 @@ def stream(
     _ready(df.sparkSession, operator, results, py_files)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
-        operator = _first_version(opened, operator)
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        where, between = _made(state_dir), _transfer(df.sparkSession.sparkContext.master, how, tls)
+        operator, where, between = (
+            _first_version(opened, operator),
+            _made(state_dir),
+            _transfer(df.sparkSession.sparkContext.master, how, tls),
+        )
         spec = QuerySpec(opened.query, bins, operator, results, where, files, how.shared, between, turns)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
@@ -145,8 +148,7 @@ def stream(
         changes = PipelineChanges(
             driver, operator, pickled, tuple(frame.columns[_OWN_COLUMNS:]), how.shared is not None
         )
-        told = on_event or (lambda _kind, _fields: None)
-        return StreamHandle(run, changes, opened, policy, told, end=end)
+        return StreamHandle(run, changes, opened, policy, on_event, end=end)
 
 
 @contextmanager

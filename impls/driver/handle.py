@@ -47,7 +47,7 @@ class StreamHandle(Changeable):
         changes: PipelineChanges,
         checkpoint: Checkpoint,
         policy: str,
-        on_event: Callable[[str, dict[str, Any]], None],
+        on_event: Callable[[str, dict[str, Any]], None] | None,
         *,
         end: Callable[[], None] = lambda: None,
     ):
@@ -55,7 +55,7 @@ class StreamHandle(Changeable):
         super().__init__()
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes = changes
-        self._on_event, self._end = on_event, end
+        self._on_event, self._end = on_event or (lambda _kind, _fields: None), end
         self.wants_restart = False
         self._commands = threading.Lock()
         self._control = ControlServer(checkpoint.own, self._answer)

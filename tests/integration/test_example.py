@@ -54,3 +54,53 @@ def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_p
     for value in map(json.loads, averages):
         seen.setdefault(value["user"], []).append(value["average"])
     assert seen == {f"u{user}": [10.0, 15.0] for user in range(20)}
+
+
+def test_its_code_changes_while_it_runs(spark, kafka, topic_factory, tmp_path, results_of):
+    import impls
+    from impls.operators import Filter, StatefulMap
+    from impls.worker.output import Output
+
+    class RunningAverage(StatefulMap):
+        columns = ("amount",)
+
+        def update(self, key, record, state):
+            count, total = state or (0, 0.0)
+            count, total = count + 1, total + record["amount"]
+            return (count, total), {"user": key.decode(), "average": total / count}
+
+    class AverageAndMost(StatefulMap):
+        columns = ("amount",)
+
+        def update(self, key, record, state):
+            count, total, most = state or (0, 0.0, 0)
+            count, total, most = count + 1, total + record["amount"], max(most, record["amount"])
+            return (count, total, most), {"user": key.decode(), "average": total / count, "most": most}
+
+    source, sink = topic_factory(2), topic_factory(4)
+    producer = Producer({"bootstrap.servers": kafka})
+
+    def send(amount: float) -> None:
+        producer.produce(source, json.dumps({"user": "u", "amount": amount}))
+        producer.flush(10)
+
+    raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
+    rows = raw.option("startingOffsets", "earliest").load()
+    parsed = rows.selectExpr("from_json(string(value), 'user string, amount double') r", "partition", "offset")
+    with impls.stream(
+        parsed.select("r.*", "partition", "offset"), key="user", operator=RunningAverage(),
+        results=Output(kafka, sink, 4), state_dir=tmp_path / "state", checkpoint=tmp_path / "checkpoint",
+        workers=2, bins=16,
+    ) as query:  # fmt: skip
+        send(200.0)
+        results_of(sink).wait_for(1, "the first average")
+        change = query.insert(Filter("large", lambda row: row["amount"] > 100, ("amount",)))
+        assert query.await_change(change, 60)["state"] == "done"
+        send(50.0)
+        change = query.replace(AverageAndMost(), migrate=lambda state: (*state, 0))
+        assert query.await_change(change, 60)["state"] == "done"
+        query.await_change(query.remove("large"), 60)
+        send(100.0)
+        values = [json.loads(value) for value in results_of(sink).wait_for(2, "the average under the new code")]
+        assert [version["bins"] for version in query.pipeline()] == [0, 0, 0, 16]
+    assert values == [{"user": "u", "average": 200.0}, {"user": "u", "average": 150.0, "most": 100.0}]
