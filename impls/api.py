@@ -66,7 +66,6 @@ class RealTime:
 
 _DEFAULT = RealTime()
 
-_OWN_COLUMNS = 5  # bin, partition, offset, time, key
 _AWAY_S = 15.0  # for which each attempt of a worker waits for a log_dir that its host has lost
 
 
@@ -135,19 +134,13 @@ def stream(
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        operator, where, between = (
-            _first_version(opened, operator),
-            _made(state_dir),
-            _transfer(df.sparkSession.sparkContext.master, how, tls),
-        )
-        spec = QuerySpec(opened.query, bins, operator, results, where, files, how.shared, between, turns)
+        first, between = _first_version(opened, operator), _transfer(df.sparkSession.sparkContext.master, how, tls)
+        spec = QuerySpec(opened.query, bins, first, results, _made(state_dir), files, how.shared, between, turns)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
         run, driver, end = start(frame, spec, opened, making)
-        changes = PipelineChanges(
-            driver, operator, pickled, tuple(frame.columns[_OWN_COLUMNS:]), how.shared is not None
-        )
+        changes = PipelineChanges(driver, first, pickled, tuple(frame.columns), how.shared is not None)
         return StreamHandle(run, changes, opened, policy, on_event, end=end)
 
 

@@ -24,6 +24,7 @@ from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
 BINS, KEYS, WORKERS = 16, 60, 2
+PLACE = ("bin", "partition", "offset", "time", "key")
 
 
 class Tally(StatefulMap):
@@ -89,7 +90,7 @@ class ChangedQuery(Changeable):
             Controller(initial, catalog.make(self.mechanism)), self.opened, InProcessExecutor(spec), files=files,
             on_epoch=lambda record: self.events.extend(record.events),
         )  # fmt: skip
-        self.changes = PipelineChanges(self.driver, self.first, pickled, self.first.columns)
+        self.changes = PipelineChanges(self.driver, self.first, pickled, (*PLACE, *self.first.columns))
 
     def stop(self):
         self.opened.close()

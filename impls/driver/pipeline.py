@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 INITIAL = "initial"
+_PLACE_COLUMNS = 5
 _POLL_S = 0.05
 
 Pickled = Callable[[Contents], bytes]
@@ -55,7 +56,7 @@ class PipelineChanges:
         driver: the query's.
         first: version 0.
         pickled: makes code of a version's contents.
-        columns: of the input that records have here.
+        columns: that records have: bin, partition, offset, time, key, and those of the input that are kept.
         shared: workers share a store, in which no state can take another shape.
     """
 
@@ -76,7 +77,7 @@ class PipelineChanges:
         operator = contents.operator
         missing = [column for column in operator.columns if column not in self.columns]
         if missing:
-            kept = ", ".join(self.columns) or "none"
+            kept = ", ".join(self.columns[_PLACE_COLUMNS:]) or "none"
             raise UsageError(
                 f"The pipeline reads the column {missing[0]!r}, but the query keeps {kept}: name it in `columns` when "
                 "you start the query."
