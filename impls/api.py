@@ -115,12 +115,11 @@ def stream(
         mode: "micro-batch", or "real-time": Spark's real-time mode, on one host, with state moved in the same way.
         real_time: what real-time mode has to know besides.
         durability: what the state survives: "none", "process" or "host", see ARCHITECTURE.md, "Durability".
-        log_dir: folder or URI (pyarrow's `from_uri`, s3://...) of changelog and snapshots; by default the checkpoint's.
+        log_dir: folder or URI (pyarrow's, s3://...) of changelog and snapshots; by default the checkpoint's.
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
         tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
-        on_epoch: called with every finished epoch.
-        on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
+        on_epoch, on_event: called with every finished epoch; with (kind, fields) of commands, starts and stops.
 
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
@@ -134,14 +133,12 @@ def stream(
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        first, between = _first_version(opened, operator), _transfer(df.sparkSession.sparkContext.master, how, tls)
-        spec = QuerySpec(opened.query, bins, first, results, _made(state_dir), files, how.shared, between, turns)
+        first, between, shared = _first_version(opened, operator), _transfer(df.sparkSession, how, tls), how.shared
+        spec = QuerySpec(opened.query, bins, first, results, _made(state_dir), files, shared, between, turns)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
-        run, driver, end = start(frame, spec, opened, making)
-        changes = PipelineChanges(driver, first, pickled, tuple(frame.columns), how.shared is not None)
-        return StreamHandle(run, changes, opened, policy, on_event, end=end)
+        return _handle(start(frame, spec, opened, making), frame, spec, opened, policy=policy, on_event=on_event)
 
 
 @contextmanager
@@ -151,6 +148,12 @@ def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
     except BaseException:
         opened.close()
         raise
+
+
+def _handle(started: "_Started", frame: DataFrame, spec: QuerySpec, opened: Checkpoint, **more: Any) -> StreamHandle:
+    run, driver, end = started
+    changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
+    return StreamHandle(run, changes, opened, end=end, **more)
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:
@@ -216,9 +219,9 @@ def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWri
     return writer.option("checkpointLocation", opened.spark)
 
 
-def _transfer(master: str | None, how: Mechanism, tls: str) -> Transfer | None:
+def _transfer(spark: SparkSession, how: Mechanism, tls: str) -> Transfer | None:
     """Returns how bins go from host to host; None where there is one host or one store."""
-    return None if is_local(master) or how.shared is not None else Transfer.new(*certificate_of(tls))
+    return None if is_local(spark.sparkContext.master) or how.shared is not None else Transfer.new(*certificate_of(tls))
 
 
 def _made(folder: str | Path) -> str:
