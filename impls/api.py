@@ -119,7 +119,8 @@ def stream(
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
         tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
-        on_epoch, on_event: called with every finished epoch; with (kind, fields) of commands, starts and stops.
+        on_epoch: called with every finished epoch.
+        on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
 
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
@@ -128,8 +129,7 @@ def stream(
     how = catalog.make(mechanism, **(options or {}))
     turns = _is_real_time(mode, df, how, str(checkpoint), log_dir)
     settings = {"bins": bins, "key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs)}
-    frame = prepared(df, key, operator, bins, time, further=columns)
-    _ready(df.sparkSession, operator, results, py_files)
+    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, results, py_files)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
@@ -137,8 +137,8 @@ def stream(
         spec = QuerySpec(opened.query, bins, first, results, _made(state_dir), files, shared, between, turns)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
-        return _handle(start(frame, spec, opened, making), frame, spec, opened, policy=policy, on_event=on_event)
+        start = real_time if turns else trigger
+        return _handle(frame, spec, opened, making, start, policy=policy, on_event=on_event)
 
 
 @contextmanager
@@ -150,8 +150,14 @@ def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
         raise
 
 
-def _handle(started: "_Started", frame: DataFrame, spec: QuerySpec, opened: Checkpoint, **more: Any) -> StreamHandle:
-    run, driver, end = started
+def _handle(
+    frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: "_Making", how_to: RealTime | str, **more: Any
+) -> StreamHandle:
+    """Returns the handle of a query in real time, or in micro-batches at a trigger's interval."""
+    if isinstance(how_to, RealTime):
+        run, driver, end = _in_real_time(how_to, frame, spec, opened, making)
+    else:
+        run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
     changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
     return StreamHandle(run, changes, opened, end=end, **more)
 
@@ -207,11 +213,13 @@ def _name(opened: Checkpoint) -> str:
     return f"rescale-{opened.query[:8]}"
 
 
-def _ready(spark: SparkSession, operator: Operator, results: Output, py_files: Sequence[str | Path]) -> None:
-    """Checks the session, sends the executors what they need, and connects the workers that there can be now."""
+def _ready(frame: DataFrame, operator: Operator, results: Output, py_files: Sequence[str | Path]) -> DataFrame:
+    """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
+    spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
     warm_workers(spark, results)
+    return frame
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
