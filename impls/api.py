@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
+from impls.controltopic.listener import ControlListener
+from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
@@ -31,8 +33,10 @@ from impls.realtime.link import Switchboard
 from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
+from impls.spark.offsetlog import epoch_begin
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
+from impls.spark.realtime.inputlog import tick_begin
 from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
@@ -43,7 +47,7 @@ from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
-__all__ = ["RealTime", "stream"]
+__all__ = ["ControlTopic", "RealTime", "stream"]
 
 _MODES = ("micro-batch", "real-time")
 
@@ -88,6 +92,7 @@ def stream(
     py_files: Sequence[str | Path] = (),
     replay_epochs: int = REPLAY_EPOCHS,
     tls: str = "none",
+    control: ControlTopic | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> StreamHandle:
@@ -114,6 +119,7 @@ def stream(
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
         tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
+        control: a Kafka topic with commands for this query, see `impls.controltopic`.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
 
@@ -135,7 +141,9 @@ def stream(
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
         run, driver, end = start(frame, spec, opened, making)
-        return StreamHandle(run, driver, opened, policy, on_event or (lambda _kind, _fields: None), end=end)
+        listen = None if control is None else _listener(control, opened, driver, real_time=turns).start
+        events = on_event or (lambda _kind, _fields: None)
+        return StreamHandle(run, driver, opened, policy, events, end=end, listen=listen)
 
 
 @contextmanager
@@ -169,6 +177,12 @@ def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Chec
         return RealTimeQuery(frame, spec, switchboard, _name(opened), opened.spark, how.batch)
 
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
+
+
+def _listener(control: ControlTopic, opened: Checkpoint, driver: Driver, *, real_time: bool) -> ControlListener:
+    location = Path(opened.spark)
+    begin = (lambda _epoch: tick_begin(location)) if real_time else partial(epoch_begin, location)
+    return ControlListener(control, opened, driver, begin)
 
 
 def _is_real_time(mode: str, df: DataFrame, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:
