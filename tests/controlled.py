@@ -27,7 +27,7 @@ from impls.protocol.order import Answers
 from impls.protocol.report import Moves, Report
 from impls.worker.cells import CELL
 
-__all__ = ["Death", "Died", "Input", "Query", "findings", "record"]
+__all__ = ["Death", "Died", "Input", "PullEverything", "Query", "findings", "record"]
 
 BINS = 4
 START = np.zeros(BINS, np.int32)
@@ -94,7 +94,7 @@ class Input:
         return {"in": found}
 
 
-class _PullEverything:
+class PullEverything:
     hosts = ()
 
     def run(self, order: Any, _batch: Any) -> Answers:
@@ -131,7 +131,7 @@ class Query:
         self.opened = Checkpoint(self.folder, {})
         self._open.callback(self.opened.close)
         self.driver = Driver(
-            Controller(START, catalog.make("megaphone-all-at-once")), self.opened, _PullEverything(), files=None
+            Controller(START, catalog.make("megaphone-all-at-once")), self.opened, PullEverything(), files=None
         )
         self.driver.before_plan = self._before
         self.log = ControlLog(self.opened, self.name, "answers")

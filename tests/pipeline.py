@@ -18,6 +18,7 @@ from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.run import check_run
 from harness.run.pipeline import read_records, spark_checkpoint
 from harness.run.recorder import Recorder
+from impls.controltopic.topic import ControlTopic
 from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
 from impls.worker.output import Output
@@ -54,6 +55,7 @@ class Pipeline:
     operator: Operator | None = None
     handle: StreamHandle | None = None
     recorder: Recorder | None = None
+    control: ControlTopic | None = None
 
     def send(self, records: int) -> None:
         """Produces the stream's next records, scheduled now, and waits for the acknowledgements."""
@@ -78,7 +80,7 @@ class Pipeline:
             results=Output(self.kafka, self.topics[1], 4),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.workers,
             bins=self.bins, mechanism=self.mechanism, options=self.options,
-            durability=self.durability, replay_epochs=self.replay_epochs,
+            durability=self.durability, replay_epochs=self.replay_epochs, control=self.control,
             on_epoch=self.recorder.on_epoch, on_event=self.recorder.event,
         )  # fmt: skip
         return self.handle

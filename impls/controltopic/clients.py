@@ -21,7 +21,7 @@ _ANSWER_MS = 10_000
 _UNKNOWN_MS = 5_000  # for which a topic may be unknown to the broker
 _NEVER_TAKEN = {
     KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._MSG_SIZE_TOO_LARGE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from impls.errors import UsageError
 
-__all__ = ["ControlTopic", "quiet"]
+__all__ = ["ControlTopic", "answers_of", "quiet"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,12 @@ class ControlTopic:
     @property
     def answers(self) -> str:
         """The topic of the answers to commands that name none."""
-        return f"{self.topic}-answers"
+        return answers_of(self.topic)
+
+
+def answers_of(topic: str) -> str:
+    """Returns the topic of the answers to a control topic's commands that name none."""
+    return f"{topic}-answers"
 
 
 def quiet(bootstrap: str, **more: Any) -> dict[str, Any]:
