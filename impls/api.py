@@ -17,7 +17,7 @@ from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
-from impls.driver.handle import RunQuery, StreamHandle
+from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
@@ -126,30 +126,27 @@ def stream(
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
-    check_bins(bins, workers)
     how = catalog.make(mechanism, **(options or {}))
     turns = _is_real_time(mode, df, how, str(checkpoint), log_dir)
-    settings = {"bins": bins, "key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs)}
+    settings = {"key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs, bins, workers)}
     frame = prepared(df, key, operator, bins, time)
     _ready(df.sparkSession, operator, results, py_files)
-    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
-    with _closed_on_error(opened):
+    with _opened(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         where, between = _made(state_dir), _transfer(df.sparkSession.sparkContext.master, how, tls)
         spec = QuerySpec(opened.query, bins, operator, results, where, files, how.shared, between, turns)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
-        run, driver, end = start(frame, spec, opened, making)
-        listen = None if control is None else _listener(control, opened, driver, real_time=turns).start
-        events = on_event or (lambda _kind, _fields: None)
-        return StreamHandle(run, driver, opened, policy, events, end=end, listen=listen)
+        run, driver, end = _starter(real_time if turns else None, trigger)(frame, spec, opened, making)
+        hear = _listen(control, opened, driver, real_time=turns)
+        return StreamHandle(run, driver, opened, policy, on_event or (lambda *_: None), end=end, listen=hear)
 
 
 @contextmanager
-def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
+def _opened(opened: Checkpoint) -> Iterator[Checkpoint]:
+    """Closes a checkpoint again when what is done with it fails."""
     try:
-        yield
+        yield opened
     except BaseException:
         opened.close()
         raise
@@ -157,6 +154,12 @@ def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
 
 _Making = Callable[[Executor], Driver]
 _Started = tuple[RunQuery, Driver, Callable[[], None]]
+
+
+def _starter(
+    real_time: RealTime | None, trigger: str
+) -> Callable[[DataFrame, QuerySpec, Checkpoint, _Making], _Started]:
+    return partial(_in_micro_batches, trigger) if real_time is None else partial(_in_real_time, real_time)
 
 
 def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) -> Controller:
@@ -179,10 +182,15 @@ def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Chec
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
 
 
-def _listener(control: ControlTopic, opened: Checkpoint, driver: Driver, *, real_time: bool) -> ControlListener:
+def _listen(
+    control: ControlTopic | None, opened: Checkpoint, driver: Driver, *, real_time: bool
+) -> Callable[[Answerer], Listener] | None:
+    """Returns what starts to listen to a control topic, None without one."""
+    if control is None:
+        return None
     location = Path(opened.spark)
     begin = (lambda _epoch: tick_begin(location)) if real_time else partial(epoch_begin, location)
-    return ControlListener(control, opened, driver, begin)
+    return ControlListener(control, opened, driver, begin).start
 
 
 def _is_real_time(mode: str, df: DataFrame, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:
@@ -224,8 +232,11 @@ def _made(folder: str | Path) -> str:
     return str(path)
 
 
-def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> dict[str, Any]:
+def _checked(
+    how: Mechanism, operator: Operator, durability: str, replay_epochs: int, bins: int, workers: int
+) -> dict[str, Any]:
     """Returns where state is, and whether a changelog is kept: not where a shared store is itself what is durable."""
+    check_bins(bins, workers)
     check_level(durability, replicates=how.replicates)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
@@ -234,4 +245,4 @@ def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs:
             raise UsageError("A store that all workers share has no timers: choose another mechanism.")
         how.shared.check()
     own = how.shared is None
-    return {"changelog": own and durability != "none", "state": "own" if own else "shared"}
+    return {"bins": bins, "changelog": own and durability != "none", "state": "own" if own else "shared"}

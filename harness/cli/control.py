@@ -8,12 +8,12 @@ from typing import Any
 
 from invoke.context import Context
 
-from harness.cli.verb import run, verb
+from harness.cli.verb import verb
 from harness.options import ending, parse_list
 from harness.options.declared import COUNT, REAL, Option
 from impls.errors import UsageError
 
-__all__ = ["OPTIONS", "command_of", "control", "send_and_print"]
+__all__ = ["OPTIONS", "command_of", "control"]
 
 _REQUEST, _WHEN, _TOPIC = "What to ask for", "From when on", "Topic"
 _ARGUMENTS = {"rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": ()}
@@ -45,11 +45,11 @@ def control(c: Context, **given: Any) -> None:
     begins at or behind the time or offsets in every partition of the input. A query answers that it waits for them, and
     again when it has carried the command out or refused it.
     """
-    run("harness.cli.control:send_and_print", given)
+    sys.exit(_send_and_print(given))
 
 
 @ending()
-def send_and_print(given: dict[str, Any]) -> int:
+def _send_and_print(given: dict[str, Any]) -> int:
     """Sends the command that the options give, prints the answers, a line of JSON each, and returns the exit code.
 
     It is 2 when the options make no command, the broker does not take it, or a query has refused it, and 1 without an
