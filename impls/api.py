@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
+from impls.controltopic.listener import ControlListener
+from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
-from impls.driver.handle import RunQuery, StreamHandle
+from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
 from impls.driver.pipeline import INITIAL, PipelineChanges
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
@@ -33,8 +35,10 @@ from impls.spark.code import pickled
 from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
+from impls.spark.offsetlog import epoch_begin
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
+from impls.spark.realtime.inputlog import tick_begin
 from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
@@ -46,7 +50,7 @@ from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 from impls.worker.versions import contents_of
 
-__all__ = ["RealTime", "stream"]
+__all__ = ["ControlTopic", "RealTime", "stream"]
 
 _MODES = ("micro-batch", "real-time")
 
@@ -92,10 +96,11 @@ def stream(
     py_files: Sequence[str | Path] = (),
     replay_epochs: int = REPLAY_EPOCHS,
     tls: str = "none",
+    control: ControlTopic | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
 ) -> StreamHandle:
-    """Starts a stateful query and returns the handle that rescales, rebalances, describes and stops it.
+    """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
     Args:
         df: a streaming DataFrame with Kafka's `partition` and `offset` columns, which give each key's record order.
@@ -119,39 +124,45 @@ def stream(
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
         tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
+        control: a Kafka topic with commands for this query, see `impls.controltopic`.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
 
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
-    check_bins(bins, workers)
     how = catalog.make(mechanism, **(options or {}))
-    turns = _is_real_time(mode, df, how, str(checkpoint), log_dir)
-    settings = {"bins": bins, "key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs)}
+    start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
+    settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, results, py_files)
-    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
-    with _closed_on_error(opened):
+    with _opened(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        first, between, shared = _first_version(opened, operator), _transfer(df.sparkSession, how, tls), how.shared
-        spec = QuerySpec(opened.query, bins, first, results, _made(state_dir), files, shared, between, turns)
+        first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
+        spec = QuerySpec(opened.query, bins, first, results, state, files, how.shared, between, start is real_time)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        start = real_time if turns else trigger
-        return _handle(frame, spec, opened, making, start, policy=policy, on_event=on_event)
+        return _handle(frame, spec, opened, making, start, control=control, policy=policy, on_event=on_event)
 
 
 @contextmanager
-def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
+def _opened(opened: Checkpoint) -> Iterator[Checkpoint]:
+    """Closes a checkpoint again when what is done with it fails."""
     try:
-        yield
+        yield opened
     except BaseException:
         opened.close()
         raise
 
 
 def _handle(
-    frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: "_Making", how_to: RealTime | str, **more: Any
+    frame: DataFrame,
+    spec: QuerySpec,
+    opened: Checkpoint,
+    making: "_Making",
+    how_to: RealTime | str,
+    *,
+    control: ControlTopic | None,
+    **more: Any,
 ) -> StreamHandle:
     """Returns the handle of a query in real time, or in micro-batches at a trigger's interval."""
     if isinstance(how_to, RealTime):
@@ -159,7 +170,8 @@ def _handle(
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
     changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
-    return StreamHandle(run, changes, opened, end=end, **more)
+    hear = _listen(control, opened, driver, real_time=spec.turns)
+    return StreamHandle(run, changes, opened, end=end, listen=hear, **more)
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:
@@ -195,6 +207,17 @@ def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Chec
         return RealTimeQuery(frame, spec, switchboard, _name(opened), opened.spark, how.batch)
 
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
+
+
+def _listen(
+    control: ControlTopic | None, opened: Checkpoint, driver: Driver, *, real_time: bool
+) -> Callable[[Answerer], Listener] | None:
+    """Returns what starts to listen to a control topic, None without one."""
+    if control is None:
+        return None
+    location = Path(opened.spark)
+    begin = (lambda _epoch: tick_begin(location)) if real_time else partial(epoch_begin, location)
+    return ControlListener(control, opened, driver, begin).start
 
 
 def _is_real_time(mode: str, df: DataFrame, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:
@@ -238,8 +261,11 @@ def _made(folder: str | Path) -> str:
     return str(path)
 
 
-def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> dict[str, Any]:
+def _checked(
+    size: tuple[int, int], how: Mechanism, operator: Operator, durability: str, replay_epochs: int
+) -> dict[str, Any]:
     """Returns where state is, and whether a changelog is kept: not where a shared store is itself what is durable."""
+    check_bins(*size)
     check_level(durability, replicates=how.replicates)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
@@ -248,4 +274,4 @@ def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs:
             raise UsageError("A store that all workers share has no timers: choose another mechanism.")
         how.shared.check()
     own = how.shared is None
-    return {"changelog": own and durability != "none", "state": "own" if own else "shared"}
+    return {"bins": size[0], "changelog": own and durability != "none", "state": "own" if own else "shared"}

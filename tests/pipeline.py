@@ -18,6 +18,7 @@ from harness.oracle.bins import dense_bins, hash_bins
 from harness.oracle.run import check_run
 from harness.run.pipeline import read_records, spark_checkpoint
 from harness.run.recorder import Recorder
+from impls.controltopic.topic import ControlTopic
 from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
 from impls.worker.output import Output
@@ -55,6 +56,7 @@ class Pipeline:
     py_files: tuple[Path, ...] = ()
     handle: StreamHandle | None = None
     recorder: Recorder | None = None
+    control: ControlTopic | None = None
 
     def send(self, records: int) -> None:
         """Produces the stream's next records, scheduled now, and waits for the acknowledgements."""
@@ -80,6 +82,7 @@ class Pipeline:
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.workers,
             bins=self.bins, mechanism=self.mechanism, options=self.options,
             durability=self.durability, replay_epochs=self.replay_epochs, py_files=self.py_files,
+            control=self.control,
             on_epoch=self.recorder.on_epoch, on_event=self.recorder.event,
         )  # fmt: skip
         return self.handle

@@ -141,6 +141,10 @@ class Checkpoint:
         entries = read_journal(self.own / f"{name}.log")
         return entries if self.base is None else [entry for entry in entries if self.base.keeps(name, entry)]
 
+    def journal(self, name: str) -> Journal:
+        """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it."""
+        return Journal(self.own / f"{name}.log", fsync=self.fsync)
+
     def needs_base(self, epoch: int) -> bool:
         """Returns whether the journals are long enough for a new base at the end of an epoch."""
         size = self.plans.size + self.observed.size + self.commands.size

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -20,7 +19,7 @@ from impls.errors import ADVICE, StateError, UsageError
 from impls.faults import fault
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
-from impls.protocol.events import Command, Event
+from impls.protocol.events import Command, Event, new_id
 from impls.protocol.observation import Observation
 from impls.protocol.order import Executor
 from impls.protocol.plan import Stop, WrittenPlan
@@ -90,6 +89,7 @@ class Driver:
         self._on_epoch = on_epoch or (lambda _record: None)
         self._last_end = time.perf_counter()
         self.ending = False
+        self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
@@ -123,6 +123,11 @@ class Driver:
         self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
 
     @property
+    def next_planned(self) -> int:
+        """The first epoch that has no durable plan, from which on a command holds that comes now."""
+        return self._planned + 1
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """Hosts that can have workers, ascending; empty where there is only one."""
         return self._executor.hosts
@@ -132,7 +137,7 @@ class Driver:
     ) -> Command:
         """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned."""
         with self._planning:
-            command = Command.new(kind, goal, label, from_epoch=self._planned + 1, hosts=hosts)
+            command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())
             self.controller.accept(command)
         return command
@@ -147,7 +152,7 @@ class Driver:
         with self._planning:
             version = make(self.controller.changing)
             self.codes.keep(raw)
-            change = Change(uuid.uuid4().hex[:12], version, self._planned + 1)
+            change = Change(new_id(), version, self._planned + 1)
             self._checkpoint.commands.append(change.to_json())
             self.controller.accept(change)
         return change
@@ -161,6 +166,8 @@ class Driver:
 
     def run_epoch(self, batch: Any, epoch: int) -> None:
         """Runs one epoch on what the executor takes for its records; raises QueryEnded or StopNeeded instead."""
+        if not self.ending and epoch > self._planned:
+            self.before_plan(epoch)
         if self.ending:
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from impls.placement.movement import moved_against_minimum
 from impls.protocol.bins import check_bins
 from impls.protocol.seats import numbers_on, renumbered
 
-__all__ = ["RunQuery", "StreamHandle"]
+__all__ = ["Answerer", "Listener", "RunQuery", "StreamHandle"]
 
 _STOP_DEADLINE_S = 60.0
 
@@ -29,6 +29,20 @@ RunQuery = Callable[[Callable[[Any, int], None], Callable[[], None]], Exception 
 Returns the signal or error with which the first one ended it, None when it ended by itself; raises StateError when
 something else ended it.
 """
+
+
+Answerer = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes a request and returns its answer; raises UsageError when it refuses, another error when it cannot read it."""
+
+
+class Listener(Protocol):
+    """What gives a query requests from elsewhere while it runs."""
+
+    def status(self) -> dict[str, Any]:
+        """Returns what became of the requests, as JSON values."""
+
+    def close(self) -> None:
+        """Ends it; no request comes behind it."""
 
 
 class StreamHandle(Changeable):
@@ -50,15 +64,22 @@ class StreamHandle(Changeable):
         on_event: Callable[[str, dict[str, Any]], None] | None,
         *,
         end: Callable[[], None] = lambda: None,
+        listen: Callable[[Answerer], Listener] | None = None,
     ):
-        """Starts the query; `end` frees, when it has ended, what its executor holds."""
+        """Starts the query; `end` frees, when it has ended, what its executor holds.
+
+        `listen` gets what answers a request, before the first epoch, and gives it requests from elsewhere.
+        """
         super().__init__()
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes = changes
         self._on_event, self._end = on_event or (lambda _kind, _fields: None), end
         self.wants_restart = False
         self._commands = threading.Lock()
+        self._listener: Listener | None = None
         self._control = ControlServer(checkpoint.own, self._answer)
+        if listen is not None:
+            self._listener = listen(self._answer)
         self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
         self._supervisor.start()
 
@@ -105,7 +126,7 @@ class StreamHandle(Changeable):
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
 
-        On a cluster also the hosts with the workers that ran there last.
+        On a cluster also the hosts with the workers that ran there last; what became of a control topic's commands.
         With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
         """
         controller = self._driver.controller
@@ -120,6 +141,7 @@ class StreamHandle(Changeable):
             "migrating": controller.migrating,
             "versions": {str(v): n for v, n in enumerate(np.bincount(controller.changing.required).tolist()) if n},
             "running": not self._ended.is_set(),
+            **({} if self._listener is None else {"control": self._listener.status()}),
             **_hosts_of(controller.homes, self._driver.hosts),
             **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
         }
@@ -203,6 +225,8 @@ class StreamHandle(Changeable):
             self._failure = error
         finally:
             self._control.close()
+            if self._listener is not None:
+                self._listener.close()
             self._end()
             self._checkpoint.close()
             self._ended.set()

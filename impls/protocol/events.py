@@ -2,6 +2,9 @@
 
 import base64
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -18,9 +21,29 @@ __all__ = [
     "MigrationBegun",
     "MigrationDone",
     "event_from_json",
+    "identified",
+    "new_id",
 ]
 
 Kind = Literal["rescale", "rebalance"]
+
+
+_ID: ContextVar[str | None] = ContextVar("command", default=None)
+
+
+@contextmanager
+def identified(id_: str) -> Iterator[None]:
+    """Gives an id to the command that this thread makes inside: whoever asked for it can find it in the journal."""
+    token = _ID.set(id_)
+    try:
+        yield
+    finally:
+        _ID.reset(token)
+
+
+def new_id() -> str:
+    """Returns an id that no other request has, or that of `identified`."""
+    return _ID.get() or uuid.uuid4().hex[:12]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +64,8 @@ class Command:
     def new(
         cls, kind: Kind, goal: NDArray[np.int32], label: str, *, from_epoch: int, hosts: tuple[str, ...] = ()
     ) -> "Command":
-        """Returns a command with an identity of its own."""
-        return cls(uuid.uuid4().hex[:12], kind, goal.astype(np.int32), label, from_epoch, hosts)
+        """Returns a command with an identity of its own, or with that of `identified`."""
+        return cls(new_id(), kind, goal.astype(np.int32), label, from_epoch, hosts)
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the goal is base64 of little-endian uint16."""

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from impls.controltopic.commands import Offsets
 from impls.driver.journal import replace_bytes
+from impls.spark.offsetlog import topics_of
 
-__all__ = ["InputLog"]
+__all__ = ["InputLog", "tick_begin"]
 
 _NEEDED = "needed-offsets.json"
 
@@ -57,6 +59,21 @@ class InputLog:
         commits = (path.name for path in (self._location / "commits").glob("[0-9]*"))
         last = max((int(name) for name in commits if name.isdecimal()), default=None)
         return self._location / ("sources/0/0" if last is None else f"offsets/{last}")
+
+
+def tick_begin(location: Path) -> Offsets | None:
+    """Returns the offsets that the next tick of real-time mode is not before, {} if there are several topics.
+
+    The runner notes them by partition behind every tick (`InputLog`), Spark's source notes the
+    topic at the query's beginning. None until both have.
+    """
+    try:
+        needed = json.loads((location / _NEEDED).read_bytes())
+        sources = [(folder / "0").read_bytes() for folder in (location / "sources").iterdir()]
+    except (OSError, ValueError):
+        return None
+    topics = [topic for source in sources for topic, _ in topics_of(source.rpartition(b"\n")[2])]
+    return {topics[0]: {int(part): at for part, at in needed.items()}} if len(topics) == 1 else {}
 
 
 def _forward(found: Any, needed: Any) -> dict[str, dict[str, int]] | None:

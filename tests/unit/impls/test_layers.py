@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("protocol", "store", "placement", "operators", "durability", "transfer", "worker", "driver")
+PACKAGES = ("protocol", "store", "placement", "operators", "durability", "transfer", "worker", "driver", "controltopic")
 SCRIPT = """
 import importlib, sys
 for name in sys.argv[1:]:

@@ -1,0 +1,71 @@
+"""What is done with the commands of a control topic before an epoch is planned."""
+
+from collections.abc import Callable
+from typing import Any
+
+from impls.controltopic.agenda import command_id
+from impls.controltopic.commands import Offsets
+from impls.controltopic.log import ControlLog
+from impls.controltopic.waiting import Waiting
+from impls.errors import UsageError
+from impls.protocol.events import identified
+
+__all__ = ["Carrier"]
+
+
+class Carrier:
+    """Carries out, in their order, the commands that an epoch reaches.
+
+    The driver makes each durable under an id that tells the command's, and then the control log notes it: a crash
+    between the two is seen when the log is opened again.
+
+    Args:
+        log: the control log.
+        find: returns the bound of a time in the partitions of the offsets given, None while it has none.
+        answer: carries out a request, see `impls.driver.handle.Answerer`.
+        ending: returns whether the query ends before the epoch.
+    """
+
+    def __init__(
+        self,
+        log: ControlLog,
+        find: Callable[[int, Offsets], Offsets | None],
+        answer: Callable[[dict[str, Any]], dict[str, Any]],
+        ending: Callable[[], bool],
+    ):
+        self._log, self._find, self._answer, self._ending = log, find, answer, ending
+
+    def before(self, epoch: int, begin: Offsets | None) -> None:
+        """Acts before an epoch that begins at these offsets, see `Agenda.reached`.
+
+        Raises StateError when a journal cannot be written.
+        """
+        agenda = self._log.agenda
+        self._find_bounds(begin)
+        for one, sentence in agenda.refused(begin):
+            self._log.obey(agenda.carried(one, epoch, None, sentence))
+        for one in agenda.reached(begin):
+            if self._ending():
+                return  # what is left waits for the next start
+            self._carry_out(one, epoch)
+
+    def _find_bounds(self, begin: Offsets | None) -> None:
+        """Looks up times without bounds, the earliest first: where one has none, later ones have none either."""
+        for time_ms in self._log.agenda.due() if begin else ():
+            offsets = self._find(time_ms, begin or {})
+            if offsets is None:
+                return
+            self._log.obey(self._log.agenda.bounded(time_ms, offsets))
+
+    def _carry_out(self, one: Waiting, epoch: int) -> None:
+        answer, refused = None, ""
+        try:
+            with identified(command_id(one.command.id)):
+                answer = self._answer(one.command.request)
+        except UsageError as error:
+            refused = str(error)
+        except (ValueError, KeyError, TypeError) as error:
+            refused = f"The request is not understood: {error}."
+        if refused and self._ending():
+            return  # the query was stopped meanwhile, which is no fault of the command
+        self._log.obey(self._log.agenda.carried(one, epoch, answer, refused))

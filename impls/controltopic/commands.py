@@ -1,0 +1,162 @@
+"""A record of the control topic, read into a command. Pure."""
+
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from impls.errors import UsageError
+from impls.protocol.jsontext import from_text
+
+__all__ = ["BadCommandError", "ControlCommand", "Offsets", "in_text", "offsets_of", "read_command"]
+
+Offsets = dict[str, dict[int, int]]
+"""Offsets by topic and partition."""
+
+_OWN = ("id", "sender", "queries", "from", "answer")  # the rest of a record is the request
+_ID_MAX = 200
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class BadCommandError(UsageError):
+    """A record is no command; the message says why.
+
+    Attributes:
+        id: the record's id, empty for one that has none.
+    """
+
+    def __init__(self, message: str, id_: str = ""):
+        super().__init__(message)
+        self.id = id_
+
+
+@dataclass(frozen=True, slots=True)
+class ControlCommand:
+    """A command of the control topic.
+
+    Attributes:
+        id: names the command among all of the topic.
+        sender: who sent it, for those who read the log.
+        request: what `impls.driver.control` takes: `do` and its arguments.
+        at: partition and offset of its record in the control topic.
+        time_ms: it holds when the input has reached this time, ms since the Unix epoch; None for no such condition.
+        offsets: it holds when the input has reached these offsets; None for no such condition.
+        answer: topic that takes the answer, empty for the usual one.
+        checksum: CRC-32 of the record's value, equal for what a sender repeats.
+    """
+
+    id: str
+    sender: str
+    request: dict[str, Any]
+    at: tuple[int, int]
+    time_ms: int | None
+    offsets: Offsets | None
+    answer: str
+    checksum: int
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it waits for a place in the input."""
+        return self.time_ms is not None or self.offsets is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dictionary."""
+        offsets = None if self.offsets is None else in_text(self.offsets)
+        return {**asdict(self), "at": list(self.at), "offsets": offsets}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "ControlCommand":
+        """Reads what `to_json` wrote."""
+        offsets = None if data["offsets"] is None else offsets_of(data["offsets"])
+        return cls(**{**data, "at": tuple(data["at"]), "offsets": offsets})
+
+
+def read_command(value: bytes, at: tuple[int, int], query: str) -> ControlCommand | None:
+    """Returns the command of a record, None for one that is not for this query.
+
+    Args:
+        value: JSON: `id`, `do` and the arguments of `do`; optional are `sender`, `queries` (names; without it all),
+            `answer` (a topic) and `from`: {"time": ms since the Unix epoch, or ISO 8601 with a zone} or
+            {"offsets": {topic: {partition: offset}}}.
+        at: partition and offset of the record.
+        query: this query's name.
+
+    Raises:
+        BadCommandError: it is none.
+    """
+    try:
+        data = from_text(value)
+    except ValueError:
+        raise BadCommandError("The record is no JSON.") from None
+    if not isinstance(data, dict) or not isinstance(id_ := data.get("id"), str) or not 0 < len(id_) <= _ID_MAX:
+        raise BadCommandError(f"The record has no id, a text of 1 to {_ID_MAX} characters.")
+    try:
+        return _command_of(data, at, zlib.crc32(value)) if _is_for(data.get("queries"), query) else None
+    except BadCommandError as error:
+        raise BadCommandError(str(error), id_) from None
+
+
+def in_text(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """Returns offsets as JSON has them, whose names are texts."""
+    return {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()}
+
+
+def offsets_of(given: dict[str, dict[str, int]]) -> Offsets:
+    """Reads what `in_text` gave; raises AttributeError, TypeError or ValueError for anything else."""
+    return {topic: {int(part): at for part, at in parts.items()} for topic, parts in given.items()}
+
+
+def _is_for(queries: Any, query: str) -> bool:
+    if queries is None:
+        return True
+    if not isinstance(queries, list) or not all(isinstance(name, str) for name in queries):
+        raise BadCommandError("The field queries is a list of the names of queries.")
+    return query in queries
+
+
+def _command_of(data: dict[str, Any], at: tuple[int, int], checksum: int) -> ControlCommand:
+    sender, answer = data.get("sender", ""), data.get("answer", "")
+    if not isinstance(sender, str):
+        raise BadCommandError("The field sender is a text.")
+    if answer and not (isinstance(answer, str) and _TOPIC.fullmatch(answer)):
+        raise BadCommandError("The field answer is the name of a topic.")
+    request = {name: given for name, given in data.items() if name not in _OWN}
+    if not isinstance(request.get("do"), str):
+        raise BadCommandError("The field do says what is asked for, such as rescale.")
+    time_ms, offsets = _condition(data.get("from"))
+    return ControlCommand(data["id"], sender, request, at, time_ms, offsets, answer or "", checksum)
+
+
+def _condition(given: Any) -> tuple[int | None, Offsets | None]:
+    if given is None:
+        return None, None
+    if isinstance(given, dict) and list(given) == ["time"]:
+        return _time_ms(given["time"]), None
+    if isinstance(given, dict) and list(given) == ["offsets"] and (offsets := _checked(given["offsets"])):
+        return None, offsets
+    raise BadCommandError('The field from is {"time": ...} or {"offsets": {topic: {partition: offset}}}.')
+
+
+def _time_ms(given: Any) -> int:
+    if type(given) is int and given >= 0:
+        return given
+    try:
+        when = datetime.fromisoformat(given)
+    except (TypeError, ValueError):
+        when = None
+    if when is None or when.tzinfo is None:
+        raise BadCommandError("A time is a number of ms since the Unix epoch, or ISO 8601 with its zone.")
+    return round(when.timestamp() * 1000)
+
+
+def _checked(given: Any) -> Offsets | None:
+    """Returns offsets if they are some."""
+    try:
+        offsets = offsets_of(given)
+    except (AttributeError, TypeError, ValueError):
+        return None
+    numbers = [number for parts in offsets.values() for pair in parts.items() for number in pair]
+    fits = all(offsets.values()) and all(type(n) is int and n >= 0 for n in numbers)
+    return offsets if fits else None
