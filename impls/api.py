@@ -71,31 +71,15 @@ _AWAY_S = 15.0  # for which each attempt of a worker waits for a log_dir that it
 
 
 def stream(
-    df: DataFrame,
-    *,
-    key: str,
-    operator: Operator,
-    results: Output,
-    state_dir: str | Path,
-    checkpoint: str | Path,
-    workers: int,
-    bins: int = 256,
-    mechanism: str = "megaphone-batched",
-    options: Mapping[str, Any] | None = None,
-    policy: str = "minimal_move",
-    time: str | None = None,
-    trigger: str = "0 seconds",
-    mode: str = "micro-batch",
-    real_time: RealTime = _DEFAULT,
-    durability: str = "process",
-    log_dir: str | None = None,
-    py_files: Sequence[str | Path] = (),
-    replay_epochs: int = REPLAY_EPOCHS,
-    tls: str = "none",
+    df: DataFrame, *, key: str, operator: Operator, results: Output, state_dir: str | Path, checkpoint: str | Path,
+    workers: int, bins: int = 256, mechanism: str = "megaphone-batched", options: Mapping[str, Any] | None = None,
+    policy: str = "minimal_move", time: str | None = None, trigger: str = "0 seconds", mode: str = "micro-batch",
+    real_time: RealTime = _DEFAULT, durability: str = "process", log_dir: str | None = None,
+    py_files: Sequence[str | Path] = (), replay_epochs: int = REPLAY_EPOCHS, tls: str = "none",
     control: ControlTopic | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
-) -> StreamHandle:
+) -> StreamHandle:  # fmt: skip
     """Starts a stateful query and returns the handle that rescales, rebalances, describes and stops it.
 
     Args:
@@ -126,27 +110,29 @@ def stream(
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
+    check_bins(bins, workers)
     how = catalog.make(mechanism, **(options or {}))
     turns = _is_real_time(mode, df, how, str(checkpoint), log_dir)
-    settings = {"key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs, bins, workers)}
+    settings = {"bins": bins, "key": key, "mode": mode, **_checked(how, operator, durability, replay_epochs)}
     frame = prepared(df, key, operator, bins, time)
     _ready(df.sparkSession, operator, results, py_files)
-    with _opened(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
+    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
+    with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         where, between = _made(state_dir), _transfer(df.sparkSession.sparkContext.master, how, tls)
         spec = QuerySpec(opened.query, bins, operator, results, where, files, how.shared, between, turns)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        run, driver, end = _starter(real_time if turns else None, trigger)(frame, spec, opened, making)
+        start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
+        run, driver, end = start(frame, spec, opened, making)
         hear = _listen(control, opened, driver, real_time=turns)
         return StreamHandle(run, driver, opened, policy, on_event or (lambda *_: None), end=end, listen=hear)
 
 
 @contextmanager
-def _opened(opened: Checkpoint) -> Iterator[Checkpoint]:
-    """Closes a checkpoint again when what is done with it fails."""
+def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
     try:
-        yield opened
+        yield
     except BaseException:
         opened.close()
         raise
@@ -154,12 +140,6 @@ def _opened(opened: Checkpoint) -> Iterator[Checkpoint]:
 
 _Making = Callable[[Executor], Driver]
 _Started = tuple[RunQuery, Driver, Callable[[], None]]
-
-
-def _starter(
-    real_time: RealTime | None, trigger: str
-) -> Callable[[DataFrame, QuerySpec, Checkpoint, _Making], _Started]:
-    return partial(_in_micro_batches, trigger) if real_time is None else partial(_in_real_time, real_time)
 
 
 def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) -> Controller:
@@ -232,11 +212,8 @@ def _made(folder: str | Path) -> str:
     return str(path)
 
 
-def _checked(
-    how: Mechanism, operator: Operator, durability: str, replay_epochs: int, bins: int, workers: int
-) -> dict[str, Any]:
+def _checked(how: Mechanism, operator: Operator, durability: str, replay_epochs: int) -> dict[str, Any]:
     """Returns where state is, and whether a changelog is kept: not where a shared store is itself what is durable."""
-    check_bins(bins, workers)
     check_level(durability, replicates=how.replicates)
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
@@ -245,4 +222,4 @@ def _checked(
             raise UsageError("A store that all workers share has no timers: choose another mechanism.")
         how.shared.check()
     own = how.shared is None
-    return {"bins": bins, "changelog": own and durability != "none", "state": "own" if own else "shared"}
+    return {"changelog": own and durability != "none", "state": "own" if own else "shared"}
