@@ -75,6 +75,7 @@ def main(options: dict[str, Any]) -> None:
         results=Output(options["kafka"], options["topics"][1], 4),
         state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2, bins=16,
         mode="real-time", real_time=impls.RealTime(slots, options["batch"]), on_epoch=note,
+        control=impls.ControlTopic(options["kafka"], options["control"], "q") if "control" in options else None,
     )  # fmt: skip
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:
