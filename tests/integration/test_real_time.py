@@ -16,6 +16,7 @@ from real_time import KEYS, RealTimeQuery
 from generators.clock import now_us
 from generators.stream import keycount_values
 from harness.lab.processes import python_workers
+from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.settings import real_time_settings
@@ -29,7 +30,7 @@ class Counts:
     """Sends records, and reads the results: of each key the counts 1..n, each once."""
 
     def __init__(self, kafka: str, topics: tuple[str, str]):
-        self._input, self.sent = topics[0], 0
+        self.input, self.sent = topics[0], 0
         self._producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1})
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "real-time", "enable.auto.commit": False})
         self._consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
@@ -39,7 +40,7 @@ class Counts:
         keys = np.random.default_rng(self.sent).integers(0, KEYS, records)
         values = keycount_values(keys, np.full(records, now_us(), np.int64))
         for i, value in enumerate(values):
-            self._producer.produce(self._input, value, partition=partitions[i % len(partitions)])
+            self._producer.produce(self.input, value, partition=partitions[i % len(partitions)])
         assert self._producer.flush(30) == 0
         self.sent += records
 
@@ -79,6 +80,36 @@ def begun(kafka, topic_factory, tmp_path):
     yield begin
     for one in made:
         one.close()
+
+
+@pytest.mark.lengthy
+def test_a_command_of_the_control_topic_holds_from_a_place_in_the_input(begun, kafka):
+    query, counts = begun(slots=4, batch=LONG, control="control-real-time")
+    counts.send(200)
+    counts.await_counted()
+    with ControlClient(kafka, "control-real-time") as client:
+
+        def answer(id_: str) -> str:
+            told = next(client.answers(DEADLINE_S))
+            assert (told["id"], told["query"]) == (id_, "q"), told
+            return told["outcome"]
+
+        place = {"offsets": {counts.input: {"0": 150, "1": 150}}}
+        client.send({"place": {"do": "rescale", "workers": 3, "from": place}})
+        assert answer("place") == "waiting"
+        counts.send(200, (0,))
+        counts.await_counted()
+        assert query.ask("status")["workers"] == 2
+        counts.send(200, (1,))
+        assert answer("place") == "carried out"
+        client.send({"time": {"do": "rescale", "workers": 4, "from": {"time": now_us() // 1000 + 1}}})
+        assert answer("time") == "waiting"
+        counts.send(200)
+        assert answer("time") == "carried out"
+    assert query.ask("await_migration")["done"]
+    counts.await_counted()
+    assert query.ask("status")["workers"] == 4
+    query.end()
 
 
 @pytest.mark.lengthy
