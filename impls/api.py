@@ -135,7 +135,8 @@ def stream(
     start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, results, py_files)
-    with _opened(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
+    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
+    with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
         spec = QuerySpec(opened.query, bins, first, results, state, files, how.shared, between, start is real_time)
@@ -145,10 +146,9 @@ def stream(
 
 
 @contextmanager
-def _opened(opened: Checkpoint) -> Iterator[Checkpoint]:
-    """Closes a checkpoint again when what is done with it fails."""
+def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
     try:
-        yield opened
+        yield
     except BaseException:
         opened.close()
         raise

@@ -154,7 +154,7 @@ class Query:
         for _ in range(records):
             part = min((p for p in self.next if self.next[p] < len(self.topic[p])), key=self.next.get, default=None)
             if part is None:
-                return
+                break
             at = (part, self.next[part])
             told = self.log.agenda.read(self.topic[part][at[1]], at, self.driver.next_planned)
             self.answers += self.log.obey(told)
@@ -173,6 +173,11 @@ class Query:
             self.carrier.before(epoch, self.begins[epoch])
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "stop":
+            self.driver.ending = True
+            return {"stopping": True}
+        if request["do"] == "status":
+            return {}
         if request["do"] != "rescale":
             raise UsageError(f"The request {request['do']!r} is unknown.")
         if int(request["workers"]) > BINS:

@@ -31,8 +31,10 @@ DEADLINE_S = 120.0
 class ControlledProcess:
     """The parent's side of it."""
 
-    def __init__(self, folder: Path, kafka: str, topics: tuple[str, str], control: str, *, spark: bool):
+    def __init__(self, folder: Path, kafka: str, topics: tuple[str, str], control: str, *, spark: bool, at: str = ""):
+        """Starts it; `at` is the broker of the control topic, where it is another one than that of the input."""
         given = {"folder": str(folder), "kafka": kafka, "topics": topics, "control": control, "spark": spark}
+        given["at"] = at or kafka
         self.folder = folder
         self._command, self.log = [sys.executable, __file__, json.dumps(given)], folder / "child.log"
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,15 +118,19 @@ def with_the_driver_alone(options: dict[str, Any]) -> Any:
     from impls.driver.checkpoint import Checkpoint
     from impls.driver.driver import Driver
     from impls.driver.handle import StreamHandle
+    from impls.driver.pipeline import PipelineChanges
+    from impls.operators import HashCount
     from impls.protocol.controller import Controller
+    from impls.spark.code import pickled
 
     opened = Checkpoint(Path(options["folder"]) / "checkpoint", {})
     controller = Controller(np.zeros(16, np.int32), catalog.make("megaphone-all-at-once"))
     driver = Driver(controller, opened, PullEverything(), files=None)
-    topic = ControlTopic(options["kafka"], options["control"], "q")
+    topic = ControlTopic(options["at"], options["control"], "q", options["kafka"])
     listener = ControlListener(topic, opened, driver, partial(epoch_begin, Path(opened.spark)))
     run = partial(_run_epochs, Path(opened.spark) / "offsets", options["kafka"], options["topics"][0], driver)
-    return StreamHandle(run, driver, opened, "minimal_move", lambda *_: None, listen=listener.start)
+    changes = PipelineChanges(driver, HashCount(), pickled, ())
+    return StreamHandle(run, changes, opened, "minimal_move", None, listen=listener.start)
 
 
 def _run_epochs(

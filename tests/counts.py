@@ -16,7 +16,7 @@ class Counts:
     """Sends records, and reads the results: of each key the counts 1..n, each once."""
 
     def __init__(self, kafka: str, topics: tuple[str, str]):
-        self._input, self.sent = topics[0], 0
+        self.input, self.sent = topics[0], 0
         self._producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1})
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "real-time", "enable.auto.commit": False})
         self._consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
@@ -26,7 +26,7 @@ class Counts:
         keys = np.random.default_rng(self.sent).integers(0, KEYS, records)
         values = keycount_values(keys, np.full(records, now_us(), np.int64))
         for i, value in enumerate(values):
-            self._producer.produce(self._input, value, partition=partitions[i % len(partitions)])
+            self._producer.produce(self.input, value, partition=partitions[i % len(partitions)])
         assert self._producer.flush(30) == 0
         self.sent += records
 

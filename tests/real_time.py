@@ -78,6 +78,7 @@ def main(options: dict[str, Any]) -> None:
         state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2, bins=16,
         py_files=[Path(__file__).with_name("recount.py")] if options.get("recount") else [],
         mode="real-time", real_time=impls.RealTime(slots, options["batch"]), on_epoch=note,
+        control=impls.ControlTopic(options["kafka"], options["control"], "q") if "control" in options else None,
     )  # fmt: skip
 
     def answer(request: dict[str, Any]) -> dict[str, Any]:

@@ -69,19 +69,19 @@ class CommandReader:
 
     def take(self, timeout_s: float) -> list[Record]:
         """Returns the records that have come, after `timeout_s` at most when there are none."""
-        if time.monotonic() > self._look:
-            self._add_partitions()
-        first = self._opened().poll(timeout_s)
-        messages = [] if first is None else [first, *self._opened().consume(_RECORDS_MOST, 0)]
+        try:
+            if time.monotonic() > self._look:
+                self._add_partitions()
+            first = self._opened().poll(timeout_s)
+            messages = [] if first is None else [first, *self._opened().consume(_RECORDS_MOST, 0)]
+        except KafkaException as error:
+            self.trouble = str(error.args[0].str())
+            return []
         return [Record((m.partition(), m.offset()), m.value()) for m in messages if m.error() is None]
 
     def _add_partitions(self) -> None:
         self._look = time.monotonic() + _LOOK_S
-        try:
-            new = self._look_up() - self._partitions
-        except KafkaException as error:
-            self.trouble = str(error.args[0].str())
-            return
+        new = self._look_up() - self._partitions
         self.trouble = ""
         if new:
             self._opened().incremental_assign([self._place(part, 0) for part in sorted(new)])

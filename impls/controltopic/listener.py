@@ -51,7 +51,7 @@ class ControlListener:
         self._lock = threading.RLock()  # of log and agenda
         self._loose: list[Answer] = []
         self._stopped = threading.Event()
-        self._failure: StateError | None = None
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="control-topic", daemon=True)
 
     def start(self, answer: Answerer) -> "ControlListener":
@@ -79,10 +79,10 @@ class ControlListener:
     def _before_plan(self, epoch: int) -> None:
         """Has the commands carried out that an epoch reaches; the first one makes the state, so it has none.
 
-        Raises StateError when the control journal cannot be written.
+        Raises StateError when the control journal cannot be written, or the reader's thread has failed.
         """
         if self._failure is not None:
-            raise self._failure
+            raise StateError(f"The control topic is no longer read: {self._failure}") from self._failure
         with self._lock:
             if epoch > 0 and self._log.agenda.waiting:
                 self._carrier.before(epoch, self._begin(epoch))
@@ -96,7 +96,7 @@ class ControlListener:
             self._send()
             self._sender.flush(_CLOSE_S)
             self._take_in_sent()
-        except StateError as error:  # the journal cannot be written: the next epoch says so
+        except Exception as error:  # such as a journal that cannot be written: the next epoch says so
             self._failure = error
         finally:
             self._reader.close()

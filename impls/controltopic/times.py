@@ -11,6 +11,7 @@ __all__ = ["TimeFinder"]
 
 _ASK_S = 1.0
 _PAUSE_S = 5.0
+_AHEAD_MS = 60_000  # by which a clock that stamps records may be ahead of this one; nobody asks before
 
 
 class TimeFinder:
@@ -29,7 +30,8 @@ class TimeFinder:
 
         None when a partition has no such record yet, or the broker does not answer.
         """
-        if time.monotonic() < self._again:
+        early = time_ms > time.time_ns() // 1_000_000 + _AHEAD_MS
+        if early or time.monotonic() < self._again:
             return None
         places = [TopicPartition(topic, part, time_ms) for topic, parts in begin.items() for part in parts]
         try:
@@ -37,7 +39,7 @@ class TimeFinder:
         except KafkaException:
             self._again = time.monotonic() + _PAUSE_S
             return None
-        if any(place.error is not None or place.offset in {OFFSET_END, -1} for place in found):
+        if any(place.error is not None or place.offset == OFFSET_END for place in found):
             return None
         offsets: Offsets = {topic: {} for topic in begin}
         for place in found:

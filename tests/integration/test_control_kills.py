@@ -1,6 +1,8 @@
 """Commands from three senders while the driver is killed twice: each is carried out once, in an order explained."""
 
 import json
+import os
+import signal
 import threading
 import time
 from collections import defaultdict
@@ -12,6 +14,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from controlled import findings
 from controlled_process import PARTITIONS, ControlledProcess, Load, begins_of, bounds_of, commanded_of, done_of
 from pipeline import Pipeline, await_true
+
+from harness.lab.broker import EmbeddedBroker
+from harness.lab.topics import admin_of
+from harness.setup.jars import ensure_jars
+from harness.setup.java import find_java
+from impls.controltopic.client import ControlClient
+from impls.driver.control import ask
 
 COMMANDS, SENDERS, LIVES = 100, 3, 3
 DEADLINE_S = 120.0
@@ -111,6 +120,10 @@ def storm(process, kafka, control, topic, send, *, pause_s):
     return senders.commands
 
 
+def has_topic(bootstrap, name):
+    return name + "-answers" in admin_of(bootstrap).list_topics(timeout=10).topics
+
+
 def check(folder, kafka, topic, commands):
     """Judges what the journals say."""
     done = done_of(folder)
@@ -135,6 +148,32 @@ def test_a_hundred_commands_while_the_driver_is_killed_twice(kafka, topic_factor
     process = ControlledProcess(tmp_path, kafka, (topic, ""), control, spark=False)
     commands = storm(process, kafka, control, topic, send, pause_s=0.05)
     check(tmp_path, kafka, topic, commands)
+
+
+def test_a_broker_that_is_away_stops_nothing_of_the_query(kafka, topic_factory, tmp_path):
+    topic, control = topic_factory(PARTITIONS), "control"
+    checkpoint = tmp_path / "query" / "checkpoint"
+
+    def epochs():
+        return len(list((checkpoint / "spark" / "offsets").glob("[0-9]*")))
+
+    with EmbeddedBroker(tmp_path / "broker", ensure_jars().broker, find_java()) as broker:
+        process = ControlledProcess(tmp_path / "query", kafka, (topic, ""), control, spark=False, at=broker.bootstrap)
+        await_true(partial(has_topic, broker.bootstrap, control), "the control topic", DEADLINE_S)
+        with ControlClient(broker.bootstrap, control) as client:
+            client.send({"before": {"do": "rescale", "workers": 2}})
+            assert next(client.answers(DEADLINE_S))["outcome"] == "carried out"
+        os.kill(broker.pid, signal.SIGKILL)
+        await_true(lambda: "trouble" in ask(checkpoint, {"do": "status"})["control"], "the broker to be missed")
+        seen = epochs()
+        await_true(lambda: epochs() > seen + 10, "epochs to go on")
+        broker.restart()
+        with ControlClient(broker.bootstrap, control) as client:
+            client.send({"behind": {"do": "rescale", "workers": 3}, "end": {"do": "stop"}})
+            told = [next(client.answers(DEADLINE_S)) for _ in range(2)]
+            assert [(one["id"], one["number"]) for one in told] == [("behind", 2), ("end", 3)]
+        process.await_end()
+    assert [one["id"] for one in done_of(tmp_path / "query")] == ["before", "behind"]
 
 
 @pytest.mark.slow

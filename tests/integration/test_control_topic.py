@@ -13,6 +13,7 @@ from pipeline import Pipeline, await_true
 
 from impls.controltopic.client import ControlClient
 from impls.controltopic.topic import ControlTopic
+from impls.driver.journal import read_journal
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
@@ -135,6 +136,7 @@ def test_what_cannot_be_done_is_answered_with_a_sentence_and_the_query_goes_on(q
         "other": {"do": "rescale", "workers": 3, "queries": ["another"]},
         "place": {"do": "rescale", "workers": 4, "from": {"offsets": {run.topics[0]: {"0": 60, "1": 55}}}},
         "asked": {"do": "status"},
+        "lost": {"do": "status", "answer": "a-topic-that-nobody-has-made"},
     }
     with client_of(kafka, "control-bad") as client:
         client.send(commands)
@@ -161,6 +163,8 @@ def test_what_cannot_be_done_is_answered_with_a_sentence_and_the_query_goes_on(q
     assert run.handle.await_migration(60)
     run.await_applied()
     assert run.handle.status()["workers"] == 4
+    log = run.folder / "checkpoint/rescale/control.log"
+    await_true(lambda: {"sent": "lost"} in read_journal(log), "the answer that nobody can take to be given up")
     run.stop()
     bounds = bounds_of(kafka, run.topics[0], {"place": commands["place"]})
     assert findings(done_of(run.folder), begins_of(run.folder), bounds, ["place"], commanded_of(run.folder)) == []

@@ -12,7 +12,9 @@ from counts import Counts
 from pipeline import await_true
 from real_time import RealTimeQuery
 
+from generators.clock import now_us
 from harness.lab.processes import python_workers
+from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.settings import real_time_settings
@@ -37,6 +39,36 @@ def begun(kafka, topic_factory, tmp_path):
     yield begin
     for one in made:
         one.close()
+
+
+@pytest.mark.lengthy
+def test_a_command_of_the_control_topic_holds_from_a_place_in_the_input(begun, kafka):
+    query, counts = begun(slots=4, batch=LONG, control="control-real-time")
+    counts.send(200)
+    counts.await_counted()
+    with ControlClient(kafka, "control-real-time") as client:
+
+        def answer(id_: str) -> str:
+            told = next(client.answers(DEADLINE_S))
+            assert (told["id"], told["query"]) == (id_, "q"), told
+            return told["outcome"]
+
+        place = {"offsets": {counts.input: {"0": 150, "1": 150}}}
+        client.send({"place": {"do": "rescale", "workers": 3, "from": place}})
+        assert answer("place") == "waiting"
+        counts.send(200, (0,))
+        counts.await_counted()
+        assert query.ask("status")["workers"] == 2
+        counts.send(200, (1,))
+        assert answer("place") == "carried out"
+        client.send({"time": {"do": "rescale", "workers": 4, "from": {"time": now_us() // 1000 + 1}}})
+        assert answer("time") == "waiting"
+        counts.send(200)
+        assert answer("time") == "carried out"
+    assert query.ask("await_migration")["done"]
+    counts.await_counted()
+    assert query.ask("status")["workers"] == 4
+    query.end()
 
 
 @pytest.mark.lengthy
