@@ -1,8 +1,6 @@
 """Snapshots of bins: stored entries, blocks and queue at the end of an epoch, several bins of a worker in a file."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from operator import itemgetter
 
 import lmdb
@@ -10,10 +8,10 @@ import pyarrow as pa
 
 from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
-from impls.store.bins import read_size, verify_items, write_size
+from impls.store.bins import read_size, stored_items, verify_items, write_size
 from impls.store.checked import open_record
 from impls.store.records import from_bytes, to_bytes
-from impls.store.tables import QUEUE, STATE_TABLES, bin_range, chunks
+from impls.store.tables import QUEUE, bin_range, iter_range
 
 __all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
 
@@ -44,8 +42,8 @@ class BinImage:
     queue: bytes | None
 
 
-def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, queue: bool) -> tuple[int, bytes]:
-    items = list(chain.from_iterable(chunk for low, high in ranges for chunk in chunks(txn, low, high)))
+def _items(txn: lmdb.Transaction, bin_: int, *, queue: bool) -> tuple[int, bytes]:
+    items = list(iter_range(txn, *bin_range(QUEUE, bin_))) if queue else stored_items(txn, bin_)
     names, values = list(map(itemgetter(0), items)), list(map(itemgetter(1), items))
     if queue:
         for name, value in zip(names, values, strict=True):
@@ -64,11 +62,11 @@ def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> B
     entries, size = read_size(txn, bin_)
     content = queued = None
     if state:
-        found, content = _items(txn, [bin_range(table, bin_) for table in STATE_TABLES], queue=False)
+        found, content = _items(txn, bin_, queue=False)
         if found != entries:
             raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded.")
     if queue:
-        _, queued = _items(txn, [bin_range(QUEUE, bin_)], queue=True)
+        _, queued = _items(txn, bin_, queue=True)
     return BinImage(bin_, entries, size, content, queued)
 
 

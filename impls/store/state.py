@@ -19,6 +19,7 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
+from impls.store.packs import beside_packs, unpack, unpack_range
 from impls.store.tables import DENSE, DUE, OFFSETS, STATE, bin_key, iter_range
 
 __all__ = ["BinState", "Changes"]
@@ -75,7 +76,13 @@ class BinState:
         if there == names:
             return list(values)
         by_name = dict(zip(there, values, strict=True))
-        check_absent(self._txn, [name for name in names if name not in by_name])
+        missing = [name for name in names if name not in by_name]
+        if unpack(self._txn, missing):
+            found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(missing))]
+            there = [name for name, _ in found]
+            by_name |= zip(there, open_values(there, [value for _, value in found]), strict=True)
+            missing = [name for name in missing if name not in by_name]
+        check_absent(self._txn, [*missing, *beside_packs(self._txn, missing)])
         return [by_name.get(name) for name in names]
 
     def put_many(
@@ -99,6 +106,8 @@ class BinState:
 
     def _delete(self, name: bytes) -> None:
         raw = self._txn.get(name)
+        if raw is None and name[:1] == STATE and unpack(self._txn, [name]):
+            raw = self._txn.get(name)
         if raw is not None:
             self._count(int.from_bytes(name[1:3], "big"), -1, -len(raw))
             self._txn.delete(name)
@@ -109,6 +118,7 @@ class BinState:
         """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
         prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
         end, found = prefix + high, []
+        unpack_range(self._txn, prefix + low, end)
         items = cursor.iternext() if cursor.set_range(prefix + low) else iter(())
         for name, stored in items:  # mostly few: `iter_range` would read many more behind them
             if (key := bytes(name)) >= end:
@@ -119,6 +129,7 @@ class BinState:
     def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
         prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
+        unpack_range(self._txn, prefix + low, prefix + high, first=True)
         if not cursor.set_range(prefix + low) or (item := item_at(cursor))[0] >= prefix + high:
             return None
         open_value(*item)
@@ -225,6 +236,7 @@ class BinState:
         self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> None:
         """Writes changes in stored form, every entry and slot at most once (recovery)."""
+        unpack(self._txn, sorted(name for name in names if name[:1] == STATE))
         old = {bytes(name): len(value) for name, value in self._txn.cursor().getmulti(sorted(names))}
         items = []
         for name, value in zip(names, values, strict=True):

@@ -15,6 +15,7 @@ __all__ = [
     "META",
     "OFFSETS",
     "OUTBOX",
+    "PACKS",
     "QUEUE",
     "SIZE",
     "STATE",
@@ -34,7 +35,8 @@ SIZE = b"\x04"
 DENSE = b"\x05"
 DUE = b"\x06"
 OFFSETS = b"\x07"  # of a bin and input partition the next offset to apply, kept in real-time mode
-STATE_TABLES = (STATE, DENSE, DUE, OFFSETS)  # in key order
+PACKS = b"\x08"  # many entries of STATE as one item, see `impls.store.packs`
+STATE_TABLES = (STATE, DENSE, DUE, OFFSETS, PACKS)  # in key order
 
 
 def bin_key(table: bytes, bin_: int) -> bytes:
