@@ -11,10 +11,10 @@ from impls.store.packs import check_pack, pack_rows
 from impls.store.pages import Leaves, Rows, UnknownFormError
 from impls.store.tables import PACKS, STATE, bin_range, chunks
 
-__all__ = ["LEAST", "moving_packs"]
+__all__ = ["LARGEST", "LEAST", "moving_packs"]
 
 LEAST = 512  # entries of a bin that is packed: fewer come as quickly by themselves
-_LARGEST = 500  # bytes of an entry, name included, that is packed: larger ones gain nothing
+LARGEST = 500  # bytes of an entry, name included, that is packed: larger ones gain nothing
 _PREFIX = 3  # table and bin
 
 Item = tuple[Any, Any]
@@ -49,9 +49,9 @@ def _packed(leaves: Leaves, bin_: int, packs: list[bytes]) -> list[Item] | None:
     new: list[Item] = []
     try:
         for name_bytes, rows in leaves.rows(STATE, bin_):
-            if rows.shape[1] > _LARGEST:
+            if rows.shape[1] > LARGEST:
                 return None
-            new += pack_rows(rows, name_bytes - _PREFIX, _cuts(rows, name_bytes, packs))
+            new += pack_rows(rows, name_bytes, _cuts(rows, name_bytes, packs))
     except UnknownFormError:
         return None
     return new

@@ -38,12 +38,13 @@ Item = tuple[bytes, bytes]
 _HEAD = struct.Struct("<HHI")
 _CHECK = 4  # in front of the head
 _PREFIX = 3  # table and bin
-# Three packs, with the headers that LMDB gives them, fill a page: they are written as quickly as larger ones, and are
-# unpacked sooner.
-_BYTES = 2014
+# Of keys and values of a pack, such that three of them fill a page of LMDB's with its headers. With two a page a bin
+# moves in 0.9 of the CPU, but the first look at an entry costs 24 us instead of 12.
+_BYTES = 1334
+_NO_CUTS = np.empty(0, np.intp)
 
 
-def pack_rows(rows: NDArray[np.uint8], key_bytes: int, cuts: NDArray[np.intp]) -> list[Item]:
+def pack_rows(rows: NDArray[np.uint8], name_bytes: int, cuts: NDArray[np.intp] = _NO_CUTS) -> list[Item]:
     """Returns packs of a bin's entries, in key order.
 
     Raises CorruptStateError when an entry does not match its checksum. The entries of a pack are checked as one: a
@@ -52,10 +53,10 @@ def pack_rows(rows: NDArray[np.uint8], key_bytes: int, cuts: NDArray[np.intp]) -
 
     Args:
         rows: names and stored values, shape (n, bytes).
-        key_bytes: bytes of the name without table and bin.
+        name_bytes: bytes of a name.
         cuts: rows at which a pack begins in any case, ascending.
     """
-    width = rows.shape[1] - _PREFIX
+    width, key_bytes = rows.shape[1] - _PREFIX, name_bytes - _PREFIX
     ends = _ends(len(rows), max(1, (_BYTES - key_bytes) // width), cuts)
     _check_rows(rows, ends)
     prefix = PACKS + rows[0, 1:_PREFIX].tobytes()
@@ -184,6 +185,8 @@ def entries_of(txn: lmdb.Transaction, bin_: int) -> list[tuple[Any, Any]]:
     Raises CorruptStateError when a pack is damaged.
     """
     items = list(iter_range(txn, *bin_range(STATE, bin_)))
-    packs = list(iter_range(txn, *bin_range(PACKS, bin_)))
-    opened = [item for name, stored in packs for item in unpacked(bytes(name), bytes(stored))]
-    return sorted([*items, *opened]) if items and opened else items or opened
+    packs = [(bytes(name), bytes(stored)) for name, stored in iter_range(txn, *bin_range(PACKS, bin_))]
+    opened = [item for pack in packs for item in unpacked(*pack)]
+    if not items or not opened:
+        return items or opened
+    return sorted([*((bytes(name), bytes(stored)) for name, stored in items), *opened])

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.durability.snapshot import image_of
+from impls.durability.snapshot import image_of, install
 from impls.store import moving, packs
 from impls.store.bins import copy_bin, drop_bin, read_size, write_size
 from impls.store.entries import stored_value
@@ -30,6 +30,7 @@ UNIFORM = st.lists(st.tuples(BIN, st.binary(min_size=3, max_size=3)), min_size=2
 STEPS = st.lists(
     st.one_of(
         st.just(("move",)),
+        st.just(("restore",)),
         st.tuples(st.just("put"), PLACES, VALUES),
         st.tuples(st.just("put"), UNIFORM, st.binary(min_size=2, max_size=2)),
         st.tuples(st.just("get"), PLACES),
@@ -53,8 +54,8 @@ class State:
                 write_meta(txn, Meta.new("q", 0, 0, 0))
 
     def do(self, what, *given):
-        if what == "move":
-            self.move()
+        if what in {"move", "restore"}:
+            getattr(self, what)()
             return
         with self.stores[self.at].begin() as txn:
             getattr(self, what)(BinState(txn, BINS), *given)
@@ -70,6 +71,14 @@ class State:
             for bin_ in range(BINS):
                 drop_bin(txn, bin_, whole=True)
             assert txn.stat()["entries"] == 1, "the meta record"
+
+    def restore(self):
+        """Moves the state by images of its bins."""
+        old, self.at = self.stores[self.at], 1 - self.at
+        with old.reading(buffers=False) as view, self.stores[self.at].begin() as txn:
+            for bin_ in range(BINS):
+                drop_bin(txn, bin_)
+                install(txn, image_of(view, bin_, state=True, queue=False))
 
     def put(self, state, places, value):
         bins, keys = [b for b, _ in places], [k for _, k in places]

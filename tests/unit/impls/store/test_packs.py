@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from impls.durability.snapshot import image_of, install
 from impls.errors import CorruptStateError
 from impls.store import packs
 from impls.store.bins import copy_bin, drop_bin, read_size, stored_items
@@ -58,7 +59,7 @@ def packed(source, tmp_path):
 def test_a_moved_bin_is_its_source_in_packs(source, packed):
     with source.reading(buffers=False) as before, packed.reading(buffers=False) as after:
         assert items_of(after, STATE) == []
-        assert len(items_of(after, PACKS)) == -(-ENTRIES // ((2014 - 4) // 13))
+        assert len(items_of(after, PACKS)) == -(-ENTRIES // ((packs._BYTES - 4) // 13))
         assert stored_items(after, 3) == stored_items(before, 3) == items_of(before, STATE)
         assert read_size(after, 3) == read_size(before, 3) == (ENTRIES, ENTRIES * 9)
 
@@ -96,7 +97,7 @@ def test_an_entry_asked_for_brings_its_pack_back_and_no_other_one(packed):
         assert state.get_many([3, 3], [KEYS[500], b"\x00\x00\x03\xe9"]) == [VALUE, None]
         assert len(items_of(txn, PACKS)) == number - 1
         unpacked = len(items_of(txn, STATE))
-        assert 1 < unpacked < 200
+        assert 1 < unpacked < 150
         state.get_many([3, 3, 3], [b"", b"\xff", KEYS[500]])
         assert len(items_of(txn, STATE)) == unpacked, "keys in no pack bring none back"
         assert not state.changes.names
@@ -170,11 +171,21 @@ def test_the_only_pack_hides_no_entry_when_its_table_is_damaged(tmp_path):
     with Store.open(tmp_path) as store, store.begin() as txn:
         name = bin_key(STATE, 3) + KEYS[0]
         rows = np.frombuffer(name + stored_value(name, VALUE), np.uint8)[None]
-        [(pack, stored)] = packs.pack_rows(rows, 4, np.empty(0, np.intp))
+        [(pack, stored)] = packs.pack_rows(rows, 7)
         assert packs.unpacked(pack, stored) == [(name, stored_value(name, VALUE))]
         txn.put(b"\x09" + pack[1:], stored)
         with pytest.raises(CorruptStateError):
             BinState(txn, 16).get(3, KEYS[0])
+
+
+def test_an_image_is_the_same_of_both_forms_and_comes_back_in_packs(source, packed, tmp_path):
+    with source.reading(buffers=False) as before, packed.reading(buffers=False) as after:
+        image = image_of(before, 3, state=True, queue=False)
+        assert image == image_of(after, 3, state=True, queue=False)
+        expected, sizes = items_of(after, PACKS), read_size(after, 3)
+    with Store.open(tmp_path / "restored") as restored, restored.begin() as txn:
+        install(txn, image)
+        assert (items_of(txn, PACKS), items_of(txn, STATE), read_size(txn, 3)) == (expected, [], sizes)
 
 
 @pytest.mark.parametrize("what", ["a key", "a value", "a checksum"])
@@ -193,12 +204,12 @@ def test_an_entry_with_a_flipped_bit_is_not_moved(source, tmp_path, what, entry)
         move(source, target)
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 154, 155])
+@pytest.mark.parametrize("number", [1, 2, 3, 102, 103])
 def test_entries_of_a_pack_are_checked_as_one(number):
     names = [stored_name(bin_key(STATE, 3), key) for key in KEYS[:number]]
     raw = b"".join(name + stored_value(name, VALUE) for name in names)
     rows = np.frombuffer(raw, np.uint8).reshape(number, -1).copy()
-    assert len(packs.pack_rows(rows, 4, np.empty(0, np.intp))) == (1 if number < 155 else 2)
+    assert len(packs.pack_rows(rows, 7)) == (1 if number < 103 else 2)
     rows[number // 2, 9] ^= 1
     with pytest.raises(CorruptStateError, match="bin 3 is damaged"):
-        packs.pack_rows(rows, 4, np.empty(0, np.intp))
+        packs.pack_rows(rows, 7)
