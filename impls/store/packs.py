@@ -9,7 +9,8 @@ a stored value (uint16, uint16, uint32), and the keys and stored values one afte
 """
 
 import struct
-from collections.abc import Iterable, Sequence
+import zlib
+from collections.abc import Sequence
 from typing import Any
 
 import lmdb
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.checked import checked, open_record
-from impls.store.entries import CHECK_BYTES, wrong_rows
+from impls.store.entries import CHECK_BYTES, RESIDUE
 from impls.store.tables import PACKS, STATE, bin_range, iter_range
 
 __all__ = [
@@ -86,7 +87,8 @@ def _check_rows(rows: NDArray[np.uint8], ends: NDArray[np.intp]) -> None:
     sums = np.bitwise_xor.reduceat(rows, begins, axis=0)
     even = (ends - begins) % 2 == 0
     sums[even, -CHECK_BYTES:] ^= _check_of_zeros(rows.shape[1] - CHECK_BYTES)
-    if len(wrong_rows(sums)):
+    raw, width = sums.tobytes(), rows.shape[1]
+    if any(zlib.crc32(raw[at : at + width]) != RESIDUE for at in range(0, len(raw), width)):
         bin_ = int.from_bytes(rows[0, 1:_PREFIX].tobytes(), "big")
         raise CorruptStateError(f"An entry of bin {bin_} is damaged: wrong checksum.")
 
@@ -130,24 +132,30 @@ def packed_entries(txn: lmdb.Transaction, bin_: int) -> int:
     return sum(count_packed(stored) for _, stored in iter_range(txn, *bin_range(PACKS, bin_)))
 
 
-def beside_packs(txn: lmdb.Transaction, names: Sequence[bytes]) -> list[bytes]:
-    """Returns the names at whose place packs would be that hide entries, see `impls.store.bins.check_absent`."""
+def _bins_with_packs(txn: lmdb.Transaction, names: Sequence[bytes]) -> set[bytes]:
+    """Returns the bins, as two bytes, of entries of these names that have packs."""
     cursor = txn.cursor()
-    if names and cursor.set_range(PACKS) and bytes(cursor.key())[:1] == PACKS:
-        return [PACKS + name[1:] for name in names]
-    return [PACKS] if names else []
+    if not names or not cursor.set_range(PACKS):
+        return set()
+    bins = {name[1:_PREFIX] for name in names}
+    return {bin_ for bin_ in bins if cursor.set_range(PACKS + bin_) and bytes(cursor.key())[:_PREFIX] == PACKS + bin_}
 
 
-def unpack(txn: lmdb.Transaction, names: Iterable[bytes]) -> bool:
+def beside_packs(txn: lmdb.Transaction, names: Sequence[bytes]) -> set[bytes]:
+    """Returns the names at whose place packs would be that hide entries, see `impls.store.bins.check_absent`."""
+    if not (bins := _bins_with_packs(txn, names)):
+        return {PACKS} if names else set()
+    return {PACKS + (name[1:] if name[1:_PREFIX] in bins else name[1:_PREFIX]) for name in names}
+
+
+def unpack(txn: lmdb.Transaction, names: Sequence[bytes]) -> bool:
     """Makes entries of the packs that may have entries of these names, and returns whether there were any.
 
     Raises CorruptStateError when such a pack is damaged.
     """
-    cursor, found = txn.cursor(), False
-    if not cursor.set_range(PACKS):
-        return False
-    for name in names:
-        pack = _pack_from(cursor, name)
+    cursor, bins, found = txn.cursor(), _bins_with_packs(txn, names), False
+    for name in names if bins else ():
+        pack = _pack_from(cursor, name) if name[1:_PREFIX] in bins else None
         if pack is not None and _first_key(pack[1]) <= name[_PREFIX:]:
             _replace(txn, pack)
             found = True
