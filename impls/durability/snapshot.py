@@ -1,19 +1,22 @@
 """Snapshots of bins: stored entries, blocks and queue at the end of an epoch, several bins of a worker in a file."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 from operator import itemgetter
 
 import lmdb
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
-from impls.store.bins import read_size, verify_items, write_size
+from impls.store import moving
+from impls.store.bins import read_size, stored_items, verify_items, write_size
 from impls.store.checked import open_record
+from impls.store.packs import pack_rows
 from impls.store.records import from_bytes, to_bytes
-from impls.store.tables import QUEUE, STATE_TABLES, bin_range, chunks
+from impls.store.tables import QUEUE, STATE, bin_range, iter_range
 
 __all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
 
@@ -44,8 +47,8 @@ class BinImage:
     queue: bytes | None
 
 
-def _items(txn: lmdb.Transaction, ranges: Iterable[tuple[bytes, bytes]], *, queue: bool) -> tuple[int, bytes]:
-    items = list(chain.from_iterable(chunk for low, high in ranges for chunk in chunks(txn, low, high)))
+def _items(txn: lmdb.Transaction, bin_: int, *, queue: bool) -> tuple[int, bytes]:
+    items = list(iter_range(txn, *bin_range(QUEUE, bin_))) if queue else stored_items(txn, bin_)
     names, values = list(map(itemgetter(0), items)), list(map(itemgetter(1), items))
     if queue:
         for name, value in zip(names, values, strict=True):
@@ -64,11 +67,11 @@ def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> B
     entries, size = read_size(txn, bin_)
     content = queued = None
     if state:
-        found, content = _items(txn, [bin_range(table, bin_) for table in STATE_TABLES], queue=False)
+        found, content = _items(txn, bin_, queue=False)
         if found != entries:
             raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded.")
     if queue:
-        _, queued = _items(txn, [bin_range(QUEUE, bin_)], queue=True)
+        _, queued = _items(txn, bin_, queue=True)
     return BinImage(bin_, entries, size, content, queued)
 
 
@@ -91,19 +94,45 @@ def decode(raw: bytes, path: str) -> tuple[str, dict[int, BinImage]]:
 
 
 def install(txn: lmdb.Transaction, image: BinImage) -> None:
-    """Writes an image's state into an environment that does not hold the bin."""
+    """Writes an image's state into an environment that does not hold the bin, its entries in packs if they can be.
+
+    Raises CorruptStateError when an entry that is packed does not match its checksum.
+    """
     assert image.state is not None, "the manifest names the file that has the state"
-    _put(txn, image.state)
+    table = from_bytes(image.state)
+    if image.entries >= moving.LEAST:
+        rows, name_bytes = _rows(table)
+        if len(rows):
+            txn.cursor().putmulti(pack_rows(rows, name_bytes))
+            table = table.slice(len(rows))
+    _put(txn, table)
     write_size(txn, image.bin, image.entries, image.size)
 
 
 def install_queue(txn: lmdb.Transaction, image: BinImage) -> None:
     """Writes an image's queue into an environment whose queue of the bin is empty."""
     assert image.queue is not None, "the manifest names the file that has the queue"
-    _put(txn, image.queue)
+    _put(txn, from_bytes(image.queue))
 
 
-def _put(txn: lmdb.Transaction, raw: bytes) -> None:
-    table = from_bytes(raw)
+def _put(txn: lmdb.Transaction, table: pa.Table) -> None:
     names, values = table.column("name").to_pylist(), table.column("value").to_pylist()
     txn.cursor().putmulti(zip(names, values, strict=True))
+
+
+def _rows(table: pa.Table) -> tuple[NDArray[np.uint8], int]:
+    """Returns the names and stored values of an image's entries, shape (n, bytes), and the bytes of a name.
+
+    None are returned of entries that have several lengths, or are too long to be packed.
+    """
+    names, values = (table.column(name).combine_chunks().cast(pa.large_binary()) for name in ("name", "value"))
+    columns = []
+    entries = int(pc.sum(pc.starts_with(names, STATE)).as_py() or 0)
+    for column in (names, values) if entries else ():
+        _, places, data = column.buffers()
+        ends = np.frombuffer(places, np.int64)[column.offset : column.offset + entries + 1]
+        width = int(ends[1] - ends[0])
+        if (np.diff(ends) != width).any() or width > moving.LARGEST:
+            return np.empty((0, 0), np.uint8), 0
+        columns.append(np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].reshape(entries, width))
+    return (np.hstack(columns), columns[0].shape[1]) if columns else (np.empty((0, 0), np.uint8), 0)

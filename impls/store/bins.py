@@ -14,10 +14,14 @@ from impls.errors import CorruptStateError
 from impls.store.blocks import BLOCK_BYTES, open_blocks
 from impls.store.checked import checked, get_checked, open_record, put_checked
 from impls.store.entries import open_value, verify_entries
+from impls.store.moving import moving_packs
+from impls.store.packs import count_packed, entries_of, packed_entries
+from impls.store.pages import Leaves
 from impls.store.tables import (
     DENSE,
     DUE,
     OFFSETS,
+    PACKS,
     SHAPE,
     SIZE,
     STATE,
@@ -26,6 +30,7 @@ from impls.store.tables import (
     bin_range,
     chunks,
     drop_range,
+    iter_range,
 )
 
 __all__ = [
@@ -37,11 +42,13 @@ __all__ = [
     "open_size",
     "read_size",
     "size_record",
+    "stored_items",
     "verify_items",
     "write_size",
 ]
 
 _SIZE = struct.Struct("<QQ")  # entries, bytes
+_PUT = 512  # packs
 
 
 def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
@@ -65,7 +72,10 @@ def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
     Raises CorruptStateError when with `whole` not as many entries as are recorded are found: a damaged key ends the
     search for them, and entries behind it would reappear when the bin returns.
     """
-    found = sum(drop_range(txn, *bin_range(table, bin_)) for table in STATE_TABLES)
+    found = packed_entries(txn, bin_)  # before they are gone
+    for table in STATE_TABLES:
+        dropped = drop_range(txn, *bin_range(table, bin_))
+        found += 0 if table == PACKS else dropped
     if whole and found != read_size(txn, bin_)[0]:
         raise CorruptStateError(f"Bin {bin_} holds {found} entries where {read_size(txn, bin_)[0]} are recorded.")
     txn.delete(bin_key(SIZE, bin_))
@@ -92,7 +102,9 @@ class BinArrival:
         table = names[1][:1]
         if table not in STATE_TABLES or not names[1][:3] == names[-1][:3] == bin_key(table, self._bin):
             raise CorruptStateError(f"Items that came for bin {self._bin} are of another bin or table.")
-        self._found, self._last = self._found + self._txn.cursor().putmulti(chunk)[0], names[-1]
+        put = self._txn.cursor().putmulti(chunk)[0]
+        self._found += put if table != PACKS else sum(count_packed(stored) for _, stored in chunk)
+        self._last = names[-1]
 
     def end(self, entries: int, size: int) -> int:
         """Takes the numbers that `read_size` returns at the source, and returns the bytes."""
@@ -104,18 +116,32 @@ class BinArrival:
         return size
 
 
-def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int) -> int:
+def copy_bin(source: lmdb.Transaction, target: lmdb.Transaction, bin_: int, leaves: Leaves | None = None) -> int:
     """Copies a bin's state and size record between environments and returns the bytes of its values.
 
-    It is quickest from a source that is read without buffers, see `Store.reading`.
+    It is quickest with the pages that the source reads, and from a source that is read without buffers, see
+    `Store.reading`.
 
-    Raises CorruptStateError as `BinArrival` does.
+    Raises CorruptStateError as `BinArrival` and `moving_packs` do.
     """
-    arrival = BinArrival(target, bin_)
+    arrival, size = BinArrival(target, bin_), read_size(source, bin_)
+    packs, packed = moving_packs(source, bin_, size[0], leaves)
     for table in STATE_TABLES:
-        for chunk in chunks(source, *bin_range(table, bin_)):
-            arrival.put(chunk)
-    return arrival.end(*read_size(source, bin_))
+        if table not in {PACKS, STATE if packed else PACKS}:
+            for chunk in chunks(source, *bin_range(table, bin_)):
+                arrival.put(chunk)
+    for i in range(0, len(packs), _PUT):
+        arrival.put(packs[i : i + _PUT])
+    return arrival.end(*size)
+
+
+def stored_items(txn: lmdb.Transaction, bin_: int) -> list[tuple[Any, Any]]:
+    """Returns the items of a bin's state in key order, the same whether its entries are in packs or not.
+
+    Raises CorruptStateError when a pack is damaged.
+    """
+    others = [table for table in STATE_TABLES if table not in {STATE, PACKS}]
+    return [*entries_of(txn, bin_), *(item for table in others for item in iter_range(txn, *bin_range(table, bin_)))]
 
 
 def size_record(txn: lmdb.Transaction, bin_: int) -> tuple[bytes, bytes]:

@@ -17,6 +17,7 @@ from impls.store.tables import STATE, bin_key
 
 __all__ = [
     "CHECK_BYTES",
+    "RESIDUE",
     "open_value",
     "open_values",
     "stored_name",
@@ -28,7 +29,7 @@ __all__ = [
 ]
 
 CHECK_BYTES = 4
-_RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
+RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
@@ -70,7 +71,7 @@ def open_values(names: Sequence[bytes], stored: Sequence[bytes]) -> list[bytes]:
     """Returns the values of entries; raises CorruptStateError when a name or value is damaged, see `open_value`."""
     crc = zlib.crc32
     sums = [crc(value, crc(name)) for name, value in zip(names, stored, strict=True)]
-    if sums.count(_RESIDUE) < len(sums):
+    if sums.count(RESIDUE) < len(sums):
         for name, value in zip(names, stored, strict=True):
             open_value(name, value)
     return [value[:-CHECK_BYTES] for value in stored]

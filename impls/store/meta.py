@@ -12,7 +12,8 @@ from impls.store.tables import META
 
 __all__ = ["FORMAT", "Meta", "read_meta", "write_meta"]
 
-FORMAT = 3
+FORMAT = 4
+_READ = (3, FORMAT)  # 3 had no packs
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Meta:
 
     def at_epoch(self, epoch: int, generation: int) -> "Meta":
         """Returns the meta record as it is after an epoch."""
-        return replace(self, epoch=epoch, generation=generation)
+        return replace(self, epoch=epoch, generation=generation, format=FORMAT)
 
 
 def read_meta(txn: lmdb.Transaction) -> Meta | None:
@@ -45,7 +46,7 @@ def read_meta(txn: lmdb.Transaction) -> Meta | None:
     if raw is None:
         return None
     data = from_text(raw)
-    if data.get("format") != FORMAT:
+    if data.get("format") not in _READ:
         raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
     return Meta(**data)
 

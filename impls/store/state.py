@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from impls.errors import CorruptStateError
 from impls.store.bins import check_absent, item_at, read_size, write_size
 from impls.store.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
+from impls.store.changes import Changes
 from impls.store.entries import (
     CHECK_BYTES,
     open_value,
@@ -20,31 +21,18 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
+from impls.store.packs import beside_packs, unpack, unpack_range
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range, iter_range
 
-__all__ = ["BinState", "Changes"]
+__all__ = ["BinState"]
 
+_HIGHEST = b"\xff" * 512  # above all keys
 _TURNED = 4_096  # entries turned at a time
 _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 
 def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
     return [bin_key(DENSE, n >> 30) + (n & 0x3FFFFFFF).to_bytes(4, "big") for n in numbers.tolist()]
-
-
-class Changes:
-    """What an epoch writes, in stored form and order: the content of its changelog frame.
-
-    Attributes:
-        names, values: of keyed entries; a value of None deletes.
-        codes, counts: lists of int64 arrays, dense slots and their counts.
-    """
-
-    def __init__(self) -> None:
-        self.names: list[bytes] = []
-        self.values: list[bytes | None] = []
-        self.codes: list[NDArray[np.int64]] = []
-        self.counts: list[NDArray[np.int64]] = []
 
 
 class BinState:
@@ -77,7 +65,13 @@ class BinState:
         if there == names:
             return list(values)
         by_name = dict(zip(there, values, strict=True))
-        check_absent(self._txn, [name for name in names if name not in by_name])
+        missing = [name for name in names if name not in by_name]
+        if unpack(self._txn, missing):
+            found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(missing))]
+            there = [name for name, _ in found]
+            by_name |= zip(there, open_values(there, [value for _, value in found]), strict=True)
+            missing = [name for name in missing if name not in by_name]
+        check_absent(self._txn, [*missing, *beside_packs(self._txn, missing)])
         return [by_name.get(name) for name in names]
 
     def put_many(
@@ -101,6 +95,8 @@ class BinState:
 
     def _delete(self, name: bytes) -> None:
         raw = self._txn.get(name)
+        if raw is None and name[:1] == STATE and unpack(self._txn, [name]):
+            raw = self._txn.get(name)
         if raw is not None:
             self._count(int.from_bytes(name[1:3], "big"), -1, -len(raw))
             self._txn.delete(name)
@@ -111,6 +107,7 @@ class BinState:
         """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
         prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
         end, found = prefix + high, []
+        unpack_range(self._txn, prefix + low, end)
         items = cursor.iternext() if cursor.set_range(prefix + low) else iter(())
         for name, stored in items:  # mostly few: `iter_range` would read many more behind them
             if (key := bytes(name)) >= end:
@@ -121,6 +118,7 @@ class BinState:
     def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
         prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
+        unpack_range(self._txn, prefix + low, prefix + high, first=True)
         if not cursor.set_range(prefix + low) or (item := item_at(cursor))[0] >= prefix + high:
             return None
         open_value(*item)
@@ -165,6 +163,7 @@ class BinState:
     def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None]) -> None:
         """Turns a bin's state into another shape: `convert(key, value)` of each entry, None to delete it."""
         low, high = bin_range(STATE, bin_)
+        unpack_range(self._txn, low, low + _HIGHEST)
         while items := [
             (bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)
         ]:
@@ -266,6 +265,7 @@ class BinState:
         self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> None:
         """Writes changes in stored form, every entry and slot at most once (recovery)."""
+        unpack(self._txn, sorted(name for name in names if name[:1] == STATE))
         old = {bytes(name): len(value) for name, value in self._txn.cursor().getmulti(sorted(names))}
         items = []
         for name, value in zip(names, values, strict=True):

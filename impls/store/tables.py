@@ -15,6 +15,7 @@ __all__ = [
     "META",
     "OFFSETS",
     "OUTBOX",
+    "PACKS",
     "QUEUE",
     "SHAPE",
     "SIZE",
@@ -36,7 +37,8 @@ DENSE = b"\x05"
 DUE = b"\x06"
 OFFSETS = b"\x07"  # of a bin and input partition the next offset to apply, kept in real-time mode
 SHAPE = b"\x08"  # of a bin the shape of its state, see `impls.protocol.versions`; none for the first one
-STATE_TABLES = (STATE, DENSE, DUE, OFFSETS, SHAPE)  # in key order
+PACKS = b"\x09"  # many entries of STATE as one item, see `impls.store.packs`
+STATE_TABLES = (STATE, DENSE, DUE, OFFSETS, SHAPE, PACKS)  # in key order
 
 
 def bin_key(table: bytes, bin_: int) -> bytes:

@@ -14,6 +14,7 @@ from pyarrow import flight
 
 from impls.errors import CorruptStateError, StateError
 from impls.store.environment import Store, store_path
+from impls.store.pages import leaves_of
 from impls.transfer.batches import SCHEMA, batch_of
 from impls.transfer.settings import Transfer
 from impls.transfer.source import batches_of, check_source
@@ -75,6 +76,7 @@ class _Stream:
         try:
             store = self._stack.enter_context(Store.open(path, readonly=True))
             self.view: lmdb.Transaction = self._stack.enter_context(store.reading(buffers=False))
+            self.leaves = self._stack.enter_context(leaves_of(path, self.view))
         except BaseException:
             self.close()
             raise
@@ -169,7 +171,7 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
         whole = False
         try:
             yield batch_of([], [])
-            batches = batches_of(stream.view, asked, self._transfer.batch_bytes)
+            batches = batches_of(stream.view, asked, self._transfer.batch_bytes, stream.leaves)
             while (batch := stream.step(batches)) is not None:
                 self.counts.add(bytes=batch.nbytes)
                 yield batch

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from impls.protocol.eventtime import Partial
 from impls.protocol.report import Pipelines, Queues, Report
+from impls.store.changes import Changes
 from impls.store.offsets import Advance, Offsets
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
 from impls.store.records import Results, concat
-from impls.store.state import BinState, Changes
+from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.turns import TimedInput, apply_timed
 from impls.worker.versions import Attempt, Begin, Running, try_out

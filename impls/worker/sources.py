@@ -9,6 +9,7 @@ import lmdb
 from impls.errors import CorruptStateError
 from impls.store.bins import copy_bin
 from impls.store.environment import Store, store_path
+from impls.store.pages import leaves_of
 from impls.transfer.client import fetch
 from impls.transfer.source import check_source
 from impls.transfer.ticket import RefusedError, Ticket
@@ -54,10 +55,11 @@ def _here(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction) -
     with (
         Store.open(store_path(task.state_dir, source), create=False) as store,
         store.reading(buffers=False) as view,
+        leaves_of(store.path, view) as leaves,
     ):
         check_source(view, query=task.spec.query, epoch=task.epoch)
         for bin_ in bins:
-            copy_bin(view, txn, bin_)
+            copy_bin(view, txn, bin_, leaves)
             yield bin_
 
 

@@ -51,8 +51,8 @@ def offsets_not_committed(patch):
 
 
 def offsets_left_behind_by_their_bin(patch):
-    def copy(source, txn, bin_):
-        size = copy_bin(source, txn, bin_)
+    def copy(source, txn, bin_, leaves):
+        size = copy_bin(source, txn, bin_, leaves)
         entries, after = read_size(txn, bin_)
         write_size(txn, bin_, entries - drop_range(txn, *bin_range(OFFSETS, bin_)), after)
         return size

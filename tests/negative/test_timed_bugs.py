@@ -55,8 +55,8 @@ def test_merged_values_lost_on_the_way_into_a_queue_are_seen(tmp_path, monkeypat
 
 
 def test_timers_left_behind_by_their_bin_are_seen(tmp_path, monkeypatch):
-    def copy(source, txn, bin_):
-        size = copy_bin(source, txn, bin_)
+    def copy(source, txn, bin_, leaves):
+        size = copy_bin(source, txn, bin_, leaves)
         moved_state = BinState(txn, BINS)
         moved_state.set_earliest_timer(bin_, None)
         moved_state.write_sizes()

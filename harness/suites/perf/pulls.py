@@ -23,6 +23,7 @@ from impls.errors import StateError
 from impls.store.bins import copy_bin
 from impls.store.environment import Store, store_path
 from impls.store.meta import Meta, write_meta
+from impls.store.pages import leaves_of
 from impls.store.state import BinState
 from impls.transfer.certificate import certificate_of
 from impls.transfer.client import fetch
@@ -80,26 +81,42 @@ def _handed_out(folder: Path, host: str, transfer: Transfer, within: Sequence[st
                 lock.unlink()
 
 
-def _mb_s(target: Path, rounds: int, pull: Pull) -> Spread:
-    """Returns the speed of pulls into new environments, commits included."""
-    speeds = []
+def _mb_s(target: Path, rounds: int, *pulls: Pull, clock: Callable[[], float] = time.perf_counter) -> list[Spread]:
+    """Returns the speeds of several pulls, in turns, each into new environments, commits included."""
+    speeds: list[list[float]] = [[] for _ in pulls]
     for _ in range(rounds):
-        with Store.open(target) as store:
-            begin = time.perf_counter()
-            txn = store.begin()
-            size = pull(txn)
-            txn.commit()
-            speeds.append(size / 1e6 / (time.perf_counter() - begin))
-        shutil.rmtree(target)
-    return Spread(tuple(speeds))
+        for found, pull in zip(speeds, pulls, strict=True):
+            with Store.open(target) as store:
+                begin = clock()
+                txn = store.begin()
+                size = pull(txn)
+                txn.commit()
+                found.append(size / 1e6 / (clock() - begin))
+            shutil.rmtree(target)
+    return [Spread(tuple(found)) for found in speeds]
 
 
-def _from_here(folder: Path, worker: int) -> Pull:
+def _from_here(folder: Path, worker: int, *, packing: bool = True) -> Pull:
+    """Pulls from an environment on this host, with `packing` as workers do, else entry by entry."""
+    path = store_path(folder, worker)
+
     def pull(txn: lmdb.Transaction) -> int:
-        with Store.open(store_path(folder, worker), create=False) as store, store.reading(buffers=False) as view:
-            return sum(copy_bin(view, txn, bin_) for bin_ in range(_BINS))
+        with (
+            Store.open(path, create=False) as store, store.reading(buffers=False) as view,
+            leaves_of(path, view) as leaves,
+        ):  # fmt: skip
+            return sum(copy_bin(view, txn, bin_, leaves if packing else None) for bin_ in range(_BINS))
 
     return pull
+
+
+def _moved_before(folder: Path, worker: int) -> Path:
+    """Makes environments from others' by a pull, and returns their folder."""
+    moved = folder.with_name("moved")
+    with Store.open(store_path(moved, worker)) as store, store.begin() as txn:
+        _from_here(folder, worker)(txn)
+        write_meta(txn, Meta.new(QUERY, worker, _EPOCH - 1, GENERATION))
+    return moved
 
 
 def _from_there(transfer: Transfer, address: str, host: str, worker: int) -> Pull:
@@ -134,10 +151,12 @@ def _measured(folder: Path, scale: Scale) -> PartResult:
     rounds, numbers = scale.pick(_ROUNDS, 2), {"dense": _DENSE_SLOTS, "hash": _HASH_KEYS}
     source, target = folder / "source", folder / "target"
     sizes = [_fill(source, n, kind, scale.pick(many, many // 50)) for n, (kind, many) in enumerate(numbers.items())]
-    ways = {"the same host": [_mb_s(target, rounds, _from_here(source, worker)) for worker in range(2)]}
+    ways = {"the same host": [_mb_s(target, rounds, _from_here(source, worker))[0] for worker in range(2)]}
     with ExitStack() as stack:
         for name, host, transfer, address in _ways(source, stack):
-            ways[name] = [_mb_s(target, rounds, _from_there(transfer, address, host, worker)) for worker in range(2)]
+            pulls = [_from_there(transfer, address, host, worker) for worker in range(2)]
+            ways[name] = [_mb_s(target, rounds, pull)[0] for pull in pulls]
+    forms = _forms(source, target, rounds)
     shutil.rmtree(source)
     rows = [[name, *(found.text() for found in speeds)] for name, speeds in ways.items()]
     columns = ("from", *(f"{kind}, MB/s" for kind in numbers))
@@ -145,7 +164,25 @@ def _measured(folder: Path, scale: Scale) -> PartResult:
     note = f"{values}, 12 bytes each without their keys; with the commit. A delay is that of each direction."
     first = list(ways.values())[1][0].median
     check = Check("dense state pulled from another host, MB/s", first, _BOUND_MB_S, at_most=False)
-    return PartResult([Table("Bins pulled per second", columns, rows, note)], [check])
+    return PartResult([Table("Bins pulled per second", columns, rows, note), forms], [check])
+
+
+def _forms(source: Path, target: Path, rounds: int) -> Table:
+    """Compares the forms in which hash state moves, in turns, by the CPU that they take."""
+    moved = _moved_before(source, 1)
+    pulls = {
+        "entry by entry": _from_here(source, 1, packing=False),
+        "packed on the way": _from_here(source, 1),
+        "packed before": _from_here(moved, 1),
+    }
+    speeds = _mb_s(target, 2 * rounds, *pulls.values(), clock=time.process_time)
+    shutil.rmtree(moved)
+    rows = [
+        [name, found.text(), f"{found.median / speeds[0].median:.1f}"]
+        for name, found in zip(pulls, speeds, strict=True)
+    ]
+    columns = ("entries", "MB per second of CPU", "times entry by entry")
+    return Table("Forms of hash state", columns, rows, "The same host, in turns; with the commit.")
 
 
 PART = Part("pulls", "Pulls between hosts", 2, _measured)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import open_record
 from impls.store.environment import Store, store_path
 from impls.store.meta import read_meta
+from impls.store.packs import unpacked
 from impls.store.records import from_bytes
-from impls.store.tables import DENSE, OUTBOX, QUEUE, SIZE, STATE, iter_range
+from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SIZE, STATE, iter_range
 from impls.worker.replicas import replica_path
 from impls.worker.results import Deduplicator
 
@@ -237,7 +238,7 @@ class Oracle:
         txn = self._scratch.env.begin(write=True, buffers=True)
         try:
             restore(source, txn, written.epoch, RestoreRequest(dict.fromkeys(here, worker), queues, worker))
-            items = {bytes(k): bytes(v) for k, v in txn.cursor().iternext()}
+            items = opened((bytes(k), bytes(v)) for k, v in txn.cursor().iternext())
         except (StateError, lmdb.Error, KeyError, AssertionError) as error:
             raise Violation("restore", f"worker {worker} cannot be restored: {error!r}") from error
         finally:
@@ -249,10 +250,19 @@ class Oracle:
             raise Violation("restore", f"restored from the checkpoint, {error}") from error
 
 
+def opened(items: Iterable[tuple[bytes, bytes]]) -> Items:
+    """Returns items with the entries of packs in their place; raises CorruptStateError when a pack is damaged."""
+    found: Items = {}
+    for name, value in items:
+        found |= unpacked(name, value) if name[:1] == PACKS else [(name, value)]
+    return found
+
+
 def _verified(txn: lmdb.Transaction) -> Items:
     """Returns the items of state and queues; raises CorruptStateError when any item of any table is damaged."""
     items = [(bytes(name), bytes(value)) for name, value in txn.cursor().iternext()]
     names = [name for name, _ in items]
+    items = sorted(opened(items).items())
     if any(above <= below for below, above in pairwise(names)):
         raise CorruptStateError("the items are out of order")
     state = [item for item in items if item[0][:1] in {STATE, DENSE}]

@@ -20,7 +20,7 @@ from impls.driver.journal import Journal
 from impls.durability.files import Files
 from impls.protocol import events
 from impls.store import environment as stores
-from impls.store import lock, meta
+from impls.store import lock, meta, moving, packs
 from impls.store.environment import Store
 from impls.transfer import client, server
 from impls.worker import attempts, opening, parts, sources
@@ -42,6 +42,7 @@ def simulated(
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
         for module in (checkpoint, events, meta, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
+        stack.enter_context(packing(parameters.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
         stack.enter_context(mock.patch.object(Files, "write", _write(cluster, wrote, hook)))
@@ -54,6 +55,13 @@ def simulated(
             yield
         finally:
             faults.install(None)
+
+
+@contextlib.contextmanager
+def packing(seed: int) -> Iterator[None]:
+    """With every other seed even the few entries of a simulated bin move in packs."""
+    with mock.patch.object(moving, "LEAST", 1 if seed % 2 else moving.LEAST), mock.patch.object(packs, "_BYTES", 60):
+        yield
 
 
 @contextlib.contextmanager

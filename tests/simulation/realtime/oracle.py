@@ -7,7 +7,7 @@ from typing import Any
 
 import lmdb
 import numpy as np
-from chaos.oracle import require
+from chaos.oracle import opened, require
 
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
@@ -86,7 +86,7 @@ class Oracle:
         path = store_path(self._query.spec.state_dir, worker)
         try:
             with Store.open(path, create=False) as store, store.reading(buffers=False) as txn:
-                return {bytes(name): bytes(value) for name, value in txn.cursor().iternext()}
+                return opened((bytes(name), bytes(value)) for name, value in txn.cursor().iternext())
         except CorruptStateError as error:
             require(False, "environment", f"worker {worker}: {error}")
             raise
@@ -105,7 +105,7 @@ class Oracle:
         txn = self._scratch.env.begin(write=True, buffers=True)
         try:
             restore(source, txn, tick + 1, request)
-            found = {bytes(name): bytes(value) for name, value in txn.cursor().iternext()}
+            found = opened((bytes(name), bytes(value)) for name, value in txn.cursor().iternext())
         except (StateError, lmdb.Error, KeyError, AssertionError) as error:
             require(False, "restore", f"worker {worker} cannot be restored: {error!r}")
             raise

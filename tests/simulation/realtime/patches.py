@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from chaos.patches import packing
+
 from impls import faults
 from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
@@ -60,6 +62,7 @@ def simulated(p: Parameters, point: Point) -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "time", clock))
         for module in (checkpoint, events, meta, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
+        stack.enter_context(packing(p.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
         stack.enter_context(mock.patch.object(intake, "_RECORDS", p.turn))
         stack.enter_context(mock.patch.object(segments, "_write", _torn(segments._write, point)))
