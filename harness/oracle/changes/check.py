@@ -77,7 +77,7 @@ def check(
     """
     asked = _Asked(records, bin_of(records.key), plans, Findings())
     lists = accepted(results, bin_of, partitions, asked.found)
-    known = plans.versions(lists.epoch, bin_of(lists.key))
+    known = plans.candidates(lists.epoch, bin_of(lists.key))
     counted, at = _listed(asked, lists, known)
     _check_state(asked, lists, known)
     arrived = None if ranges is None else _arrival(records, ranges)
@@ -92,11 +92,11 @@ def check(
     return Judged(found, boundaries)
 
 
-_Counted = tuple[int, int, int]
-"""By what a record was counted: version, -1 where it is not known, shape and label."""
+_Counted = tuple[list[int], int, int]
+"""By what a record was counted: the versions that can have done it, shape and label."""
 
 
-def _listed(asked: _Asked, lists: Lists, known: NDArray[np.int64]) -> tuple[list[_Counted | None], NDArray[np.int64]]:
+def _listed(asked: _Asked, lists: Lists, known: list[list[int]]) -> tuple[list[_Counted | None], NDArray[np.int64]]:
     """Returns by what each record was counted, None for nothing, and in which epoch, -1 for none."""
     records, found = asked.records, asked.found
     parts = int(records.partition.max(initial=-1)) + 1
@@ -106,7 +106,6 @@ def _listed(asked: _Asked, lists: Lists, known: NDArray[np.int64]) -> tuple[list
     at = np.full(len(records), _NOBODY, np.int64)
     before: dict[tuple[int, int], int] = {}
     keys, epochs, shapes = lists.key.tolist(), lists.epoch.tolist(), lists.header[:, 0].tolist()
-    versions = known.tolist()
     names = (lists.entries["partition"], lists.entries["offset"], lists.entries["label"], lists.result)
     for part, offset, label, result in zip(*(column.tolist() for column in names), strict=True):
         key, epoch = keys[result], epochs[result]
@@ -121,19 +120,19 @@ def _listed(asked: _Asked, lists: Lists, known: NDArray[np.int64]) -> tuple[list
         if before.get((key, part), -1) > offset:
             found.add("out_of_order", "behind a later record of the key", **where)
         before[key, part] = offset
-        counted[row], at[row] = (versions[result], shapes[result], label), epoch
+        counted[row], at[row] = (known[result], shapes[result], label), epoch
     return counted, at
 
 
-def _check_state(asked: _Asked, lists: Lists, known: NDArray[np.int64]) -> None:
+def _check_state(asked: _Asked, lists: Lists, known: list[list[int]]) -> None:
     """Holds what results say of their key's state against the records listed so far."""
-    eras, versions, found = asked.plans.eras, known.tolist(), asked.found
+    eras, codes, found = asked.plans.eras, asked.plans.codes, asked.found
     totals: dict[int, int] = {}
     since: dict[tuple[int, int], int] = {}
     rows = zip(
-        lists.key.tolist(), lists.epoch.tolist(), lists.header.tolist(), lists.lengths.tolist(), versions, strict=True
+        lists.key.tolist(), lists.epoch.tolist(), lists.header.tolist(), lists.lengths.tolist(), known, strict=True
     )
-    for key, epoch, (shape, total, young), length, version in rows:
+    for key, epoch, (shape, total, young), length, versions in rows:
         wanted = totals.get(key, 0) + length
         totals[key] = total
         if total != wanted:
@@ -143,7 +142,9 @@ def _check_state(asked: _Asked, lists: Lists, known: NDArray[np.int64]) -> None:
                 else ("wrong", "the state has records that no result has listed")
             )
             found.add(kind, why, epoch=epoch, key=key, expected=wanted, found=total)
-        if shape == 2 and version != _NOBODY:
+        mine = [version for version in versions if codes[version].shape == shape]
+        if shape == 2 and mine and len({eras[version] for version in mine}) == 1:
+            version = mine[-1]
             young_wanted = since[key, eras[version]] = since.get((key, eras[version]), 0) + length
             if young != young_wanted:
                 why = "the state has another number of records since its shape changed"
@@ -238,9 +239,9 @@ def _leaving_out(plans: Plans, offset: int, brought: int | None) -> Iterator[int
     yield from (version for version in known if leaves_out(plans.codes[version], offset))
 
 
-def _counting(plans: Plans, offset: int, version: int, shape: int, label: int) -> Iterator[int]:
-    """Yields the versions that can have counted a record: the one that is known, or all whose code does so."""
-    for number in range(len(plans.codes)) if version == _NOBODY else [version]:
+def _counting(plans: Plans, offset: int, versions: list[int], shape: int, label: int) -> Iterator[int]:
+    """Yields those of the versions whose code counts a record so."""
+    for number in versions:
         code = plans.codes[number]
         if (code.shape, code.label) == (shape, label) and not leaves_out(code, offset):
             yield number

@@ -56,11 +56,27 @@ class Plans:
         codes: what each version does, by its number.
         required: epoch (in real time tick) -> version of each bin, shape (bins,); empty where it is not known.
         ids: id of the change that each version from 1 on came with.
+        ticks: epochs are ticks of real time: what a worker does between two ticks has the number of the later one, and
+            runs under the versions of the earlier one.
     """
 
     codes: Sequence[Code]
     required: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
     ids: Sequence[str] = ()
+    ticks: bool = False
+
+    def candidates(self, epochs: NDArray[np.int64], bins: NDArray[np.int64]) -> list[list[int]]:
+        """Returns the versions under which each result of (epoch, bin) can have run, the earlier one first.
+
+        Where no plan is known these are all.
+        """
+        own = self.versions(epochs, bins)
+        before = self.versions(epochs - 1, bins) if self.ticks else own
+        every = list(range(len(self.codes)))
+        return [
+            every if v < 0 else sorted({u if u >= 0 else v, v})
+            for u, v in zip(before.tolist(), own.tolist(), strict=True)
+        ]
 
     def versions(self, epochs: NDArray[np.int64], bins: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns the version of each (epoch, bin), -1 where it is not known."""

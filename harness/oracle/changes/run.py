@@ -31,7 +31,7 @@ def _read_listed(bootstrap: str, topic: str, deadline_s: float) -> Listed:
     return read_columns(Listed, bootstrap, topic, deadline_s, columns_of)
 
 
-def _read_plans(folder: Path, bins: int) -> Plans:
+def _read_plans(folder: Path, bins: int, *, ticks: bool) -> Plans:
     """Returns the versions that a run's folder names, and which of them each bin ran under by epoch or tick.
 
     `versions.json` holds codes, ids, and for a query that was started anew with other code by_generation: the first
@@ -46,7 +46,7 @@ def _read_plans(folder: Path, bins: int) -> Plans:
             break
         number = sum(line["generation"] >= first for first in generations)
         required[line["epoch"]] = _required(line["versions"]) if "versions" in line else np.full(bins, number)
-    return Plans(codes, required, told["ids"])
+    return Plans(codes, required, told["ids"], ticks=ticks)
 
 
 def _required(versions: dict[str, Any]) -> NDArray[np.int64]:
@@ -102,7 +102,7 @@ def check_changes(
 
     def ask() -> dict[str, Any]:
         begun = time.monotonic()
-        plans, moves = _read_plans(folder, bin_of.bins), read_moves(folder)
+        plans, moves = _read_plans(folder, bin_of.bins, ticks=checkpoint is None), read_moves(folder)
         records = read_records(bootstrap, input_topic, deadline_s=deadline_s)
         results = _read_listed(bootstrap, output_topic, deadline_s)
         read = time.monotonic()

@@ -1,4 +1,9 @@
-"""What the suite runs: an experiment, how it is carried out, and the load; its description as JSON."""
+"""What the suite runs: an experiment, how it is carried out, and the load; its description as JSON.
+
+`live` changes the running query. `stop-and-restart` stops it and starts it with the new code, or the new assignment,
+on the same checkpoint; the Spark session stays. `new-application` ends the query's process too, as whoever replaces
+code in a Spark program without this runtime has to. `eager` and `lazy` say when state takes its new shape.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,15 +15,15 @@ from harness.experiment.parameters import REAL_TIME
 from harness.files import read_json
 from harness.oracle.changes.columns import Code
 
-__all__ = ["EXPERIMENTS", "LIVE", "RESTART", "Case", "Setting", "cases_of"]
+__all__ = ["APPLICATION", "EXPERIMENTS", "LIVE", "RESTART", "Case", "Setting", "cases_of"]
 
-LIVE, RESTART = "live", "stop-and-restart"
+LIVE, RESTART, APPLICATION = "live", "stop-and-restart", "new-application"
 EAGER, LAZY = "eager", "lazy"
 KILLED = " with a worker killed"
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "rebalance": (LIVE, RESTART),
-    "insert-filter": (LIVE, RESTART),
-    "replace-function": (LIVE, RESTART),
+    "insert-filter": (LIVE, RESTART, APPLICATION),
+    "replace-function": (LIVE, RESTART, APPLICATION),
     "change-shape": (EAGER, LAZY, EAGER + KILLED, LAZY + KILLED),
 }
 _AFTER = {  # the code there is when an experiment is over
@@ -78,7 +83,7 @@ class Case:
     @property
     def restarts(self) -> bool:
         """Whether the query is stopped and started for the change."""
-        return self.how == RESTART
+        return self.how in {RESTART, APPLICATION}
 
     @property
     def moves(self) -> bool:
@@ -128,8 +133,11 @@ class Case:
 
 
 def cases_of(setting: Setting, experiments: Sequence[str] = (), *, quick: bool = False) -> list[Case]:
-    """Returns the cases of experiments, all of them by default; `quick` leaves out two of the four shape changes."""
-    left_out = {EAGER, LAZY + KILLED} if quick else set()
+    """Returns the cases of experiments, by default of all.
+
+    `quick` leaves out new applications, and two of the four changes of the shape.
+    """
+    left_out = {APPLICATION, EAGER, LAZY + KILLED} if quick else set()
     return [
         Case(name, how, setting)
         for name, ways in EXPERIMENTS.items()

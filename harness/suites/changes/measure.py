@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from harness.files import read_json, read_lines
+from harness.measure.cpu import machine, taken
 from harness.measure.hdr import summary_ms
 from harness.measure.migrations import Migration
 from harness.measure.windows import TAGS, overlaps, peak_of, tag_records, timeline
@@ -44,6 +45,7 @@ def measured(folder: Path) -> dict[str, Any]:
     line, peak = timeline(cells, tags).rows(files.start_us), peak_of(cells, tags, change)
     latency = {"steady": summary_ms(cells.latency_us[steady], cells.count[steady])}
     inside = overlaps(cells, change)
+    stolen = taken(files.memory, warm_us, files.epochs[-1]["end_us"]) if files.epochs else None
     out: dict[str, Any] = {
         "held_s": None if change.end_us is None else (change.end_us - change.begin_us) / 1e6,
         "begin_s": (change.begin_us - files.start_us) / 1e6,
@@ -55,6 +57,8 @@ def measured(folder: Path) -> dict[str, Any]:
         "epochs": int(np.unique(cells.epoch[inside]).size),
         "negative": sum(int(epoch["negative"]) for epoch in files.epochs),
         "load": _load(read_json(folder / "generator.json")),
+        "machine": machine(stolen),
+        "cpu_taken": None if stolen is None else stolen.to_json(),
         "timeline": line,
     }
     if peak.peak_ms is not None and any(row["tag"] == "steady" for row in line):

@@ -7,7 +7,7 @@ from typing import Any
 
 from generators.clock import now_us
 from harness.files import read_json, write_json
-from harness.suites.changes.cases import Case
+from harness.suites.changes.cases import APPLICATION, Case
 from harness.suites.changes.measure import measured
 from harness.suites.changes.site import ChangeSite
 from harness.suites.faults.site import StuckError
@@ -58,9 +58,10 @@ def _follow(case: Case, site: ChangeSite) -> str:
     own = case.setting
     site.start()
     begun = read_json(site.folder / "load.json")["start_us"]
-    site.go_on(max(0.0, begun / 1e6 + own.lead_in_s + own.steady_s - now_us() / 1e6))
-    outcome = _change(case, site)
-    site.go_on(own.after_s)
+    with site.sampler():
+        site.go_on(max(0.0, begun / 1e6 + own.lead_in_s + own.steady_s - now_us() / 1e6))
+        outcome = _change(case, site)
+        site.go_on(own.after_s)
     site.finish()
     return outcome
 
@@ -72,7 +73,7 @@ def _change(case: Case, site: ChangeSite) -> str:
         site.await_migration()
         return "done"
     if case.restarts:
-        site.restart(case.code)
+        site.restart(case.code, application=case.how == APPLICATION)
         return "done"
     how = {"lazy": case.lazy} if case.experiment == "change-shape" else {}
     id_ = site.request(case.code, **how)

@@ -10,6 +10,8 @@ from generators.clock import now_us
 from harness.experiment.description import Experiment, Run
 from harness.experiment.schedules import megaphone_pattern
 from harness.files import JsonLines, read_lines, write_json
+from harness.lab.processes import jvm_of
+from harness.measure.memory import MemorySampler
 from harness.oracle.bins import hash_bins
 from harness.oracle.changes.columns import Code
 from harness.oracle.changes.run import VERSIONS_FILE, check_changes
@@ -71,6 +73,13 @@ class ChangeSite(Site):
         }  # fmt: skip
         write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})
         return load
+
+    def sampler(self) -> MemorySampler:
+        """Returns what samples memory and CPU time of the case's processes while it is entered."""
+        assert self._load is not None, "start() comes first"
+        roles = {"driver": lambda: self.query.pid, "jvm": lambda: jvm_of(self.query.pid)}
+        where = self.folder / "memory.jsonl"
+        return MemorySampler(where, broker_pid=self.broker.pid, generator_pid=self._load.pid, roles=roles)
 
     def go_on(self, seconds: float) -> None:
         """Lets load and query go on for a while, and starts what has died meanwhile."""
@@ -142,14 +151,21 @@ class ChangeSite(Site):
         """Waits until no bin is on its way; raises StuckError when one still is in three minutes."""
         self.await_true(self.settled, "the migration to complete", _HELD_DEADLINE_S)
 
-    def restart(self, new: Code) -> str:
-        """Stops the query, lets its process start it with other code, and returns when an epoch has run with that.
+    def restart(self, new: Code, *, application: bool) -> str:
+        """Stops the query, starts it with other code, and returns when an epoch has run with that.
 
-        Raises StuckError when none has in three minutes.
+        With `application` its process ends, and another one begins. Raises StuckError when no epoch has run in three
+        minutes.
         """
         before, at_us, id_ = len(self._starts()), now_us(), f"restart-{len(self._codes)}"
-        write_pipeline(self.folder, new)
+        self.held = application
+        if not application:  # its process looks there when the query has ended
+            write_pipeline(self.folder, new)
         ask(self.checkpoint, {"do": "stop"})
+        if application:
+            self.await_true(lambda: bool(self.ended), "the application to end", _HELD_DEADLINE_S)
+            write_pipeline(self.folder, new)
+            self.release()
         self.await_true(lambda: len(self._starts()) > before, "the query to start again", _HELD_DEADLINE_S)
         generation, begun_us = self._starts()[-1]
         self.await_true(lambda: self._first_end(begun_us) > 0, "an epoch with the new code", _HELD_DEADLINE_S)

@@ -93,7 +93,7 @@ def test_cases_are_every_experiment_in_every_way():
     cases = cases_of(setting)
     assert len(cases) == sum(map(len, EXPERIMENTS.values())) == len({case.name for case in cases})
     assert {case.experiment for case in cases_of(setting, ["rebalance"])} == {"rebalance"}
-    assert len(cases_of(setting, quick=True)) == len(cases) - 2
+    assert len(cases_of(setting, quick=True)) == len(cases) - 4
     moved = next(case for case in cases if case.restarts and case.moves)
     assert moved.mechanism == "runtime-restart"
     assert all(case.mechanism == "megaphone-batched" for case in cases if case is not moved)
