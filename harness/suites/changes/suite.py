@@ -8,6 +8,7 @@ application as well, as whoever replaces code in a Spark program without this ru
 The fourth experiment replaces the operator by one whose state has another shape, while a rescale moves bins.
 """
 
+import json
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -32,11 +34,12 @@ from harness.suites.changes.faults import campaign, faults_of
 from harness.suites.changes.run import ENTRY_FILE, run_case
 from harness.suites.options import CHANGES_QUICK
 from harness.suites.perf.part import Check
+from plots.changes import write_changes_figure
 from plots.metrics import DASH, marks
 
-__all__ = ["SCHEMA", "changes", "checks_of", "inflicted", "report", "run_changes", "suite_from"]
+__all__ = ["changes", "checks_of", "inflicted", "report", "run_changes", "suite_from"]
 
-SCHEMA = 1
+_SCHEMA, _SCHEMA_FILE = 1, Path(__file__).with_name("schema.json")
 _FILE = "changes.json"
 _WIDE = 160
 _PEAK_BOUND, _EXCESS_BOUND = 1.25, 50.0
@@ -144,11 +147,13 @@ def checks_of(entries: Sequence[Mapping[str, Any]]) -> list[Check]:
 
 
 def report(suite: _Suite, entries: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, Any]:
-    """Writes changes.json and returns it."""
+    """Writes changes.json, which obeys schema.json, and the figure of its valid cases; returns the first."""
     checks = [{**asdict(check), "holds": check.holds} for check in checks_of(entries)]
     about = {"parameters": suite.to_json(), "environment": describe_machine(suite.setting.seed)}
-    result = {"schema": SCHEMA, **about, "cases": list(entries), "checks": checks}
+    result = {"schema": _SCHEMA, **about, "cases": list(entries), "checks": checks}
+    jsonschema.validate(result, json.loads(_SCHEMA_FILE.read_text(encoding="utf-8")))
     write_json(folder / _FILE, result)
+    write_changes_figure(result, folder / "changes.svg")
     return result
 
 

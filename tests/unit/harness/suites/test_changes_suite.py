@@ -119,8 +119,8 @@ def test_bad_options_are_one_sentence(options, words):
 
 
 def entry(how, peak_ratio, excess_ms, verdict="valid"):
-    return {"experiment": "insert-filter", "how": how, "verdict": verdict, "peak_ratio": peak_ratio,
-            "excess_ms": excess_ms}  # fmt: skip
+    found = {"outcome": "done", "reasons": [], "oracle": {}, "peak_ratio": peak_ratio, "excess_ms": excess_ms}
+    return {"experiment": "insert-filter", "how": how, "mode": "micro-batch", "verdict": verdict, **found}
 
 
 def test_checks_are_of_valid_cases_only():
@@ -137,6 +137,17 @@ def test_a_result_says_what_was_asked_for_and_found(tmp_path):
     assert (tmp_path / "changes.json").exists()
     assert told["parameters"]["setting"]["keys"] == 20_000
     assert [check["holds"] for check in told["checks"]] == [True]
+
+
+def test_valid_cases_are_drawn_around_their_request(tmp_path):
+    rows = [{"at_s": n / 4, "max": 100.0 + n, "tag": "steady"} for n in range(40)]
+    drawn = {**entry(LIVE, 1.1, 20.0), "timeline": rows, "begin_s": 5.0}
+    suite = suite_from({"quick": True})
+    report(suite, [drawn, {**drawn, "how": RESTART, "verdict": "invalid"}], tmp_path)
+    text = (tmp_path / "changes.svg").read_text()
+    assert LIVE in text
+    assert RESTART not in text
+    assert (tmp_path / "changes.png").exists()
 
 
 def test_faults_come_in_the_order_of_their_table_and_turn_the_code():
