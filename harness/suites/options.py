@@ -99,6 +99,7 @@ CHANGES_QUICK: dict[str, Any] = {"keys": 20_000, "rate": 2_000, "bins": 64, "dur
 CHANGES = (
     Option("experiment", "rebalance, insert-filter, replace-function or change-shape, several separated by commas",
            TEXT, _WHAT, default="", shown="all"),
+    _of("mechanism", "megaphone-batched", "how bins move where the query is not stopped for that"),
     replace(_MODE, group=_WHAT),
     Option("faults", "in place of measuring, kill processes and the broker in the midst of so many changes",
            COUNT, _WHAT, shown="measure", subject="The number of faults"),

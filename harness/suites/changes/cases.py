@@ -48,6 +48,7 @@ class Setting:
         bins: number of bins.
         lead_in_s, steady_s, after_s: seconds of load before the steady part, in it, and after the change.
         seed: what the keys are drawn from.
+        mechanism: how bins move, unless the query is stopped for that.
     """
 
     mode: str
@@ -60,6 +61,7 @@ class Setting:
     steady_s: float
     after_s: float
     seed: int
+    mechanism: str = "megaphone-batched"
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Case:
     @property
     def mechanism(self) -> str:
         """How bins move."""
-        return "runtime-restart" if self.restarts and self.moves else "megaphone-batched"
+        return "runtime-restart" if self.restarts and self.moves else self.setting.mechanism
 
     def run(self, bootstrap: str) -> Run:
         """Returns the query's parameters as a run of an experiment."""

@@ -34,6 +34,8 @@ from harness.suites.changes.faults import campaign, faults_of
 from harness.suites.changes.run import ENTRY_FILE, run_case
 from harness.suites.options import CHANGES_QUICK
 from harness.suites.perf.part import Check
+from impls import catalog
+from impls.errors import UsageError
 from plots.changes import write_changes_figure
 from plots.metrics import DASH, marks
 
@@ -45,6 +47,7 @@ _WIDE = 160
 _PEAK_BOUND, _EXCESS_BOUND = 1.25, 50.0
 _DEFAULTS: dict[str, Any] = {
     "workers": (2, 4), "rate": 5_000, "duration_s": 12.0, "lead_in_s": 5.0, "keys": 1_000_000, "bins": 256, "seed": 1,
+    "mechanisms": ("megaphone-batched",),
 }  # fmt: skip
 _AFTER_S = 5.0
 _NAMES = ("experiment", "how", "verdict")
@@ -73,15 +76,19 @@ class _Suite(Described):
 def suite_from(options: Mapping[str, Any]) -> _Suite:
     """Returns what the options ask for; raises UsageError for bad ones."""
     experiments = parse_names(str(options.get("experiment") or ""), EXPERIMENTS, "experiment")
-    names = ("keys", "rate", "bins", "workers", "duration", "lead_in", "seed")
+    names = ("mechanism", "keys", "rate", "bins", "workers", "duration", "lead_in", "seed")
     given = read_given(PARAMETERS, {name: options.get(name) for name in names})
     faults = int(options.get("faults") or 0)
     values = {**_DEFAULTS, **(CHANGES_QUICK if options.get("quick") or faults else {}), **given}
     mode = str(options.get("mode") or MICRO_BATCH)
-    own = make_experiment(workload="hash", mechanism="megaphone-batched", modes=(mode,), name="changes", **values)
+    own = make_experiment(workload="hash", modes=(mode,), name="changes", **values)
+    if len(own.mechanisms) > 1 or own.mechanisms[0] in {"none", *catalog.natives()}:
+        raise UsageError(
+            "Bins of a query that changes move by one mechanism of this runtime: name one that moves them."
+        )
     setting = Setting(
         mode, own.keys, own.rate, own.workers, own.workers_goal, own.bins, own.lead_in_s, own.duration_s, _AFTER_S,
-        own.seed,
+        own.seed, own.mechanisms[0],
     )  # fmt: skip
     return _Suite(setting, experiments, bool(options.get("quick")), faults)
 

@@ -96,6 +96,7 @@ def test_cases_are_every_experiment_in_every_way():
     assert len(cases_of(setting, quick=True)) == len(cases) - 4
     moved = next(case for case in cases if case.restarts and case.moves)
     assert moved.mechanism == "runtime-restart"
+    assert suite_from({"mechanism": "meces"}).cases[0].mechanism == "meces"
     assert all(case.mechanism == "megaphone-batched" for case in cases if case is not moved)
 
 
@@ -112,6 +113,8 @@ def test_a_case_is_read_as_it_was_written(tmp_path):
     ({"experiment": "merge"}, "The experiment 'merge' is unknown"),
     ({"workers": "0"}, "must be a whole number from 1"),
     ({"bins": "3"}, "power of two"),
+    ({"mechanism": "none"}, "name one that moves them"),
+    ({"mechanism": "meces,rhino"}, "name one that moves them"),
 ])  # fmt: skip
 def test_bad_options_are_one_sentence(options, words):
     with pytest.raises(UsageError, match=words):
