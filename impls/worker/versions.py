@@ -149,7 +149,8 @@ class Running:
         for number, direction in path_between(found, shape, self._versions):
             self._turn(bin_, number, back=direction == "back")
         self.turned.append([bin_, shape])
-        _reach("during-refit", self._task)
+        if self._plan is self._task.order.written.versions:  # not in a trial, which is thrown away
+            _reach("during-refit", self._task)
 
     def _turn(self, bin_: int, number: int, *, back: bool) -> None:
         """Turns a bin's state by a version's `migrate`, or by its way back."""
