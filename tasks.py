@@ -54,6 +54,12 @@ def nexmark(c: Context, **given):
     run("harness.suites.nexmark.suite:run_nexmark", given)
 
 
+@verb(*options.CHANGES, presets={"--quick": options.CHANGES_QUICK})
+def changes(c: Context, **given):
+    """Change a query while it runs: a filter put in, a function replaced, state of another shape; against restarts."""
+    run("harness.suites.changes.suite:run_changes", given)
+
+
 @verb(*options.REGRESS)
 def regress(c: Context, **given):
     """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""

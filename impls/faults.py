@@ -4,7 +4,7 @@ The environment variable is read here and nowhere else. It names a file; while t
 JSON object:
 
     id          of the fault
-    point       one of POINTS
+    point       one of POINTS or CHANGE_POINTS
     worker      only this worker comes to the point (optional)
     migrating   only in an epoch that is, or is not, part of a migration (optional)
     after_epoch only in a later epoch (optional)
@@ -26,7 +26,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["POINTS", "Hook", "fault", "install", "lives"]
+__all__ = ["CHANGE_POINTS", "POINTS", "Hook", "fault", "install", "lives"]
 
 POINTS = (
     "before-plan",  # driver: the plan is made, not yet durable
@@ -39,6 +39,11 @@ POINTS = (
     "before-epoch-commit",  # driver: the epoch is observed, Spark has not committed it
     "between-pull-and-drop",  # driver: a pull was observed, the plan that drops the source is not yet durable
     "during-recovery",  # worker: a lost environment is half rebuilt
+)
+CHANGE_POINTS = (  # where a change of the pipeline comes along
+    "before-switch",  # driver: a plan takes bins over to another version, and is not yet durable
+    "during-trial",  # worker: a version has run on records, whose effects are not yet thrown away
+    "during-refit",  # worker: a bin's state has taken another shape, not yet committed
 )
 _DEAD_DEADLINE_S = 2.0
 _HOLD_S = 60.0

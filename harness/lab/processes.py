@@ -95,8 +95,8 @@ class QueryProcess:
     Its processes are known by the fault file that they all have in their environment, also when their parent is dead.
     """
 
-    def __init__(self, folder: Path, fault_file: Path):
-        self._folder, self._fault_file = folder, fault_file
+    def __init__(self, folder: Path, fault_file: Path, module: str = "harness.suites.faults.query"):
+        self._folder, self._fault_file, self._module = folder, fault_file, module
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -110,7 +110,7 @@ class QueryProcess:
         self._close_input()
         with (self._folder / "query.log").open("ab") as log, (self._folder / "query.out").open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "harness.suites.faults.query", str(self._folder)],
+                [sys.executable, "-m", self._module, str(self._folder)],
                 stdin=subprocess.PIPE, stdout=output, stderr=log, cwd=ROOT, start_new_session=True,
                 env={**os.environ, VARIABLE: str(self._fault_file)},
             )  # fmt: skip

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from harness.oracle.columns import Columns, OracleError, RawResults, Records
 
 __all__ = [
+    "key_column",
     "number_columns",
     "read_columns",
     "read_records",
@@ -104,6 +105,11 @@ def number_columns(messages: list[Any], topic: str) -> dict[str, NDArray[Any]]:
     return {name: found[name] for name in _NUMBER.fields or ()}
 
 
+def key_column(messages: list[Any], topic: str) -> NDArray[Any]:
+    """Returns the keys of results, 64-bit integers; raises OracleError where one is none."""
+    return _joined([message.key or b"" for message in messages], ">i8", f"The key column of {topic!r}")
+
+
 def read_columns(
     kind: type[_C], bootstrap: str, topic: str, deadline_s: float, columns_of: Callable[[list[Any]], Mapping[str, Any]]
 ) -> _C:
@@ -143,7 +149,7 @@ def read_results(bootstrap: str, topic: str, *, deadline_s: float = 60.0) -> Raw
 
     def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
         return {
-            "key": _joined([message.key or b"" for message in messages], ">i8", f"The key column of {topic!r}"),
+            "key": key_column(messages, topic),
             "count": _joined([message.value or b"" for message in messages], "<i8", f"The value column of {topic!r}"),
             **number_columns(messages, topic),
         }

@@ -18,7 +18,7 @@ from harness.oracle.offsets import read_ranges
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, answered, judge
 
-__all__ = ["check_run", "read_facts", "read_moves"]
+__all__ = ["check_run", "read_facts", "read_moves", "read_waits"]
 
 
 def _produced(folder: Path) -> int | None:
@@ -58,7 +58,7 @@ def read_moves(folder: Path) -> MovedBins:
     return MovedBins.of(rows)
 
 
-def _read_waits(folder: Path) -> Waits:
+def read_waits(folder: Path) -> Waits:
     """Returns the bins with queued records at each epoch's end; of an epoch observed twice the last line counts."""
     waiting = {line["epoch"]: line.get("waiting", []) for line in read_lines(folder / "epochs.jsonl")}
     return Waits.of((epoch, bin_) for epoch, bins in waiting.items() for bin_ in bins)
@@ -89,7 +89,7 @@ def check_run(
     """
 
     def ask() -> dict[str, Any]:
-        facts, moves, waits = read_facts(folder, expected=expected_migrations), read_moves(folder), _read_waits(folder)
+        facts, moves, waits = read_facts(folder, expected=expected_migrations), read_moves(folder), read_waits(folder)
         ranges = read_ranges(checkpoint, input_topic)
         begun = time.monotonic()
         records = read_records(bootstrap, input_topic, deadline_s=deadline_s)

@@ -24,7 +24,7 @@ from harness.results.epochs import epochs_entry, groups_of, ways_entry
 from harness.results.failure import failure_of
 from impls.worker.cells import INTERVAL_US
 
-__all__ = ["ENTRY_FILE", "RunFiles", "run_entry", "summarise_run"]
+__all__ = ["ENTRY_FILE", "LATE_MS", "RunFiles", "run_entry", "summarise_run"]
 
 ENTRY_FILE = "run-result.json"
 LATE_MS = 50.0

@@ -9,8 +9,8 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 
 # fmt: off
 __all__ = [
-    "AXES", "CLAIMS", "CONFORMANCE", "DURABILITY", "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS",
-    "SCALE", "SWEEP", "SWEEP_QUICK",
+    "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY", "FAULTS", "NEXMARK", "NEXMARK_QUICK",
+    "PERF", "RECOVERY", "REGRESS", "SCALE", "SWEEP", "SWEEP_QUICK",
 ]
 
 AXES = ("keys", "bins", "rate", "skew", "policy")
@@ -94,6 +94,20 @@ FAULTS = (
     Option("cluster", "hosts of a Spark cluster on this machine that the query runs on; what happens to these instead",
            COUNT, shown="no cluster", subject="The number of hosts", least=2, most=HOSTS_MOST),
     _OUTPUT,
+)
+CHANGES_QUICK: dict[str, Any] = {"keys": 20_000, "rate": 2_000, "bins": 64, "duration_s": 6.0, "lead_in_s": 3.0}
+CHANGES = (
+    Option("experiment", "rebalance, insert-filter, replace-function or change-shape, several separated by commas",
+           TEXT, _WHAT, default="", shown="all"),
+    _of("mechanism", "megaphone-batched", "how bins move where the query is not stopped for that"),
+    replace(_MODE, group=_WHAT),
+    Option("faults", "in place of measuring, kill processes and the broker in the midst of so many changes",
+           COUNT, _WHAT, shown="measure", subject="The number of faults"),
+    _of("keys", "1M", default=1_000_000), _of("rate", "5,000 records/s"), _of("bins", "256"),
+    _of("workers", "2:4", "number of workers, and after the rescale in the midst of a change of state"),
+    _of("duration", "12 seconds", "length of the steady part before the change"), _of("lead_in", "5 seconds"),
+    _of("seed", "", "what the keys are drawn from"),
+    *running("small state and a low rate, about 3 minutes"),
 )
 CONFORMANCE = (
     Option("mechanism", "mechanisms, separated by commas", default="", shown="all"),

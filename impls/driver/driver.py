@@ -231,11 +231,14 @@ class Driver:
 
     def _write_plan(self, epoch: int) -> WrittenPlan:
         """Makes a plan and makes it durable."""
+        before = self.controller.changing.required
         written = self.controller.plan(epoch, self._checkpoint.generation)
         where = {"epoch": epoch, "migrating": written.migrating}
         fault("before-plan", **where)
         if written.drops:
             fault("between-pull-and-drop", **where)
+        if written.versions is not None and (written.versions.required != before).any():
+            fault("before-switch", **where)
         self._checkpoint.plans.append(written.to_json())
         fault("after-plan", **where)
         self._written, self._planned = {epoch: written}, epoch

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import StateError
+from impls.faults import fault
 from impls.operators.base import Operator
 from impls.operators.pipeline import Contents
 from impls.protocol.order import EpochOrder
@@ -148,6 +149,8 @@ class Running:
         for number, direction in path_between(found, shape, self._versions):
             self._turn(bin_, number, back=direction == "back")
         self.turned.append([bin_, shape])
+        if self._plan is self._task.order.written.versions:  # not in a trial, which is thrown away
+            _reach("during-refit", self._task)
 
     def _turn(self, bin_: int, number: int, *, back: bool) -> None:
         """Turns a bin's state by a version's `migrate`, or by its way back."""
@@ -199,6 +202,7 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
     try:
         wanted = Versions(np.full_like(versions.required, versions.trial))
         attempt(Running(replace(task, refused=None), BinState(inner, task.spec.bins), wanted), few)
+        _reach("during-trial", task)
     except PipelineError as error:
         return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
     finally:
@@ -234,6 +238,10 @@ def joined(parts: Sequence[Results]) -> Results:
         [key for part in parts for key in part.keys],
         [payload for part in parts for payload in part.payloads],
     )
+
+
+def _reach(point: str, task: Task) -> None:
+    fault(point, worker=task.worker, epoch=task.epoch, attempt=task.attempt, migrating=task.order.written.migrating)
 
 
 def _words(error: BaseException) -> str:

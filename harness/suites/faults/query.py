@@ -9,7 +9,10 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+
+from pyspark.sql import SparkSession
 
 from generators.stdin import watch_stdin
 from harness.experiment.description import Run
@@ -17,9 +20,13 @@ from harness.lab.processes import VARIABLE
 from harness.run.pipeline import start_query
 from harness.run.recorder import Recorder
 from harness.run.sessions import new_session
+from impls.driver.handle import StreamHandle
 from impls.errors import InvalidPlanError, StateError, UsageError
 
-__all__ = ["main"]
+__all__ = ["await_query", "end", "main"]
+
+Serve = Callable[[SparkSession, Run, Path, Recorder, threading.Event], None]
+"""Runs a query until it has ended, or until its parent is gone, which the event says."""
 
 _POLL_S = 0.05
 
@@ -29,24 +36,34 @@ def _tell(**words: str) -> None:
     sys.stdout.flush()
 
 
-def main(arguments: list[str]) -> int:
+def _serve(spark: SparkSession, run: Run, folder: Path, recorder: Recorder, orphaned: threading.Event) -> None:
+    """Runs the query until it has ended."""
+    own = run.experiment
+    state = None if own.state_dir is None else Path(own.state_dir)
+    query = start_query(
+        spark, run, folder, str(own.bootstrap), ("in", "out"), on_epoch=recorder.on_epoch,
+        on_event=recorder.event, state=state,
+    )  # fmt: skip
+    await_query(query, orphaned)
+
+
+def await_query(query: StreamHandle, orphaned: threading.Event) -> None:
+    """Returns when a query has ended, and stops it when its parent is gone; raises what it failed with."""
+    while not query.await_end(_POLL_S):
+        if orphaned.is_set():
+            query.stop()
+
+
+def main(arguments: list[str], serve: Serve = _serve) -> int:
     """Runs the query and returns the exit code: 0 stopped as asked, 1 ended with a sentence, 3 with anything else."""
     folder, orphaned = Path(arguments[0]), threading.Event()
     watch_stdin(orphaned.set)
     run = Run.read(folder)
     recorder = Recorder(folder, ticks=run.real_time)
     try:
-        own = run.experiment
         faults = {f"spark.executorEnv.{VARIABLE}": os.environ[VARIABLE]}  # of hosts; here it is there already
-        spark = new_session(run, own.master, name=f"faults-{run.mechanism}", settings=faults)
-        state = None if own.state_dir is None else Path(own.state_dir)
-        query = start_query(
-            spark, run, folder, str(run.experiment.bootstrap), ("in", "out"), on_epoch=recorder.on_epoch,
-            on_event=recorder.event, state=state,
-        )  # fmt: skip
-        while not query.await_end(_POLL_S):
-            if orphaned.is_set():
-                query.stop()
+        spark = new_session(run, run.experiment.master, name=f"faults-{run.mechanism}", settings=faults)
+        serve(spark, run, folder, recorder, orphaned)
     except (UsageError, StateError, InvalidPlanError) as error:
         _tell(error=str(error))
         return 1
@@ -58,7 +75,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    code = main(sys.argv[1:])
+def end(code: int) -> None:
+    """Ends this process at once: a session without its JVM would wait for it; the JVM ends when its input does."""
     sys.stdout.flush()
-    os._exit(code)  # a session without its JVM would wait for it; the JVM ends when its standard input does
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    end(main(sys.argv[1:]))

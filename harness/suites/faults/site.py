@@ -56,13 +56,14 @@ class Site:
     """
 
     start_deadline_s = 90.0
+    module = "harness.suites.faults.query"
 
     def __init__(self, folder: Path, mechanism: str, *, seed: int, durability: str, mode: str = MICRO_BATCH):
         self.folder, self.mechanism, self._mode = folder, mechanism, mode
         self.checkpoint, self.state = folder / "checkpoint", folder / "state"
         self._seed, self._durability = seed, durability
         self.arming = Arming(folder / "fault.json")
-        self.query = QueryProcess(folder, self.arming.file)
+        self.query = QueryProcess(folder, self.arming.file, self.module)
         self.broker = embedded_broker(folder / "broker")
         self._load: Load | None = None
         self._lines: dict[int, dict[str, Any]] = {}
@@ -86,8 +87,12 @@ class Site:
         create_topics(self.broker.bootstrap, dict(zip(_TOPICS, (_INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
         write_json(self.folder / "run.json", self._run().to_json())
         self.query.start()
+        self._await_ready()
         self._load = Load(self.folder, self.broker.bootstrap, self._schedule(), resume=False)
         self.await_true(lambda: self.applied() > 0, "the first records to be applied", self.start_deadline_s)
+
+    def _await_ready(self) -> None:
+        """Returns when the load can begin; here it may begin before the query does."""
 
     def _run(self) -> Run:
         return Run(self._experiment(), self.mechanism, 0, 0, mode=self._mode)
@@ -186,17 +191,25 @@ class Site:
 
     def stop_and_check(self) -> dict[str, Any]:
         """Ends load and query when all records are applied, and returns the oracle's answer for the whole campaign."""
-        assert self._load is not None, "start() comes first"
         self.begin_fault()
         if self._mode == REAL_TIME:  # records must be scheduled behind the last migration, to have crossed it
             enough = self.applied() + _RATE
             self.await_true(lambda: self.applied() >= enough, "records behind the last migration", _DRAIN_DEADLINE_S)
+        self.finish()
+        return self._check()
+
+    def finish(self) -> None:
+        """Ends the load, and the query when all records are applied."""
+        assert self._load is not None, "start() comes first"
         self._load.close()
         sent = json.loads((self.folder / "generator.json").read_text())["records"]
         self.await_true(self._drained(sent), "the last records", _DRAIN_DEADLINE_S)
         self.held = True
         ask(self.checkpoint, {"do": "stop"})
         self.await_true(lambda: bool(self.ended), "the query to stop", _DRAIN_DEADLINE_S)
+
+    def _check(self) -> dict[str, Any]:
+        """Returns the oracle's answer."""
         where: dict[str, Any] = {"bin_of": dense_bins(_KEYS, BINS), "expected_migrations": self.migrations}
         if self._mode == REAL_TIME:
             return check_turns(self.broker.bootstrap, self.folder, state=self.state, **where)

@@ -1,0 +1,1 @@
+"""The suite of queries that change while they run: reconfigurations, each against stop and restart."""
