@@ -18,7 +18,7 @@ from impls import faults
 from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
 from impls.durability.files import Files
-from impls.protocol import events
+from impls.protocol import changing, events
 from impls.store import environment as stores
 from impls.store import lock, meta
 from impls.store.environment import Store
@@ -40,9 +40,10 @@ def simulated(
     with contextlib.ExitStack() as stack:
         for module in (driver, lock, opening, parts, worker):
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
-        for module in (checkpoint, events, meta, stores):
+        for module in (checkpoint, driver, events, meta, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
+        stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", parameters.proof_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
         stack.enter_context(mock.patch.object(Files, "write", _write(cluster, wrote, hook)))
         stack.enter_context(mock.patch.object(Files, "read", _read(cluster)))
