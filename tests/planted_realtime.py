@@ -23,6 +23,7 @@ TIMED = {"operator": "q5", "durability": "process"}
 
 def find(plant, drawn, checks):
     """Requires that the simulation finds a bug within so many seeds, by one of the checks, and nothing without it."""
+    drawn = {"changes": (), **drawn}
     with pytest.MonkeyPatch.context() as patch:
         plant(patch)
         outcomes = (simulate(draw(seed, **drawn)) for seed in range(SEEDS))

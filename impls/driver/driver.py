@@ -180,7 +180,7 @@ class Driver:
             snapshot=self._keeper.to_snapshot(epoch) if self._keeper else (),
         )
         if written.versions is not None:
-            asked = {*written.versions.required.tolist(), written.versions.trial}
+            asked = {*written.versions.required.tolist(), written.versions.trial, written.versions.guarded}
             order = replace(order, codes=self.codes.of(self.controller.changing, asked))
         planned = time.perf_counter()
         answers = self._executor.run(order, batch)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from impls.protocol.arrays import arrays_from_json, arrays_to_json
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event
 from impls.protocol.observation import Observation
-from impls.protocol.versions import Change, Version, Versions, shape_of
+from impls.protocol.versions import Change, Version, Versions, shape_of, way_back
 
 __all__ = ["Bins", "Changing", "Outcome"]
 
@@ -59,11 +59,13 @@ class Changing:
         versions: all there have been, by number.
         required: int32, shape (B,): the version under which each bin runs.
         shape: int32, shape (B,): that of each bin's state, see `shape_of`.
+        left: the shapes that there were before the last epoch observed, which may be run again.
     """
 
     def __init__(self, bins: int):
         self.versions: dict[int, Version] = {}
         self.required, self.shape = np.zeros(bins, np.int32), np.zeros(bins, np.int32)
+        self.left: list[int] = []
         self._pending: list[Change] = []
         self._current: Change | None = None
         self._phase: Phase = "trial"
@@ -109,15 +111,18 @@ class Changing:
         """Returns what the epoch's plan says, None as long as there was no change."""
         if not self.versions:
             return None
-        if self._current is None or not bins.calm:
+        if self._current is None:
             return Versions(self.required.copy())
         version = self._current.version
+        guarded = 0 if self._phase == "trial" else version.number  # until no bin runs under it that can go back
+        if not bins.calm:
+            return Versions(self.required.copy(), guarded=guarded)
         if self._phase == "trial":
             return Versions(self.required.copy(), trial=version.number)
         if self._phase == "back":
-            return self._towards(version.parent, version, bins, self._returning(version), guarded=0)
+            return self._towards(version.parent, version, bins, self._returning(version), guarded=guarded)
         rising = self.required != version.number
-        return self._towards(version.number, version, bins, rising, guarded=version.number)
+        return self._towards(version.number, version, bins, rising, guarded=guarded)
 
     def activate(self, epoch: int) -> None:
         """Begins the next change; one that is only being proved makes way for it."""
@@ -128,10 +133,20 @@ class Changing:
             self._end("done")
         self._current, self._phase, self._epochs, self._why, self._kept = self._pending.pop(0), "trial", 0, "", False
         version = self._current.version
-        if version.parent != int(np.bincount(self.required).argmax()) and version.parent in self.versions:
-            self._refuse(epoch, f"it builds on version {version.parent}, which was refused", rolled_back=False)
+        if why := self._obstacle(version):
+            self._refuse(epoch, why, rolled_back=False)
             return
         self._events.append(ChangeBegun(self._current.id, version.label, epoch, version.number))
+
+    def _obstacle(self, version: Version) -> str:
+        """Returns why a change cannot begin, "" when it can: its bins are to come from the parent, and to go back."""
+        others = np.flatnonzero(self.required != version.parent)
+        if version.parent in self.versions and len(others) == len(self.required):
+            return f"it builds on version {version.parent}, which was refused"
+        if len(others):
+            bin_, number = int(others[0]), int(self.required[others[0]])
+            return f"bin {bin_} and others had to stay at version {number} ({len(others)} of {len(self.required)} bins)"
+        return ""
 
     def _returning(self, version: Version) -> NDArray[np.bool_]:
         """Returns the bins that run under a version and can go back to its parent."""
@@ -162,8 +177,11 @@ class Changing:
 
     def observe(self, seen: Observation) -> list[Event]:
         """Takes in what an epoch did: states that were turned, records tried, failures of versions."""
+        self.left = np.unique(self.shape).tolist()
         for bin_, shape in seen.turned:
             self.shape[bin_] = shape
+            if not way_back(shape, shape_of(int(self.required[bin_]), self.versions), self.versions):
+                self.required[bin_] = shape  # it took the shape after the last report, before the order to go back came
         if self._current is not None:
             number = self._current.version.number
             self._advance(seen.epoch, seen.tried, [f.text for f in seen.failed if f.version == number])
@@ -209,6 +227,7 @@ class Changing:
         """Returns all that later epochs depend on, ready for JSON."""
         return {
             **arrays_to_json(self, _ARRAYS),
+            "left": self.left,
             "versions": [asdict(version) for version in self.versions.values()],
             "pending": [change.to_json() for change in self._pending],
             "current": self._current.to_json() if self._current else None,
@@ -220,6 +239,7 @@ class Changing:
         """Takes over what `to_json` of another one gave; raises KeyError or ValueError for anything else."""
         for name, array in arrays_from_json(data, _ARRAYS, len(self.required)).items():
             setattr(self, name, array.astype(np.int32))
+        self.left = list(data["left"])
         self.versions = {fields["number"]: Version(**fields) for fields in data["versions"]}
         self._pending = [Change.from_json(change) for change in data["pending"]]
         self._current = Change.from_json(data["current"]) if data["current"] else None

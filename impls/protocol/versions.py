@@ -14,7 +14,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BUDGET_BYTES", "Change", "Code", "Failure", "Version", "Versions", "needed", "path_between", "shape_of"]
+__all__ = [
+    "BUDGET_BYTES",
+    "Change",
+    "Code",
+    "Failure",
+    "Version",
+    "Versions",
+    "needed",
+    "path_between",
+    "shape_of",
+    "way_back",
+]
 
 BUDGET_BYTES = 256 << 10
 
@@ -128,6 +139,12 @@ def path_between(source: int, target: int, versions: Mapping[int, Version]) -> l
     back: list[tuple[int, Direction]] = [(number, "back") for number in up if number > common]
     there: list[tuple[int, Direction]] = [(number, "migrate") for number in reversed(down) if number > common]
     return back + there
+
+
+def way_back(source: int, target: int, versions: Mapping[int, Version]) -> bool:
+    """Returns whether state of one shape can become state of another: it can always go on, but not always back."""
+    path = path_between(source, target, versions) if source != target else []
+    return all(versions[number].returns for number, direction in path if direction == "back")
 
 
 def _shapes(shape: int, versions: Mapping[int, Version]) -> Sequence[int]:

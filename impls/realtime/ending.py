@@ -37,7 +37,7 @@ def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collecti
     if task.spec.files is not None and task.order.snapshot:
         with env.reading(buffers=False) as view:
             write_snapshot(task, view, report)
-    _keep_replicas(task, report)
+    keep_replicas(task, [], report)
     fault("before-report", worker=task.worker, epoch=task.epoch, migrating=task.order.written.migrating)
     answer = Ended(task.epoch, task.worker, counted(report, env.state.said).to_json(), env.latencies.to_bytes())
     env.latencies = Latencies.none()
@@ -54,20 +54,3 @@ def _commit(env: TurnEnvironment, task: Task, report: Report) -> None:
         txn.abort()
         raise
     env.log(task.epoch, raw)
-
-
-def _keep_replicas(task: Task, report: Report) -> None:
-    """Brings replicas up; shadows too come from the changelog: turns of two workers have no common order.
-
-    A shadow counts as one of the tick's end, as nobody will come nearer: its pull takes from the changelog what the
-    owner has changed in the tick.
-    """
-    plan = task.order.written.plan
-    if plan.replicas or plan.shadows:
-        both = replace(plan, replicas=(*plan.replicas, *plan.shadows), shadows=())
-        order = replace(task.order, written=replace(task.order.written, plan=both))
-        keep_replicas(replace(task, order=order), [], report)
-        mine = {bin_ for bin_, at in plan.shadows if at == task.worker}
-        done = report.replication
-        shown = [[bin_, task.epoch if bin_ in mine else at] for bin_, at in done.replicas]
-        report.replication = replace(done, replicas=shown)

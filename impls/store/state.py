@@ -172,9 +172,10 @@ class BinState:
             new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]
             self._put_stored(bin_, names, new, old)
             low = names[-1] + b"\0"
-        if (before := self.shape(bin_)) != shape:
+        if self.shape(bin_) != shape:
             name = bin_key(SHAPE, bin_)
-            self._put_stored(bin_, [name], [shape.to_bytes(4, "big")], [bytes(4) if before else None])
+            there = self._txn.get(name) is not None  # also the first shape is noted, where another one was left for it
+            self._put_stored(bin_, [name], [shape.to_bytes(4, "big")], [bytes(4) if there else None])
 
     def _put_stored(
         self, bin_: int, names: Sequence[bytes], new: Sequence[bytes | None], old: Sequence[bytes | None]

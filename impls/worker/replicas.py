@@ -42,7 +42,8 @@ def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
     """Updates the worker's replicas to what the plan asks for after the epoch; done again it changes nothing.
 
     What the plan names in `replicas` is brought to the end of the epoch before; what it names in `shadows` is brought
-    there too and then processes the epoch's records. Replicas that the worker is not to hold are deleted.
+    there too and then processes the epoch's records, unless it only follows, see `_follows`. Replicas that the worker
+    is not to hold are deleted.
     """
     plan = task.order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
@@ -67,10 +68,20 @@ def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Ta
         txn = stack.enter_context(store.begin())  # commits when its block ends, aborts on an exception
         _forget(txn, task, refresh | shadows)
         done = _bring(source, txn, task, sorted(refresh | shadows))
-        shadowed = _process(txn, task, shadows, received)
+        shadowed = 0 if _follows(task) else _process(txn, task, shadows, received)
     last = task.epoch
     shown = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
     report.replication = Replication(shown, done.image_bytes + done.delta_bytes, shadowed)
+
+
+def _follows(task: Task) -> bool:
+    """Returns whether shadows come from the changelog alone, as replicas do, because they cannot repeat their owners.
+
+    Turns of two workers have no common order, and only the owner knows whether it does without a version. Such a shadow
+    counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from the changelog.
+    """
+    versions = task.order.written.versions
+    return task.spec.turns or (versions is not None and versions.guarded > 0)
 
 
 def _opened(query: str, path: Path, stack: ExitStack) -> Store:
@@ -142,8 +153,8 @@ def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: lis
         shadow_timed(task, state, ready, table)
     elif table is not None and task.order.written.versions is None:
         spec.operator.apply(table, state)
-    elif task.order.written.versions is not None:
-        Running(task, state, task.order.written.versions).apply(table)
+    elif table is not None:
+        Running.of_shadows(task, state).apply(table)
     state.write_sizes()
     for bin_ in ready:
         _set_epoch(txn, bin_, epoch)

@@ -281,4 +281,4 @@ def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table
     if versions is None:
         _run_turns(task.spec.operator, state, turns)
     else:
-        _run_versions(task, Running(task, state, versions), turns)
+        _run_versions(task, Running.of_shadows(task, state), turns)

@@ -18,7 +18,7 @@ from impls.operators.pipeline import Contents
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Pipelines
-from impls.protocol.versions import Versions, path_between, shape_of
+from impls.protocol.versions import Versions, path_between, shape_of, way_back
 from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
@@ -78,6 +78,13 @@ class Running:
         self._migrates = any(version.migrates for version in self._versions.values())
         self.turned: list[list[int]] = []
         self.required = versions.required if task.refused is None else self._without(task.refused[0])
+
+    @classmethod
+    def of_shadows(cls, task: Task, state: BinState) -> "Running":
+        """Returns those of copies, which take no shape unless a record comes: the worker's own bins are not there."""
+        versions = task.order.written.versions
+        assert versions is not None, "the plan names versions"
+        return cls(task, state, replace(versions, refits=()))
 
     def _without(self, refused: int) -> NDArray[np.int32]:
         """Returns the versions of bins where one is refused: its parent, unless their state cannot go back."""
@@ -145,6 +152,10 @@ class Running:
     def _fit(self, bin_: int, shape: int) -> None:
         found = self.state.shape(bin_)
         if found == shape:
+            return
+        if not way_back(found, shape, self._versions):  # the driver does not know of its shape yet
+            self.required = self.required.copy()
+            self.required[bin_] = found
             return
         for number, direction in path_between(found, shape, self._versions):
             self._turn(bin_, number, back=direction == "back")

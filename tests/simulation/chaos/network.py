@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyarrow import flight
 
 from chaos.cluster import Cluster
-from chaos.oracle import Violation
 from chaos.parameters import Parameters
 from chaos.stage import Attempt
+from chaos.violation import Violation
 from impls.errors import CorruptStateError
 from impls.store.meta import read_meta
 from impls.transfer import client, server

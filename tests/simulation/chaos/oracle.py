@@ -14,6 +14,8 @@ from memory import RESULTS
 
 from chaos.damage import Damage, log_epochs
 from chaos.parameters import Parameters
+from chaos.versions import check_shapes, check_versions
+from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
@@ -22,6 +24,7 @@ from impls.durability.restore import RestoreRequest, Source, restore
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
+from impls.protocol.report import Report
 from impls.store.bins import verify_items
 from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import open_record
@@ -29,28 +32,14 @@ from impls.store.environment import Store, store_path
 from impls.store.meta import read_meta
 from impls.store.packs import unpacked
 from impls.store.records import from_bytes
-from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SIZE, STATE, iter_range
+from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SHAPE, SIZE, STATE, iter_range
 from impls.worker.replicas import replica_path
 from impls.worker.results import Deduplicator
 
 _DISK_BYTES = 64 << 20
-_TABLES = (STATE, QUEUE, SIZE, DENSE)
+_TABLES = (STATE, QUEUE, SIZE, DENSE, SHAPE)
 REPLICA_EPOCHS = OUTBOX + b"replica"
 Items = dict[bytes, bytes]
-
-
-class Violation(Exception):  # noqa: N818
-    """Something that must hold does not; `check` names it."""
-
-    def __init__(self, check: str, what: str):
-        super().__init__(what)
-        self.check = check
-
-
-def require(holds: bool, check: str, what: str) -> None:
-    """Raises Violation unless something holds."""
-    if not holds:
-        raise Violation(check, what)
 
 
 class Attempts:
@@ -109,7 +98,7 @@ class Results:
 def _shown(payload: bytes | None) -> str:
     if payload is None:
         return "none"
-    return str(int.from_bytes(payload, "little")) if len(payload) == 8 else payload.decode()
+    return str(int.from_bytes(payload, "little")) if len(payload) == 8 else repr(payload)
 
 
 class Oracle:
@@ -123,11 +112,14 @@ class Oracle:
         self._scratch = scratch
         self.results = Results(topic)
 
-    def check(self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source | None) -> None:
+    def check(
+        self, controller: Controller, written: WrittenPlan, batch: Batch, source: Source | None, reports: list[Report]
+    ) -> None:
         """Applies the epoch's records to the truth and compares everything with it."""
         plan, location = written.plan, controller.location
         blocked = set(np.flatnonzero(plan.routing != location).tolist()) | set(plan.hold)
-        expected = self._workload.apply(batch, blocked)
+        expected = self._workload.apply(batch, blocked, written)
+        check_versions(self._workload, controller.changing, written.versions, reports)
         self.results.check(batch.epoch, expected, self._workload.bin_of, plan.routing)
         queued = {bin_: len(queue) for bin_, queue in self._workload.queues.items() if queue}
         seen = {bin_: int(controller.queued[bin_]) for bin_ in np.flatnonzero(controller.queued).tolist()}
@@ -149,6 +141,7 @@ class Oracle:
         self._damage.hurt.discard(worker)
         states, queues = self._decode(items)
         self._compare(worker, states, queues, controller.location, written.plan.routing)
+        check_shapes(self._workload.shape, worker, items, controller.location)
         strange = {bin_ for bin_ in states if controller.location[bin_] != worker}
         waiting = {drop.bin for drop in controller._drops if drop.worker == worker}
         require(strange <= waiting, "one owner", f"worker {worker} holds bins {sorted(strange - waiting)} of others")
@@ -246,6 +239,7 @@ class Oracle:
         states, queued = self._decode(items)
         try:
             self._compare(worker, states, queued, controller.location, written.plan.routing)
+            check_shapes(self._workload.shape, worker, items, controller.location)
         except Violation as error:
             raise Violation("restore", f"restored from the checkpoint, {error}") from error
 
@@ -265,10 +259,10 @@ def _verified(txn: lmdb.Transaction) -> Items:
     items = sorted(opened(items).items())
     if any(above <= below for below, above in pairwise(names)):
         raise CorruptStateError("the items are out of order")
-    state = [item for item in items if item[0][:1] in {STATE, DENSE}]
+    state = [item for item in items if item[0][:1] in {STATE, DENSE, SHAPE}]
     verify_items([name for name, _ in state], [value for _, value in state])
     for name, value in items:
-        if name[:1] not in {STATE, DENSE}:
+        if name[:1] not in {STATE, DENSE, SHAPE}:
             open_record(name, value)
     return {name: value for name, value in items if name[:1] in _TABLES}
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from crash_simulator import OnDemand
 
+from chaos.requests import Asked, draw_changes, proof_epochs
 from impls import catalog
 from impls.placement import goal, initial
 from impls.protocol.controller import Controller
@@ -103,13 +104,25 @@ class Parameters:
     cores: int = 0
     wander: float = 0.0
     streams: int = 0
+    changes: tuple[Asked, ...] = ()  # of the pipeline
+
+    @property
+    def proof_epochs(self) -> int:
+        """For how many epochs a change that is done may be taken back."""
+        return proof_epochs(self.changes)
+
+    @property
+    def bad(self) -> float:
+        """Share of the records on which rare failures come."""
+        return 0.03 if self.proof_epochs > self.epochs else 0.0
 
     def __str__(self) -> str:
         hidden = {"seed", "faults", "options"} | ({*_OF_HOSTS} if not self.hosts else set())
         names = [field.name for field in fields(self) if field.name not in hidden]
         drawn = {name: getattr(self, name) for name in names}
         drawn["mechanism"] = self.mechanism + "".join(f" {k}={v}" for k, v in self.options.items())
-        drawn["commands"] = ", ".join(f"{kind} {value} at {epoch}" for epoch, kind, value in self.commands)
+        for name in ("commands", "changes"):
+            drawn[name] = ", ".join(f"{kind} {value} at {epoch}" for epoch, kind, value in getattr(self, name))
         return "; ".join(f"{name} {value}" for name, value in drawn.items())
 
     def make_mechanism(self) -> Mechanism:
@@ -153,6 +166,9 @@ def draw(seed: int, *, kinds: dict[str, int] | None = None, faults: int | None =
     )  # fmt: skip
     drawn = replace(drawn, **{name: value for name, value in fixed.items() if name not in {"commands", "faults"}})
     commands = fixed.get("commands", _commands(random, drawn))
+    drawn = replace(drawn, changes=fixed.get("changes", draw_changes(seed, drawn.epochs)))
+    if drawn.changes and "operator" not in fixed and seed % 3:  # the only one whose state can take another shape
+        drawn = replace(drawn, operator="chain")
     return replace(drawn, commands=commands, faults=_faults(random, drawn, kinds or KINDS, faults))
 
 

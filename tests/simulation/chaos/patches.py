@@ -18,7 +18,7 @@ from impls import faults
 from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
 from impls.durability.files import Files
-from impls.protocol import events
+from impls.protocol import changing, events
 from impls.store import environment as stores
 from impls.store import lock, meta, moving, packs
 from impls.store.environment import Store
@@ -44,6 +44,7 @@ def simulated(
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(parameters.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
+        stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", parameters.proof_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
         stack.enter_context(mock.patch.object(Files, "write", _write(cluster, wrote, hook)))
         stack.enter_context(mock.patch.object(Files, "read", _read(cluster)))

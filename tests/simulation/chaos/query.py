@@ -11,16 +11,18 @@ from typing import Any
 
 from memory import RESULTS
 
+from chaos.changes import Asking
 from chaos.checks import check_homes, check_journals, check_recoveries, check_settled
 from chaos.cluster import Cluster, JobFailed
 from chaos.driver import SimulatedDriver, Topic
 from chaos.fibers import Killed
 from chaos.host_parameters import goal_on
-from chaos.oracle import Oracle, Violation, require
+from chaos.oracle import Oracle
 from chaos.outcome import Outcome
 from chaos.parameters import Parameters
 from chaos.patches import networked, simulated
 from chaos.troubles import Troubles
+from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
 from impls.driver.driver import StopNeeded
 from impls.durability.restore import Source
@@ -58,6 +60,8 @@ class Query:
         self._events: list[Any] = []
         self._starts, self._recoveries, self.epoch = 0, 0, 0
         self._digest = hashlib.sha256(str(parameters).encode())
+        kind, first = "chain" if self._workload.chained else "counts", self._workload.operator
+        self._asking = Asking(parameters.changes, first, kind, self._workload.recipes)
 
     def run(self) -> Outcome:
         """Runs to the end, or to the first violation."""
@@ -97,18 +101,22 @@ class Query:
 
     def _all_epochs(self) -> None:
         self._start()
-        last = self._p.epochs + 3 * self._p.bins * len(self._p.commands) + 10
+        last = self._p.epochs + 3 * self._p.bins * (len(self._p.commands) + len(self._p.changes)) + 30
         while self.epoch < self._p.epochs or self._unsettled():
             require(self.epoch < last, "goal", f"{self._driver.controller.misplaced} bins are not at their goal")
             self._command()
+            if self.epoch < self._p.epochs and not self._asking.ask(self._driver, self.epoch):
+                self._start()
             self._one_epoch(self._workload.batch(self.epoch))
             self.epoch += 1
             self._troubles.epoch = self.epoch
         self._oracle.files(self._driver.controller, self._driver.record.written, self._source())
         check_settled(self._p, self._driver.controller, self._events)
+        self._asking.check_end(self._driver.controller.changing)
 
     def _unsettled(self) -> bool:
-        return self._p.mechanism != "none" and self._driver.controller.migrating
+        controller = self._driver.controller
+        return (self._p.mechanism != "none" and controller.migrating) or controller.changing.active
 
     def _command(self) -> None:
         for epoch, kind, value in self._p.commands:
@@ -138,11 +146,12 @@ class Query:
             require(starts < _STARTS_MAX, "stuck", f"epoch {self.epoch} did not end after {starts} starts")
         record, controller = self._driver.record, self._driver.controller
         self._events += record.events
+        self._asking.hear(record.events, controller.changing)
         self._recoveries += check_recoveries(self.epoch, self._driver, self._cluster, troubles.damage)
         if self._cluster.hosts is not None and not starts:  # one that is run again is observed already
             check_homes(self._driver, self._cluster.hosts)
         troubles.damage.hurt |= {worker for epoch, worker in self._cluster.haunted if epoch == self.epoch}
-        self._oracle.check(controller, record.written, batch, self._source())
+        self._oracle.check(controller, record.written, batch, self._source(), record.reports)
         known = {name: value for name, value in controller.to_json().items() if value or name not in {"homes", "hosts"}}
         for part in (self._oracle.results.digest.hexdigest(), known):
             self._digest.update(json.dumps(part, sort_keys=True).encode())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from chaos.cluster import Cluster
 from chaos.hosts import Hosts
-from chaos.oracle import require
+from chaos.violation import require
 from chaos.workload import Batch
 from impls.protocol import seats
 from impls.protocol.order import Answers, EpochOrder

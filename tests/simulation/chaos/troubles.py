@@ -12,8 +12,9 @@ from chaos.driver import SimulatedDriver
 from chaos.fibers import Killed
 from chaos.host_troubles import HostTroubles
 from chaos.network import Network
-from chaos.oracle import Attempts, Violation
+from chaos.oracle import Attempts
 from chaos.parameters import RESTART, Fault, Parameters
+from chaos.violation import Violation
 from impls.errors import StateError
 from impls.store.environment import Store
 from impls.store.meta import read_meta

@@ -1,36 +1,22 @@
 """Input of the simulated query, its operators, and the answer recomputed with none of the project's code."""
 
-import json
-import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from chaos.parameters import Parameters
-from impls.operators import DenseCount, HashCount, Operator, StatefulMap
-from impls.protocol.plan import EpochPlan
+from chaos.recipes import BAD, Broken, Chain, Recipes
+from impls.operators import DenseCount, HashCount, Operator
+from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.store.hashing import bin_of_hash, hash_int64
 
 PARTITIONS = 2
 Record = tuple[int, int, int, int]  # partition, offset, key, value
-
-
-class Chain(StatefulMap):
-    """Chains the values of a key, so that their order shows; some values delete the entry, some send nothing."""
-
-    columns = ("value",)
-    key_type: ClassVar[Literal["binary", "long"]] = "binary"
-
-    def update(self, key: bytes, record: dict[str, Any], state: Any) -> tuple[Any, Any]:
-        value = record["value"]
-        count, chain = state or (0, 0)
-        after = [count + 1, (chain * 31 + value + 1) % 1_000_003]
-        return (None if value % 7 == 0 else after), (None if value % 11 == 0 else after)
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,9 @@ class Workload:
 
     Attributes:
         operator: the keyed operator of the query.
-        truth: by bin, the state of every key.
+        truth: by bin, the state of every key; `shape`: its shape.
+        recipes: the versions of the pipeline.
+        refused: workers that have refused a version in the last epoch; `turned`: (bin, shape) of it.
         queues: by bin, records that arrived and wait for the state.
     """
 
@@ -90,6 +78,10 @@ class Workload:
         self._weights = [1 / (rank + 1) ** parameters.skew for rank in range(parameters.keys)]
         self._offsets = [0] * PARTITIONS
         self.truth: dict[int, dict[int, Any]] = defaultdict(dict)
+        self.shape: dict[int, int] = defaultdict(int)
+        self.recipes = Recipes()
+        self.refused: set[int] = set()
+        self.turned: set[tuple[int, int]] = set()
         self.queues: dict[int, list[Record]] = defaultdict(list)
         self._history: dict[int, list[tuple[int, dict[int, Any]]]] = defaultdict(list)
         self._created = parameters.operator in {"dense", "preloaded"}
@@ -109,11 +101,12 @@ class Workload:
         number = 0 if random.random() < self._p.idle else random.randint(1, self._p.records)
         for key in random.choices(range(self._p.keys), self._weights, k=number):
             partition = key % PARTITIONS
-            records.append((partition, self._offsets[partition], key, random.randrange(1000)))
+            value = random.randrange(BAD) + (BAD if self._p.bad and random.random() < self._p.bad else 0)
+            records.append((partition, self._offsets[partition], key, value))
             self._offsets[partition] += 1
         return Batch(epoch, records, [self.bin_of[record[2]] for record in records])
 
-    def apply(self, batch: Batch, blocked: Iterable[int]) -> dict[int, bytes]:
+    def apply(self, batch: Batch, blocked: Iterable[int], written: WrittenPlan) -> dict[int, bytes]:
         """Takes in an epoch in which bins were blocked; returns the payload that each key's one result must have."""
         blocked = set(blocked)
         arrived: dict[int, list[Record]] = defaultdict(list)
@@ -122,11 +115,46 @@ class Workload:
         for record, bin_ in zip(batch.records, batch.bins, strict=True):
             arrived[bin_].append(record)
         self.queues = defaultdict(list, {bin_: arrived.pop(bin_) for bin_ in blocked & set(arrived)})
-        results: dict[int, bytes | None] = {}
-        for bin_, records in arrived.items():
-            for _, _, key, value in sorted(records):
-                results[key] = self._fold(bin_, key, value)
+        self.refused, self.turned = set(), set()
+        results: dict[int, bytes] = {}
+        for worker in range(written.workers):
+            here = {bin_: sorted(found) for bin_, found in arrived.items() if written.plan.routing[bin_] == worker}
+            results |= self._worked(worker, here, written)
+        for bin_ in sorted({*arrived, *(bin_ for bin_, _ in self.turned)}):
             self._history[bin_].append((batch.epoch, dict(self.truth[bin_])))
+        return results
+
+    def _worked(self, worker: int, here: dict[int, list[Record]], written: WrittenPlan) -> dict[int, bytes]:
+        """Takes in what a worker does; where the version that is guarded fails, its parent does it."""
+        versions = written.versions
+        if versions is None:
+            return self._taken(here, dict.fromkeys(here, 0))
+        required = versions.required.tolist()
+        refits = [bin_ for bin_ in versions.refits if written.plan.routing[bin_] == worker]
+        try:
+            return self._taken(here, {bin_: required[bin_] for bin_ in [*here, *refits]})
+        except Broken:
+            self.refused.add(worker)
+        guarded = self.recipes[versions.guarded]
+        kept = guarded.migrate is not None and guarded.back is None
+        stay = {bin_ for bin_ in here if kept and self.shape[bin_] == guarded.number}
+        left = {bin_: required[bin_] for bin_ in here}
+        return self._taken(
+            here, {b: guarded.parent if at == guarded.number and b not in stay else at for b, at in left.items()}
+        )
+
+    def _taken(self, here: dict[int, list[Record]], required: dict[int, int]) -> dict[int, bytes]:
+        """Folds records of bins, each under its version; raises Broken, and has changed nothing, when one fails."""
+        after, shapes, results = {}, {}, dict[int, bytes | None]()
+        for bin_, number in required.items():
+            shapes[bin_] = self.recipes.shape_of(number)
+            after[bin_] = self.recipes.turned(dict(self.truth[bin_]), self.shape[bin_], shapes[bin_])
+            for _, _, key, value in here.get(bin_, ()):
+                if self.recipes[number].keeps(key):
+                    results[key] = self._fold(number, after[bin_], key, value)
+        self.turned |= {(bin_, shape) for bin_, shape in shapes.items() if self.shape[bin_] != shape}
+        self.truth.update(after)
+        self.shape.update(shapes)
         return {key: payload for key, payload in results.items() if payload is not None}
 
     def truth_at(self, bin_: int, epoch: int) -> dict[int, Any]:
@@ -136,13 +164,8 @@ class Workload:
             return before[-1]
         return dict.fromkeys(self.truth[bin_], 0) if self._created else {}
 
-    def _fold(self, bin_: int, key: int, value: int) -> bytes | None:
-        state = self.truth[bin_]
-        if not self.chained:
-            state[key] = state.get(key, 0) + 1
-            return struct.pack("<q", state[key])
-        count, chain = state.pop(key, (0, 0))
-        after = (count + 1, (chain * 31 + value + 1) % 1_000_003)
-        if value % 7:
+    def _fold(self, number: int, state: dict[int, Any], key: int, value: int) -> bytes | None:
+        after, payload = self.recipes[number].fold(state.pop(key, None), value, chained=self.chained)
+        if after is not None:
             state[key] = after
-        return None if value % 11 == 0 else json.dumps(after, separators=(",", ":")).encode()
+        return payload

@@ -7,19 +7,22 @@ from typing import Any
 
 import lmdb
 import numpy as np
-from chaos.oracle import opened, require
+from chaos.oracle import opened
+from chaos.violation import require
 
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
 from impls.store.blocks import SLOTS
 from impls.store.entries import open_value
 from impls.store.environment import Store, store_path
-from impls.store.tables import DENSE, DUE, OFFSETS, QUEUE, SIZE, STATE
+from impls.store.tables import DENSE, DUE, OFFSETS, QUEUE, SHAPE, SIZE, STATE
 from impls.worker.results import Deduplicator
+from impls.worker.turnstate import INDEX_BITS
+from realtime.commits import Commits, Folded
 from realtime.parameters import Parameters
 from realtime.query import Query
 
-_STATE = (STATE, DENSE, DUE, OFFSETS)
+_STATE = (STATE, DENSE, DUE, OFFSETS, SHAPE)
 Items = dict[bytes, bytes]
 
 
@@ -30,8 +33,9 @@ class Oracle:
         digest: of every result and of what the controller knows after every tick.
     """
 
-    def __init__(self, p: Parameters, query: Query, scratch: Store):
-        self._p, self._query, self._scratch = p, query, scratch
+    def __init__(self, p: Parameters, query: Query, scratch: Store, commits: Commits):
+        self._p, self._query, self._scratch, self._commits = p, query, scratch, commits
+        self._plans: dict[int, Any] = {}
         self._seen, self._read = Deduplicator(), 0
         self._sent: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
         self._place: Counter[int] = Counter()  # by key, results of its history that are behind what was sent last
@@ -43,6 +47,7 @@ class Oracle:
         """Compares what was sent since the last tick with what could be, and environments with the changelog."""
         self._results()
         controller, query = self._query.driver.controller, self._query
+        self._plans[query.driver.last_epoch] = controller.changing.required.copy()
         known = controller.to_json()
         self.digest.update(json.dumps([known, query.steps], sort_keys=True).encode())
         whole = query.session is not None and query.session.dying is None
@@ -69,7 +74,7 @@ class Oracle:
                 continue
             if self._p.timed:
                 self._answers.append(self._query.load.answer(value))
-            else:
+            elif not self._p.changes:
                 self._new(int.from_bytes(key, "big"), value)
 
     def _new(self, key: int, value: bytes) -> None:
@@ -136,15 +141,36 @@ class Oracle:
                     after = int.from_bytes(open_value(name, value), "big")
                     offsets[_bin(name), int.from_bytes(name[3:], "big")] = after
         require(offsets == load.offsets(), "offsets", f"bins have applied {offsets}, not {load.offsets()}")
+        self._reported()
+        folded = self._versions()
         if self._p.timed:
             self._same_answers()
-            self._reported()
+            return
+        if self._p.changes:
+            require(state == folded.state, "state", f"the state is {_differing(state, folded.state)}")
             return
         require(state == load.truth, "state", f"the state is {_differing(state, load.truth)}")
         want = {key: history[-1] for key, history in load.history.items() if history[-1] is not None}
         lost = sorted(key for key, value in want.items() if self._last.get(key) != value)
         require(not lost, "results", f"the last results of the keys {lost} are missing")
-        self._reported()
+
+    def _versions(self) -> Folded:
+        """Each record has run once, under a version that its plan and its worker's commits allow."""
+        query, changing = self._query, self._query.driver.controller.changing
+        query.asking.check_end(changing)
+        folded = self._commits.fold(query.load, query.asking.recipes, self._plans, timed=self._p.timed)
+        known = {bin_: shape for bin_, shape in enumerate(changing.shape.tolist()) if shape}
+        ours = {bin_: shape for bin_, shape in folded.shape.items() if shape}
+        require(known == ours, "shapes", f"the controller knows of the shapes {known}, not {ours}")
+        if not self._p.timed:
+            found: dict[tuple[int, int, int], dict[int, bytes]] = {}
+            for (worker, tick, index), (key, value) in self._sent.items():
+                found.setdefault((worker, tick, index >> INDEX_BITS), {})[int.from_bytes(key, "big")] = value
+            want = {turn: results for turn, results in folded.results.items() if results}
+            differ = sorted(turn for turn in want.keys() | found.keys() if want.get(turn) != found.get(turn))
+            first = f"{found.get(differ[0])}, not {want.get(differ[0])}" if differ else ""
+            require(not differ, "results", f"turns {differ[:5]} (worker, tick, turn) have sent {first}")
+        return folded
 
     def _reported(self) -> None:
         """Where no driver died between noting the end of a tick and telling of it, all records are told of, once."""

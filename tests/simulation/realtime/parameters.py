@@ -5,7 +5,8 @@ from random import Random
 from typing import Any
 
 from chaos import parameters as epochs
-from chaos.workload import Chain
+from chaos.recipes import Chain
+from chaos.requests import draw_changes
 
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make
@@ -79,6 +80,9 @@ def draw(seed: int, **fixed: Any) -> Parameters:
         batch_end=random.choice((0.0, 0.001, 0.004, 0.02)), linger=random.choice((0, 0, 10, 60)),
         turn=random.choice((1, 5, 32_768, 32_768)),
     )  # fmt: skip
+    drawn = replace(drawn, changes=draw_changes(seed, 12))
+    if drawn.changes and seed % 2:  # the operator whose state can take another shape
+        drawn = replace(drawn, operator="chain")
     return replace(drawn, **fixed)
 
 

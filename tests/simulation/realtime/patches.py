@@ -18,7 +18,7 @@ from impls.driver.journal import Journal
 from impls.durability import segments
 from impls.durability.files import Files
 from impls.errors import CorruptStateError
-from impls.protocol import events
+from impls.protocol import changing, events
 from impls.realtime import ending, intake, latencies, turn, way
 from impls.realtime.environment import TurnEnvironment
 from impls.store import environment as stores
@@ -64,6 +64,7 @@ def simulated(p: Parameters, point: Point) -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(p.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
+        stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", p.proof_epochs))
         stack.enter_context(mock.patch.object(intake, "_RECORDS", p.turn))
         stack.enter_context(mock.patch.object(segments, "_write", _torn(segments._write, point)))
         snapshot = _damaged_snapshot(ending.write_snapshot, point)

@@ -10,8 +10,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from chaos.changes import Asking
 from chaos.fibers import Killed
-from chaos.oracle import Violation, require
+from chaos.recipes import Recipes
+from chaos.violation import Violation, require
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord, StopNeeded
@@ -23,33 +25,19 @@ from impls.protocol.report import Report
 from impls.protocol.session import Coordinator, Say
 from impls.realtime.executor import SessionLost, SlotsNeeded
 from impls.store.environment import store_path
-from impls.store.records import Results
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 from impls.worker.replicas import replica_path
 from realtime.parameters import Parameters
 from realtime.patches import DAMAGE
 from realtime.session import Peer, Session
+from realtime.topic import Topic
 from realtime.troubles import Troubles
 from realtime.workload import Workload
 
 _STEPS_MAX = 20_000
 _STARTS_MAX = 60
 _IDLE_MAX = 4  # steps of a worker that change nothing, one after another
-Row = tuple[int, int, int, bytes, bytes]  # worker, epoch, index, key, value
-
-
-class Topic:
-    """Results in the order in which they were sent; a sender may die in the middle."""
-
-    def __init__(self, troubles: Troubles):
-        self.rows: list[Row] = []
-        self._troubles = troubles
-
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        for index, (key, value) in enumerate(zip(results.keys, results.payloads, strict=True)):
-            self.rows.append((worker, epoch, first + index, key, value))
-            self._troubles.point("sending")
 
 
 class Query:
@@ -59,6 +47,7 @@ class Query:
         record: of the last tick.
         spec: what workers know of the query.
         applied: records that workers have reported, by tick.
+        asking: asks for changes of the pipeline.
         session: the tasks, None between two sessions.
         starts, sessions, boundaries, steps: how many drivers, sessions, ends of batches and steps there were.
     """
@@ -79,6 +68,8 @@ class Query:
         self._checkpoint: Checkpoint | None = None
         self._coordinator = Coordinator()
         self.session: Session | None = None
+        kind = "timed" if p.timed else "chain" if load.chained else "counts"
+        self.asking = Asking(p.changes, load.operator, kind, Recipes(), stacked=False)
         self._start()
 
     # -- the driver ---------------------------------------------------------------------------------------------------
@@ -105,6 +96,7 @@ class Query:
     def _done(self, record: EpochRecord) -> None:
         self.record = record
         self.applied[record.written.epoch] = sum(report.records for report in record.reports)
+        self.asking.hear(record.events, self.driver.controller.changing)
         if self._random.random() < 0.8:  # else the driver's note is older, as a driver may die before it
             self._needed = dict(self._coordinator.needed)
 
@@ -114,6 +106,11 @@ class Query:
         try:
             self.driver.command("rebalance", goal, kind)
         except Killed:
+            self._start()
+
+    def ask(self, tick: int) -> None:
+        """Asks for the changes of the pipeline that are due."""
+        if not self.asking.ask(self.driver, tick):
             self._start()
 
     def tick(self) -> None:

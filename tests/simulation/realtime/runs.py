@@ -5,10 +5,11 @@ import tempfile
 from pathlib import Path
 
 from chaos.checks import check_journals
-from chaos.oracle import Violation, require
 from chaos.outcome import Outcome
+from chaos.violation import Violation, require
 
 from impls.store.environment import Store
+from realtime.commits import Commits
 from realtime.oracle import Oracle
 from realtime.parameters import Parameters
 from realtime.patches import simulated
@@ -34,9 +35,10 @@ def _run(p: Parameters, folder: Path) -> Outcome:
     (folder / "scratch").mkdir()
     troubles = Troubles(p)
     violation, sentence = None, ""
-    with simulated(p, troubles.point), Store.open(folder / "scratch") as scratch:
+    commits = Commits()
+    with simulated(p, troubles.point), commits.seen(), Store.open(folder / "scratch") as scratch:
         query = Query(p, Workload(p), troubles, folder)
-        oracle = Oracle(p, query, scratch)
+        oracle = Oracle(p, query, scratch, commits)
         try:
             _ticks(p, query, oracle, troubles)
         except Violation as error:
@@ -57,12 +59,14 @@ def _run(p: Parameters, folder: Path) -> Outcome:
 
 def _ticks(p: Parameters, query: Query, oracle: Oracle, troubles: Troubles) -> None:
     """Runs ticks until all is done, the last ones in peace."""
-    last, after, number = p.epochs + 3 * p.bins * len(p.commands) + 150, 0, 0
+    last, after, number = p.epochs + 3 * p.bins * (len(p.commands) + len(p.changes)) + 150, 0, 0
     while number < p.epochs or after < _AFTER:
         require(number < last, "goal", f"{query.driver.controller.misplaced} bins are not at their goal")
         for tick, kind, value in p.commands:
             if tick == number:
                 query.command(kind, value)
+        if number < p.epochs:
+            query.ask(number)
         query.tick()
         oracle.tick()
         if number % 6 == 5:
@@ -80,4 +84,4 @@ def _quiet(query: Query) -> bool:
     clock = controller.clock
     if session is None or not session.drained() or (clock is not None and not clock.settled):
         return False
-    return not controller.migrating and not controller.queued.any()
+    return not controller.busy and not controller.queued.any()

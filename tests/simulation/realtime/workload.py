@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from auctions import FROM_SCRATCH, ends, random_events, rows
+from chaos.recipes import BAD
 
 from impls.operators import DenseCount
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -27,7 +28,8 @@ class Workload:
         log: by partition, the records so far.
         left: number of records to come.
         history: by key, the results that one record after another of it would have; None for one without.
-        truth: by key, the state after all records so far; keys without one are not there.
+        truth: by key, the state after all records so far; keys without one are not there. `begun`: before all.
+        chained: the operator is a Chain.
     """
 
     def __init__(self, p: Parameters):
@@ -35,7 +37,9 @@ class Workload:
         self.operator = p.make_operator()
         self.log: list[list[Record]] = [[] for _ in range(p.partitions)]
         self.history: dict[int, list[bytes | None]] = defaultdict(list)
-        self.truth: dict[int, Any] = dict.fromkeys(range(p.keys), 0) if p.operator in {"dense", "preloaded"} else {}
+        self.begun = dict.fromkeys(range(p.keys), 0) if p.operator in {"dense", "preloaded"} else {}
+        self.truth: dict[int, Any] = dict(self.begun)
+        self.chained = p.operator == "chain"
         self._weights = [1 / (rank + 1) ** p.skew for rank in range(p.keys)]
         self._idle = {part for part in range(1, p.partitions) if self._random.random() < p.idle}
         self._events = random_events(p.seed % 97, p.records) if p.timed else []
@@ -62,7 +66,8 @@ class Workload:
                 partition, key, columns = self._rows[len(self._rows) - self.left]
             else:
                 key = self._random.choices(range(self._p.keys), self._weights)[0]
-                partition, columns = key % self._p.partitions, {"value": self._random.randrange(1000)}
+                bad = BAD if self._p.bad and self._random.random() < self._p.bad else 0
+                partition, columns = key % self._p.partitions, {"value": bad + self._random.randrange(BAD)}
                 partition = 0 if partition in self._idle else partition
                 self.history[key].append(self._fold(key, columns["value"]))
             self.left -= 1

@@ -169,6 +169,50 @@ def test_state_that_has_no_way_back_stays_where_it_is(returns, left):
     assert run.kinds()[-1] is ChangeRefused
 
 
+def test_a_version_is_guarded_as_long_as_bins_run_under_it_that_can_go_back():
+    run = Run(version(migrates=True, returns=True, budget_bytes=100))
+    run.step()
+    assert run.step().guarded == 1
+    assert run.step(known(calm=False)).guarded == 1
+    run.step(failed=[1])
+    planned = run.step(failed=[1])
+    assert (planned.guarded, planned.required.tolist()) == (1, [0, 0, 1, 1, 0, 0, 0, 0])
+    run.step()
+    assert run.step().guarded == 0
+
+
+def test_a_change_is_refused_where_bins_had_to_stay_at_another_version():
+    run = Run(version(migrates=True, budget_bytes=100), version(2, 1))
+    run.step(), run.step()
+    run.step(failed=[1], obey=False)
+    run.step()
+    run.ask(version(3, 0))
+    run.step(), run.step()
+    refused = {event.version: event.why for event in run.events if isinstance(event, ChangeRefused)}
+    assert refused[3] == "bin 0 and others had to stay at version 1 (2 of 8 bins)"
+    assert run.changing.required.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_bin_that_took_its_shape_behind_the_last_report_stays_with_it():
+    run = Run(version(migrates=True, lazy=True))
+    run.step(), run.step(obey=False)
+    run.step(failed=[1], obey=False)
+    changing = run.changing
+    changing.activate(run.epoch)
+    changing.hold(changing.plan(known()))
+    assert (changing.required == 0).all()
+    changing.observe(Observation(run.epoch, turned=((3, 1),)))
+    assert changing.required.tolist() == changing.shape.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+
+
+def test_the_shapes_before_an_epoch_are_known_as_long_as_it_may_be_run_again():
+    run = Run(version(migrates=True, returns=True), version(2, 1, migrates=True))
+    run.step(), run.step()
+    assert (run.changing.left, run.changing.shape.tolist()) == ([0], [1] * 8)
+    run.step(obey=False)
+    assert again(run.changing).left == [1]
+
+
 def test_changes_follow_each_other_and_one_that_builds_on_a_refused_one_is_refused():
     run = Run(version(), version(2, 1))
     run.step(failed=[1])

@@ -131,6 +131,19 @@ def test_a_bin_with_fewer_entries_than_recorded_is_corrupt(store, tmp_path):
         copy_bin(source, target, 7)
 
 
+def test_a_bin_whose_state_has_left_a_shape_and_takes_it_again_counts_its_entries_once(store, tmp_path):
+    with store.begin() as txn:
+        for shape in (1, 0, 1, 2, 0):
+            state = BinState(txn, 4)
+            state.turn(3, shape, lambda _key, value: value)
+            state.write_sizes()
+            assert state.shape(3) == shape
+            assert read_size(txn, 3) == (1, 8)
+    with Store.open(tmp_path / "other") as other, store.reading() as view, other.begin() as txn:
+        copy_bin(view, txn, 3)
+        assert BinState(txn, 4).shape(3) == 0
+
+
 def test_queues_keep_order_and_are_taken_once(store):
     table = pa.table({"bin": pa.array([2, 9, 2], pa.int32()), "offset": [0, 1, 2]})
     with store.begin() as txn:

@@ -1,0 +1,27 @@
+"""Which changes of its pipeline a seed asks for, and when."""
+
+from collections.abc import Iterable
+from random import Random
+
+CHANGES = ("replace", "insert", "mark", "remove", "shape", "shape", "shape", "fails", "rare", "migrate-fails")
+"""What a change does: another operator, a step that leaves records out or marks results, a step less, another shape of
+state; code that fails on all records, or on rare ones; a `migrate` that fails on all states, or on rare ones."""
+LASTING = 10_000  # epochs in which a failure takes a change back, where one may come at any time
+Asked = tuple[int, str, int]  # epoch, kind, value
+
+
+def draw_changes(seed: int, epochs: int) -> tuple[Asked, ...]:
+    """Returns up to five changes, some of them at once; none for two seeds of five."""
+    random = Random(seed + 11)
+    if random.random() < 0.4:
+        return ()
+    found, epoch = [], random.randint(0, epochs // 3)
+    for _ in range(random.randint(1, 5)):
+        found.append((epoch, random.choice(CHANGES), random.randrange(1 << 16)))
+        epoch += random.choice((0, 0, 1, 3, 6))
+    return tuple(asked for asked in found if asked[0] < epochs)
+
+
+def proof_epochs(changes: Iterable[Asked]) -> int:
+    """Returns for how many epochs a change that is done may be taken back."""
+    return 10 if {kind for _, kind, _ in changes} <= {"replace", "insert", "mark", "remove"} else LASTING

@@ -1,0 +1,176 @@
+"""What workers have committed, turn by turn, and the answer recomputed from it under the versions that they ran."""
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from chaos.recipes import Recipes
+from chaos.violation import require
+
+from impls.realtime.environment import TurnEnvironment
+from impls.store.tables import SHAPE
+from impls.worker.applying import Applying
+from realtime.workload import Workload
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A turn of a worker.
+
+    Attributes:
+        worker, tick, turn: whose, and under what numbers its results are sent; number: which grows with each.
+        order: the tick whose order the worker obeyed.
+        refused: the version that it ran without, 0 for none.
+        shapes: by bin, the shape that its state has taken, as the turn's frame has it.
+        records: (partition, offset, bin, version) of those applied.
+    """
+
+    worker: int
+    tick: int
+    turn: int
+    number: int
+    order: int
+    refused: int
+    shapes: dict[int, int]
+    records: list[tuple[int, int, int, int]]
+
+
+class Commits:
+    """The turns that hold, in order: one that was lost with its environment gives way to the one in its place."""
+
+    def __init__(self) -> None:
+        self.held: list[Commit] = []
+        self._work: Any = None
+
+    def _add(self, commit: Commit) -> None:
+        self.held = [c for c in self.held if c.worker != commit.worker or c.number < commit.number]
+        self.held.append(commit)
+
+    @contextlib.contextmanager
+    def seen(self) -> Iterator[None]:
+        """Takes in what workers commit while the context lasts."""
+        run, report, commit = Applying.run, Applying._report_versions, TurnEnvironment.commit
+
+        def ran(work: Any, *given: Any, **more: Any) -> None:
+            work.required = None
+            run(work, *given, **more)
+            self._work = work
+
+        def reported(work: Any, running: Any) -> None:
+            work.required = running.required
+            report(work, running)
+
+        def committed(env: Any, txn: Any, frame: Any, *given: Any) -> bytes:
+            before, work, self._work = env.state, self._work, None
+            raw = commit(env, txn, frame, *given)
+            self._add(_commit_of(env.task, before, frame, work))
+            return raw
+
+        with (
+            mock.patch.object(Applying, "run", ran),
+            mock.patch.object(Applying, "_report_versions", reported),
+            mock.patch.object(TurnEnvironment, "commit", committed),
+        ):
+            yield
+
+    def fold(self, load: Workload, recipes: Recipes, plans: dict[int, Any], *, timed: bool) -> "Folded":
+        """Returns what must have come of the turns; requires that each record ran once, under a version it could."""
+        folded = Folded(load, recipes, plans, timed=timed)
+        for commit in self.held:
+            folded.take(commit)
+        return folded
+
+
+def _commit_of(task: Any, before: Any, frame: Any, work: Any) -> Commit:
+    shapes = {
+        int.from_bytes(name[1:3], "big"): int.from_bytes(value[:-4], "big")
+        for name, value in zip(frame.names, frame.values, strict=True) if name[:1] == SHAPE
+    }  # fmt: skip
+    records: list[tuple[int, int, int, int]] = []
+    if work is not None and work.records is not None:
+        columns = (work.records.column(name).to_pylist() for name in ("partition", "offset", "bin"))
+        versions = np.zeros(task.spec.bins, np.int32) if work.required is None else work.required
+        records = sorted((p, at, bin_, int(versions[bin_])) for p, at, bin_ in zip(*columns, strict=True))
+    refused = task.refused[0] if task.refused else 0
+    return Commit(
+        task.worker, frame.epoch, before.turn, before.number, task.epoch, refused, shapes, records
+    )  # fmt: skip
+
+
+class Folded:
+    """What must have come of turns.
+
+    Attributes:
+        state: by key; shape: by bin.
+        results: by (worker, tick, turn), the payload of each key.
+    """
+
+    def __init__(self, load: Workload, recipes: Recipes, plans: dict[int, Any], *, timed: bool):
+        self._load, self._recipes, self._plans, self._timed = load, recipes, plans, timed
+        self._state: dict[int, dict[int, Any]] = defaultdict(dict)
+        for key, value in load.begun.items():
+            self._state[load.bin_of(key)][key] = value
+        self.shape: dict[int, int] = defaultdict(int)
+        self.results: dict[tuple[int, int, int], dict[int, bytes]] = {}
+        self._places = self._places_of(load)
+
+    @staticmethod
+    def _places_of(load: Workload) -> dict[tuple[int, int], list[int]]:
+        """Returns by (bin, partition) the offsets of its records, last first."""
+        found: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for partition, log in enumerate(load.log):
+            for offset in range(len(log) - 1, -1, -1):
+                found[log[offset][1], partition].append(offset)
+        return found
+
+    @property
+    def state(self) -> dict[int, Any]:
+        """By key, its state."""
+        return {key: value for states in self._state.values() for key, value in states.items()}
+
+    def take(self, commit: Commit) -> None:
+        """Takes in the next turn."""
+        for bin_, shape in commit.shapes.items():
+            if not self._timed:
+                self._state[bin_] = self._recipes.turned(self._state[bin_], self.shape[bin_], shape)
+            self.shape[bin_] = shape
+        results: dict[int, bytes | None] = {}
+        for partition, offset, bin_, version in commit.records:
+            left = self._places[bin_, partition]
+            due = left.pop() if left else None
+            require(due == offset, "once", f"record {offset} of partition {partition} is applied in place of {due}")
+            self._check_version(commit, bin_, version)
+            if not self._timed:
+                self._applied(bin_, version, self._load.log[partition][offset], results)
+        sent = {key: payload for key, payload in results.items() if payload is not None}
+        self.results[commit.worker, commit.tick, commit.turn] = sent
+
+    def _applied(self, bin_: int, version: int, record: Any, results: dict[int, bytes | None]) -> None:
+        key, _, columns = record
+        if self._recipes[version].keeps(key):
+            state = self._state[bin_]
+            chained = self._load.chained
+            after, results[key] = self._recipes[version].fold(state.pop(key, None), columns["value"], chained=chained)
+            if after is not None:
+                state[key] = after
+
+    def _check_version(self, commit: Commit, bin_: int, version: int) -> None:
+        """The version is the one that the plan names, or its parent at a worker that has refused it."""
+        planned = self._plans.get(commit.order)
+        wanted = 0 if planned is None else int(planned[bin_])
+        refused = self._recipes[commit.refused] if commit.refused else None
+        if refused is not None and wanted == refused.number:
+            stays = refused.migrate is not None and refused.back is None and self.shape[bin_] == refused.number
+            wanted = refused.number if stays else refused.parent
+        kept = self._kept(version) and self.shape[bin_] == version == self._recipes.shape_of(version)
+        what = f"a record of bin {bin_} runs under version {version}, not {wanted}, in tick {commit.tick}"
+        require(version == wanted or kept, "version", what)
+        shape = self._recipes.shape_of(version)
+        require(shape == self.shape[bin_], "shapes", f"{what}: its state has the shape {self.shape[bin_]}")
+
+    def _kept(self, version: int) -> bool:
+        return self._recipes[version].migrate is not None and self._recipes[version].back is None
