@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
+from impls.driver.arrivals import Arrivals, read_by_epochs, read_by_ticks
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
@@ -38,6 +39,7 @@ from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
 from impls.spark.shipping import equip
+from impls.spark.source import broker_settings
 from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
@@ -135,7 +137,13 @@ def stream(
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         start = partial(_in_real_time, real_time) if turns else partial(_in_micro_batches, trigger)
         run, driver, end = start(frame, spec, opened, making)
-        return StreamHandle(run, driver, opened, policy, on_event or (lambda _kind, _fields: None), end=end)
+        return StreamHandle(run, driver, opened, policy, on_event, source=partial(_source, df, spec, opened), end=end)
+
+
+def _source(df: DataFrame, spec: QuerySpec, opened: Checkpoint) -> Arrivals | None:
+    """Returns what tells how far the source goes and was read; None where it is not Kafka."""
+    settings, read = broker_settings(df, spec.output), read_by_ticks if spec.turns else read_by_epochs
+    return None if settings is None else Arrivals(settings, read(opened.spark))
 
 
 @contextmanager

@@ -139,6 +139,14 @@ class Checkpoint:
         entries = read_journal(self.own / f"{name}.log")
         return entries if self.base is None else [entry for entry in entries if self.base.keeps(name, entry)]
 
+    def log(self, name: str) -> tuple[Journal, list[dict[str, Any]]]:
+        """Opens a log of its own beside the journals, which no base empties, and returns it with its entries.
+
+        Raises UsageError when it is damaged.
+        """
+        path = self.own / f"{name}.log"
+        return Journal(path, fsync=self._fsync), read_journal(path)
+
     def needs_base(self, epoch: int) -> bool:
         """Returns whether the journals are long enough for a new base at the end of an epoch."""
         size = self.plans.size + self.observed.size + self.commands.size

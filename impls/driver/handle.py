@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.driver.autoscaled import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
 from impls.driver.driver import Driver, QueryEnded, StopNeeded
@@ -67,7 +68,7 @@ class RunningQuery(ABC):
             self.stop()  # after an error that error is the one to see
 
 
-class StreamHandle(RunningQuery):
+class StreamHandle(RunningQuery, Autoscaled):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -83,14 +84,20 @@ class StreamHandle(RunningQuery):
         driver: Driver,
         checkpoint: Checkpoint,
         policy: str,
-        on_event: Callable[[str, dict[str, Any]], None],
+        on_event: Callable[[str, dict[str, Any]], None] | None,
         *,
+        source: Callable[[], Source | None] | None = None,
         end: Callable[[], None] = lambda: None,
     ):
-        """Starts the query; `end` frees, when it has ended, what its executor holds."""
-        super().__init__()
+        """Starts the query; `end` frees, when it has ended, what its executor holds.
+
+        `source` returns what tells how far its source goes; None for a query that cannot be autoscaled.
+        """
+        RunningQuery.__init__(self)
+        self._on_event = on_event or (lambda _kind, _fields: None)
+        Autoscaled.__init__(self, driver, checkpoint, source, self._on_event)
         self._run, self._driver, self._checkpoint, self._policy = run, driver, checkpoint, policy
-        self._on_event, self._end = on_event, end
+        self._end = end
         self.wants_restart = False
         self._commands = threading.Lock()
         self._control = ControlServer(checkpoint.own, self._answer)
@@ -140,6 +147,7 @@ class StreamHandle(RunningQuery):
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
 
+        Where it is autoscaled also the policy, its bounds and its last decision.
         On a cluster also the hosts with the workers that ran there last.
         With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
         """
@@ -155,6 +163,7 @@ class StreamHandle(RunningQuery):
             "migrating": controller.migrating,
             "running": not self._ended.is_set(),
             **_hosts_of(controller.homes, self._driver.hosts),
+            **self.autoscale_status(),
             **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
         }
 
@@ -232,6 +241,8 @@ class StreamHandle(RunningQuery):
         except Exception as error:
             self._failure = error
         finally:
+            self._driver.ending = True
+            self.end_autoscaling()
             self._control.close()
             self._end()
             self._checkpoint.close()
