@@ -139,7 +139,9 @@ def _still(begin: Line, what: _Moved) -> str:
     return "Its bins arrived without a move of its own: moves that were under way when it was commanded did it."
 
 
-def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int, bins: int, warm_us: int = 0) -> str:
+def outstanding(
+    events: Sequence[Line], epochs: Sequence[Line], *, expected: int, bins: int, warm_us: int = 0, calm: bool = True
+) -> str:
     """Returns what the load still waits for, as the end of a sentence; empty once there is nothing.
 
     A migration counts as crossed when so many records were applied in epochs behind it that one of a moved bin is among
@@ -153,6 +155,7 @@ def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int
         expected: migrations that the experiment is to command.
         bins: number of bins.
         warm_us: wall clock time before which epochs are those of the lead-in.
+        calm: whether steady state is waited for, which has no meaning where the load itself changes.
     """
     if not expected:
         return ""
@@ -165,7 +168,7 @@ def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int
             return f"the migration {migration.label or migration.id!r} had not ended"
         if not _crossed(migration, events, epochs, bins):
             return f"no record had crossed the migration {migration.label or migration.id!r}"
-    return "" if _calm(found, epochs, warm_us) else "steady state was not back"
+    return "" if not calm or _calm(found, epochs, warm_us) else "steady state was not back"
 
 
 def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line], bins: int) -> bool:

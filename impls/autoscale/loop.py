@@ -36,7 +36,7 @@ class AutoscaleSettings:
     least: int = 1
     most: int = 1
     interval_s: float = 10.0
-    cooldown_s: float = 0.0
+    cooldown_s: float = 30.0
     warmup: int = 1
     percentile: float = 0.99
 
