@@ -186,7 +186,7 @@ def test_a_replay_gives_back_the_routing_of_every_epoch():
     assert replay_of([0], {0: np.zeros(16_384, np.int64)}) is None
 
 
-def test_the_rescales_of_a_policy_are_listed_with_their_reasons(folder, tmp_path):
+def test_the_rescales_of_a_policy_are_listed_with_their_reasons(folder, html, tmp_path):
     target = tmp_path / "result"
     shutil.copytree(folder, target)
     run = load(target).ordered()[0]
@@ -194,8 +194,8 @@ def test_the_rescales_of_a_policy_are_listed_with_their_reasons(folder, tmp_path
     lines = [line, {**line, "wanted": 3, "reason": "Three are <needed>."}]
     with (run.folder / "events.jsonl").open("a") as file:
         file.writelines(f"{json.dumps(one)}\n" for one in lines)
-    html = write_report(target).read_text()
+    told = write_report(target).read_text()
     assert "2 intervals were decided on, of which 1 rescaled" in html
-    assert '<td>2.5</td><td class="text">1 to 3</td><td class="text">Three are &lt;needed&gt;.</td>' in html
-    assert "Enough." not in html
-    assert "Decisions of the autoscaler" not in (folder / "report.html").read_text()
+    assert '<td>2.5</td><td class="text">1 to 3</td><td class="text">Three are &lt;needed&gt;.</td>' in told
+    assert "Enough." not in told
+    assert "Decisions of the autoscaler" not in html
