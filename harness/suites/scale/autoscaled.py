@@ -25,6 +25,7 @@ __all__ = ["AutoscaledSetting", "Outcome", "predict_autoscaled"]
 
 _PLACE = ("in", 0)
 _SLICE_MS = 250.0
+_DRAIN_MOST = 20  # times the load's length
 _ABOVE = 0.01  # share of records above the objective from which on the 99th percentile is
 
 
@@ -94,11 +95,13 @@ class _Run:
         self.slices = _Slices(setting)
 
     def run(self) -> Outcome:
-        while self.cluster.now_ms < self.setting.end_s * 1e3:
+        end_ms, taken_ms = self.setting.end_s * 1e3, 0.0
+        while taken_ms < end_ms and self.cluster.now_ms < _DRAIN_MOST * end_ms:
             before = self.cluster.now_ms
             written, epoch = self._step()
+            taken_ms = epoch.cut_ms
             self._count(written, epoch, before)
-            if self.loop is not None:
+            if self.loop is not None and before < end_ms:  # the policy ends with the load, what is left is worked off
                 self._decide(self.loop, written, epoch)
         setting, step = self.setting, self.setting.step_s
         right = None if step is None else right_after(self.steps, setting.needed, step, setting.end_s)
@@ -125,7 +128,7 @@ class _Run:
         setting = self.setting
         begin, end = max(before_ms, setting.lead_s * 1e3), min(epoch.end_ms, setting.end_s * 1e3)
         self.worker_ms += max(end - begin, 0.0) * written.workers
-        if not written.migrating and self.steps[-1].workers != written.workers:
+        if not written.migrating and begin < end and self.steps[-1].workers != written.workers:
             self.steps.append(Changed(epoch.end_ms / 1e3, written.workers))
         self.slices.add(epoch)
 
@@ -166,7 +169,7 @@ class _Slices:
 
     def __init__(self, setting: AutoscaledSetting):
         self._objective, self._lead = setting.objective_ms, setting.lead_s * 1e3
-        self._edges = np.arange(0.0, setting.end_s * 1e3 + _SLICE_MS, _SLICE_MS)
+        self._edges = np.arange(0.0, setting.end_s * 1e3 + 1.0, _SLICE_MS)
         self._all, self._above = (np.zeros(len(self._edges) - 1) for _ in range(2))
 
     def add(self, epoch: SimulatedEpoch) -> None:
@@ -193,6 +196,9 @@ class _Slices:
         return out
 
     def above_s(self) -> float:
-        """Returns the seconds whose 99th percentile was above the objective."""
-        known = (self._all > 0) & (self._edges[:-1] >= self._lead)
-        return float((self._above[known] > _ABOVE * self._all[known]).sum()) * _SLICE_MS / 1e3
+        """Returns the seconds whose 99th percentile was above the objective; with none of their records done too."""
+        scored = self._edges[:-1] >= self._lead
+        lost = scored & (np.cumsum(self._all[::-1])[::-1] == 0)  # behind all that was done
+        known = scored & (self._all > 0)
+        above = self._above[known] > _ABOVE * self._all[known]
+        return float(above.sum() + lost.sum()) * _SLICE_MS / 1e3
