@@ -13,6 +13,7 @@ __all__ = ["Changed", "Needed", "Score", "oscillations", "rescales_of", "right_a
 
 _SAME_LOAD = 0.1
 _TOLERANCE = 0.1
+_BACKLOG_S = 2.0
 
 Line = Mapping[str, Any]
 
@@ -80,12 +81,18 @@ class Score:
 def oscillations(rescales: Sequence[Line]) -> int:
     """Returns how many rescales undid the one before while the offered rate differed by 10 % at most.
 
+    A rescale for the sake of a backlog, of 2 s of the offered rate or more, is not undone when the backlog is gone.
+
     Args:
         rescales: decisions with workers, wanted and numbers.offered_rate, in order.
     """
 
     def undone(first: Line, then: Line) -> bool:
         before, after = (float(one["numbers"]["offered_rate"]) for one in (first, then))
+        if any(
+            one["numbers"].get("backlog", 0.0) >= _BACKLOG_S * rate for one, rate in ((first, before), (then, after))
+        ):
+            return False
         back = (first["wanted"] - first["workers"]) * (then["wanted"] - then["workers"]) < 0
         return back and abs(after - before) <= _SAME_LOAD * max(before, after)
 
@@ -98,11 +105,11 @@ def rescales_of(events: Sequence[Line]) -> list[Line]:
 
 
 def steps_of(epochs: Sequence[Line], start_us: int) -> list[Changed]:
-    """Returns how many workers there were from when on: a new number counts when an epoch without a migration ends."""
+    """Returns how many workers there were from when on: one counts when an epoch without a migration begins."""
     out: list[Changed] = []
     for line in epochs:
         if not line["migrating"] and (not out or out[-1].workers != line["workers"]):
-            out.append(Changed((line["end_us"] - start_us) / 1e6, int(line["workers"])))
+            out.append(Changed((line["begin_us"] - start_us) / 1e6, int(line["workers"])))
     return out
 
 

@@ -129,7 +129,7 @@ class _Run:
         begin, end = max(before_ms, setting.lead_s * 1e3), min(epoch.end_ms, setting.end_s * 1e3)
         self.worker_ms += max(end - begin, 0.0) * written.workers
         if not written.migrating and begin < end and self.steps[-1].workers != written.workers:
-            self.steps.append(Changed(epoch.end_ms / 1e3, written.workers))
+            self.steps.append(Changed(before_ms / 1e3, written.workers))
         self.slices.add(epoch)
 
     def _decide(self, loop: Autoscaler, written: WrittenPlan, epoch: SimulatedEpoch) -> None:

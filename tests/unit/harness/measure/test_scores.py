@@ -8,7 +8,8 @@ START_US = 1_000_000_000
 
 
 def epoch(end_s, workers, migrating=False):
-    return {"end_us": START_US + int(end_s * 1e6), "workers": workers, "migrating": migrating}
+    end_us = START_US + int(end_s * 1e6)
+    return {"begin_us": end_us - 500_000, "end_us": end_us, "workers": workers, "migrating": migrating}
 
 
 def rescale(before, after, offered):
@@ -30,7 +31,7 @@ def test_a_number_of_workers_counts_from_the_first_epoch_without_a_migration():
         epoch(5, 3, migrating=True),
         epoch(6, 2),
     ]
-    assert steps_of(epochs, START_US) == [Changed(1, 1), Changed(3, 3), Changed(6, 2)]
+    assert steps_of(epochs, START_US) == [Changed(0.5, 1), Changed(2.5, 3), Changed(5.5, 2)]
 
 
 def test_an_oscillation_undoes_a_rescale_under_the_same_load():
@@ -38,6 +39,9 @@ def test_an_oscillation_undoes_a_rescale_under_the_same_load():
     assert oscillations([rescale(1, 4, 500), rescale(4, 1, 100)]) == 0, "the load has fallen"
     assert oscillations([rescale(1, 4, 500), rescale(4, 3, 480), rescale(3, 4, 500)]) == 2
     assert oscillations([rescale(1, 3, 500), rescale(3, 4, 500)]) == 0
+    late = rescale(1, 4, 500)
+    late["numbers"]["backlog"] = 1000.0
+    assert oscillations([late, rescale(4, 3, 500)]) == 0, "the backlog is gone"
 
 
 def test_a_decision_that_changes_nothing_is_no_rescale():

@@ -38,6 +38,13 @@ def test_every_load_under_every_policy_is_an_experiment_and_so_is_a_fixed_number
     assert suite.cells()[4].experiment.workers == 3, "a steady load begins with the right number"
 
 
+def test_texts_and_values_give_the_same():
+    texts = {"load": "step", "policy": "ds2", "mechanism": "meces", "max": "4", "cost_us": "2e3", "duration": "30"}
+    assert suite_from(texts) == suite_from({**texts, "max": 4, "cost_us": 2000.0, "duration": 30.0})
+    quick = suite_from({"quick": True, "max": "4"})
+    assert (quick.load, quick.duration, quick.most) == (("step", "spike"), 30.0, 4)
+
+
 def test_the_loads_need_what_they_say():
     suite = suite_from({"load": "step,surge,sine,spike,drift,steady"})
     assert [max(need for _, need in suite.needs(load)) for load in suite.loads()] == [
