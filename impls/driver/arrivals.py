@@ -76,6 +76,8 @@ def read_by_ticks(location: str) -> Callable[[int], Offsets]:
             lines = (Path(location) / "sources" / "0" / "0").read_text().splitlines()
         except (OSError, ValueError):
             return {}
+        if not _are_offsets(needed):
+            return {}
         topic = next((topic for topics in filter(None, map(_topics, lines)) for topic in topics), None)
         return {(topic, int(partition)): at for partition, at in needed.items()} if topic is not None else {}
 

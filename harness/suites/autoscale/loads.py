@@ -45,19 +45,19 @@ class LoadShape:
 def load_shapes(duration_s: float) -> dict[str, LoadShape]:
     """Returns the loads by name, at the length of a run: its first third is calm where there is a step.
 
-    - step, surge: to 5 and 50 times the rate; the most needed are 4 and 7.5 units.
+    - step, surge: to 5 and 50 times the rate; the most needed are 3.5 and 6.5 units.
     - sine: two periods between 0.5 and 4.5 units.
-    - spike: from 0.8 units to 4 in an eighth of the run, and slowly back.
+    - spike: from 0.7 units to 3.5 in an eighth of the run, and slowly back.
     - drift: 2.5 units of which 90 % go to a quarter of the keys, and that moves through all of them.
     - steady: 2.5 units.
     """
     third, eighth = duration_s / 3, duration_s / 8
     drift = {"distribution": "drift:keys=5000,share=0.9,speed=1000", "policy": "load_aware"}
     found = (
-        LoadShape("step", 0.8, f"step:{third:g}=5", third),
-        LoadShape("surge", 0.15, f"step:{third:g}=50", third),
+        LoadShape("step", 0.7, f"step:{third:g}=5", third),
+        LoadShape("surge", 0.13, f"step:{third:g}=50", third),
         LoadShape("sine", 2.5, f"sine:amplitude=0.8,period={duration_s / 2:g}"),
-        LoadShape("spike", 0.8, f"spike:at={2 * eighth:g},factor=5,rise={eighth:g},decay={eighth:g}"),
+        LoadShape("spike", 0.7, f"spike:at={2 * eighth:g},factor=5,rise={eighth:g},decay={eighth:g}"),
         LoadShape("drift", 2.5, more=drift),
         LoadShape("steady", 2.5),
     )

@@ -1,6 +1,6 @@
 """The table of the suite: a row per run, with its verdict, its score and what the simulator predicts of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,19 +66,30 @@ def _scored(
         return None, []
     start_us, lead_s, end_s = load["start_us"], float(load["lead_in_s"]), float(load["planned_s"])
     epochs = read_epochs(run / "epochs.jsonl")
-    decided = rescales_of(read_lines(run / "events.jsonl"))
-    rescales = [one for one in decided if one["at_us"] <= start_us + end_s * 1e6]
+    told = [one for one in read_lines(run / "events.jsonl") if one["at_us"] <= start_us + end_s * 1e6]
+    rescales = rescales_of(told)
     above = [row for row in entry["timeline"] if lead_s <= row["at_s"] < end_s and row["p99"] > suite.objective_ms]
     steps, right, taken = steps_of(epochs, start_us), None, None
     if cell.load.step_s is not None:
         at_s = lead_s + cell.load.step_s
-        needed = needed_of(cell.experiment.schedule(), suite.unit, suite.most)
+        each = suite.utilisation * _true_rate(told, start_us + at_s * 1e6) or suite.unit
+        needed = needed_of(cell.experiment.schedule(), each, suite.most)
         right = right_after(steps, needed, at_s, end_s)
         behind = [(one["at_us"] - start_us) / 1e6 - at_s for one in rescales]
         taken = None if right is None else sum(0 <= at <= right for at in behind)
     spent = worker_seconds(epochs, start_us, lead_s, end_s)
     score = Score(len(above) * _SLICE_S, spent, len(rescales), oscillations(rescales), right, taken)
     return score, steps
+
+
+def _true_rate(events: Sequence[Mapping[str, Any]], since_us: float) -> float:
+    """Returns the median records/s of useful time that decisions behind a time were told, 0 where there are none.
+
+    A record costs more than what it waits, and how much more depends on the machine.
+    """
+    numbers = (one.get("numbers", {}) for one in events if one["kind"] == "autoscale" and one["at_us"] >= since_us)
+    rates = [found["true_rate"] for found in numbers if "true_rate" in found]
+    return float(np.median(rates)) if rates else 0.0
 
 
 def _predicted(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Costs) -> Outcome | None:

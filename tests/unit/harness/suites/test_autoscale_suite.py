@@ -48,7 +48,7 @@ def test_texts_and_values_give_the_same():
 def test_the_loads_need_what_they_say():
     suite = suite_from({"load": "step,surge,sine,spike,drift,steady"})
     assert [max(need for _, need in suite.needs(load)) for load in suite.loads()] == [
-        pytest.approx(need, abs=0.2) for need in (4, 7.5, 4.5, 4, 2.5, 2.5)
+        pytest.approx(need, abs=0.2) for need in (3.5, 6.5, 4.5, 3.5, 2.5, 2.5)
     ]
     assert load_shapes(60)["step"].step_s == 20
 
