@@ -12,10 +12,10 @@ import numpy as np
 
 from harness.measure.way import pace_ms
 
-__all__ = ["Migration", "migrations_of", "moved", "outcome", "outstanding"]
+__all__ = ["SURE", "Migration", "migrations_of", "moved", "outcome", "outstanding"]
 
 Line = dict[str, Any]
-_SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
+SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
 _CALM_EPOCHS, _CALM_FACTOR = 3, 2.0  # as `harness.measure.windows.settled_s`, with epochs in place of intervals
 
 
@@ -176,7 +176,7 @@ def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line
     if not what.bins:
         return True
     behind = sum(int(line["records"]) for line in epochs if line["epoch"] > migration.epochs[-1])
-    return behind * min(what.bins, bins) >= _SURE * bins
+    return behind * min(what.bins, bins) >= SURE * bins
 
 
 def _calm(found: Sequence[Migration], epochs: Sequence[Line], warm_us: int) -> bool:
