@@ -10,7 +10,7 @@ import pytest
 pytestmark = [pytest.mark.timeout(600), pytest.mark.lengthy]
 ROOT = Path(__file__).parents[2]
 OPTIONS = [
-    "--load=step", "--policy=ds2", "--mechanism=megaphone-batched", "--duration=18", "--max=4", "--cost-us=10000",
+    "--load=step", "--policy=ds2", "--mechanism=megaphone-all-at-once", "--duration=18", "--max=4", "--cost-us=10000",
 ]  # fmt: skip
 
 
@@ -21,7 +21,7 @@ def test_a_step_is_followed_by_a_policy_and_judged_beside_fixed_numbers_of_worke
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     result = json.loads((folder / "autoscale.json").read_text())
     assert [(row["policy"], row["mechanism"], row["verdict"]) for row in result["rows"]] == [
-        ("ds2", "megaphone-batched", "valid"), ("right", "none", "valid"), ("most", "none", "valid"),
+        ("ds2", "megaphone-all-at-once", "valid"), ("right", "none", "valid"), ("most", "none", "valid"),
     ]  # fmt: skip
     scaled, right, most = (row["score"] for row in result["rows"])
     assert scaled["rescales"] >= 1

@@ -132,6 +132,7 @@ def predicted(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Costs, s
         objective_ms=suite.objective_ms,
         step_s=step_s,
         placement=experiment.policy,
+        options=dict(experiment.options),
         seed=suite.seed,
         limit=None if limit is None else limit * scale,
     )

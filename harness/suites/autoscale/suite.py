@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.experiment.autoscale import parse_autoscale
 from harness.experiment.description import Experiment
-from harness.experiment.make import make_experiment
+from harness.experiment.make import make_experiment, mechanism_options
 from harness.experiment.parameters import MICRO_BATCH
 from harness.options import parse_list, parse_names
 from harness.options.declared import read_given
@@ -20,7 +20,7 @@ from impls.errors import UsageError
 __all__ = ["FIXED", "AutoscaleSuite", "Cell", "suite_from"]
 
 FIXED = ("right", "most")  # numbers of workers that never change: what the highest rate needs, and as many as allowed
-_LEAD_S, _KEYS, _BINS = 5.0, 20_000, 64
+_LEAD_S, _KEYS = 5.0, 20_000
 _PER_S = 4
 _EPOCH_S = 0.5  # most of an epoch in micro-batches, were all workers there
 _OWN = {"ds2": "catch_up_s=10", "threshold": "stabilisation_s=10", "dhalion": "backlog_s=1,calm_s=10"}
@@ -50,6 +50,8 @@ class AutoscaleSuite(Described):
     objective_ms: float
     interval: float
     cooldown: float
+    bins: int
+    options: Mapping[str, Any]
     rounds: int
     seed: int
 
@@ -102,7 +104,8 @@ class AutoscaleSuite(Described):
         bounds = f"min=1,max={self.most},interval_s={self.interval:g},cooldown_s={self.cooldown:g},warmup=1"
         migration = ",".join([f"autoscale:policy={name}", bounds, *given])
         parse_autoscale(migration)
-        return self._made(load, name, workers, mechanism=",".join(self.mechanism), migration=migration)
+        more = {"mechanism": ",".join(self.mechanism), "migration": migration, "options": dict(self.options)}
+        return self._made(load, name, workers, **more)
 
     def _fixed(self, load: LoadShape, name: str, workers: int) -> Experiment:
         return self._made(load, name, workers, mechanism="none", migration="none", rounds=1)
@@ -111,7 +114,7 @@ class AutoscaleSuite(Described):
         limit = math.ceil(self.most * 1e6 / self.cost_us * _EPOCH_S) if self.mode == MICRO_BATCH else None
         fields = {
             "name": f"autoscale-{load.name}-{name}", "mode": self.mode, "workers": workers, "keys": _KEYS,
-            "bins": _BINS, "rate": load.rate(self.unit), "rate_shape": load.shape, "duration": self.duration,
+            "bins": self.bins, "rate": load.rate(self.unit), "rate_shape": load.shape, "duration": self.duration,
             "lead_in": _LEAD_S, "cost_us": self.cost_us, "rounds": self.rounds, "seed": self.seed,
             "max_offsets_per_trigger": limit, **(load.more or {}), **more,
         }  # fmt: skip
@@ -128,6 +131,7 @@ def suite_from(options: Mapping[str, Any]) -> AutoscaleSuite:
     policy = str(values["policy"])
     values["policy"] = tuple(part.strip() for part in policy.split(";" if ":" in policy else ",") if part.strip())
     values["mechanism"] = parse_list(values["mechanism"])
+    values["options"] = mechanism_options(str(options.get("option") or ""))
     for name in values["mechanism"]:
         if name not in catalog.names() or name == "none":
             raise UsageError(f"The mechanism {name!r} cannot rescale a query of this runtime: leave it out.")
