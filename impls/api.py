@@ -143,7 +143,7 @@ def stream(
 def _source(df: DataFrame, spec: QuerySpec, opened: Checkpoint) -> Arrivals | None:
     """Returns what tells how far the source goes and was read; None where it is not Kafka."""
     settings, read = broker_settings(df, spec.output), read_by_ticks if spec.turns else read_by_epochs
-    return None if settings is None else Arrivals(settings, read(opened.spark))
+    return None if settings is None else Arrivals(settings, read(opened.spark), behind=int(spec.turns))
 
 
 @contextmanager

@@ -92,6 +92,9 @@ class Gathering:
         self._look: Look | None = None
         self._first: Sample | None = None  # the epoch with whose end the interval begins
         self._samples: list[Sample] = []
+        self._begun: Sample | None = None
+        self._applied = 0  # records behind the end of that epoch
+        self._consumed: Offsets = {}
 
     @property
     def last(self) -> Sample | None:
@@ -105,6 +108,11 @@ class Gathering:
 
     def add(self, sample: Sample) -> None:
         """Takes in a finished epoch."""
+        if self._begun is None:
+            self._begun = sample
+        else:
+            self._applied += sum(sample.applied)
+        self._consumed = sample.consumed
         if sample.migrating or (self._first is not None and sample.workers != self._first.workers):
             self.give_up()
         if self._look is None:  # what a migration ends with is where an interval may begin
@@ -131,15 +139,25 @@ class Gathering:
         assert begun is not None, "an interval has begun"
         assert first is not None, "with an epoch"
         samples = [one for one in self._samples if one.epoch <= last.epoch]
-        interval = _interval(first, samples, begun, look, self._percentile)
+        interval = _interval(first, samples, (begun, look), self._selected(), self._percentile)
         self._first, self._look = last, look
         self._samples = [one for one in self._samples if one.epoch > last.epoch]
         return interval
 
+    def _selected(self) -> float:
+        """Returns the share of the source's records that reaches the workers, of all epochs so far; 1 if unknown.
 
-def _interval(first: Sample, samples: Sequence[Sample], begun: Look, look: Look, percentile: float) -> Interval:
-    last = samples[-1]
-    selected = _selected(sum(sum(one.applied) for one in samples), _between(first.consumed, last.consumed))
+        Of one interval it would depend on what waits in queues at its ends.
+        """
+        assert self._begun is not None, "an interval has begun"
+        consumed = _between(self._begun.consumed, self._consumed)
+        return min(self._applied / consumed, 1.0) if consumed and self._applied else 1.0
+
+
+def _interval(
+    first: Sample, samples: Sequence[Sample], looks: tuple[Look, Look], selected: float, percentile: float
+) -> Interval:
+    last, (begun, look) = samples[-1], looks
     return Interval(
         begin_s=first.end_s,
         end_s=last.end_s,
@@ -158,11 +176,6 @@ def _interval(first: Sample, samples: Sequence[Sample], begun: Look, look: Look,
 def _between(before: Offsets, after: Offsets) -> int:
     """Returns the records from one set of offsets to another; partitions that one of them lacks have none."""
     return sum(max(after[place] - at, 0) for place, at in before.items() if place in after)
-
-
-def _selected(applied: int, consumed: int) -> float:
-    """Returns the share of the source's records that reaches the workers, 1 where none was read."""
-    return min(applied / consumed, 1.0) if consumed > 0 and applied else 1.0
 
 
 def _summed(rows: Sequence[Sequence[float]]) -> tuple[float, ...]:

@@ -22,11 +22,12 @@ class Arrivals:
 
     Args:
         settings: librdkafka's for the source's broker.
-        consumed: returns the offsets behind what an epoch, the last one that has ended, and all before it have read.
+        consumed: returns the offsets behind what an epoch and all before it have read.
+        behind: epochs that have to end behind one until that is known.
     """
 
-    def __init__(self, settings: Mapping[str, str], consumed: Callable[[int], Offsets]):
-        self.consumed = consumed
+    def __init__(self, settings: Mapping[str, str], consumed: Callable[[int], Offsets], *, behind: int = 0):
+        self.consumed, self.behind = consumed, behind
         self._settings = {**settings, "log_level": 0, "error_cb": lambda _: None}
         self._admin: AdminClient | None = None
 
@@ -65,9 +66,10 @@ def read_by_epochs(location: str) -> Callable[[int], Offsets]:
 
 
 def read_by_ticks(location: str) -> Callable[[int], Offsets]:
-    """Returns what reads, in real time, the offsets behind the last tick but one; see `impls.spark.realtime.inputlog`.
+    """Returns what reads, in real time, the offsets behind a tick when the next one has ended.
 
-    They are by partition; the topic is the one of which Spark's source noted the begin.
+    Then the runner has stored them, see `impls.spark.realtime.inputlog`. They are by partition; the topic is the one
+    of which Spark's source noted the begin.
     """
 
     def consumed(_tick: int) -> Offsets:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -21,9 +22,15 @@ _KEPT_DECISIONS, _KEPT_RESCALES = 1000, 100
 
 
 class Source(Protocol):
-    """What tells how far the source goes, and how far it was read; `impls.driver.arrivals.Arrivals` is one."""
+    """What tells how far the source goes, and how far it was read; `impls.driver.arrivals.Arrivals` is one.
+
+    Attributes:
+        consumed: returns the offsets behind what an epoch, and all before it, have read.
+        behind: epochs that have to end behind one until `consumed` knows of it.
+    """
 
     consumed: Callable[[int], Offsets]
+    behind: int
 
     def look(self, places: Any) -> Look:
         """Returns how far partitions of the source go now; raises StateError when that cannot be told."""
@@ -61,12 +68,18 @@ class Autoscaling:
         self._loop = Autoscaler(settings, past_of(past))
         self._gathering, self._lock = Gathering(settings.percentile), threading.Lock()
         self._ended = threading.Event()
+        self._records: deque[EpochRecord] = deque()
         self._last: Entry | None = None
         self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
         self._thread.start()
 
     def take(self, record: EpochRecord) -> None:
         """Takes in a finished epoch."""
+        self._records.append(record)
+        if len(self._records) > self._source.behind:
+            self._add(self._records.popleft())
+
+    def _add(self, record: EpochRecord) -> None:
         consumed, end_s = self._source.consumed(record.written.epoch), record.end_us / 1e6
         sample = Sample.of(record.written, record.reports, record.cells.values(), consumed, end_s=end_s)
         if consumed:  # else it is not known yet how far the source was read

@@ -74,6 +74,16 @@ def test_a_filter_before_the_operator_is_seen_in_offered_rate_and_backlog():
     assert found.backlog == pytest.approx(200)
 
 
+def test_records_that_wait_in_a_queue_are_taken_for_no_filter():
+    gathering = Gathering(0.99)
+    gathering.add(sample(1, read=0))
+    gathering.add(sample(2, read=2000, applied=(1000, 1000)))
+    gathering.begin(gathering.first, look(2.0, 2200))
+    gathering.add(sample(3, read=2400, applied=(100, 100)))
+    found = gathering.close(gathering.last, look(3.0, 2400))
+    assert found.offered_rate == pytest.approx(200 * 2200 / 2400)
+
+
 @pytest.mark.parametrize("other", [{"migrating": True}, {"workers": 3}])
 def test_a_migration_or_another_number_of_workers_ends_an_interval_unfinished(other):
     gathering = Gathering(0.99)

@@ -21,6 +21,8 @@ PLACE = ("in", 0)
 class Source:
     """A source of 8000 records/s, of which an epoch reads 40."""
 
+    behind = 0
+
     def __init__(self):
         self.began, self.fails = time.monotonic(), False
 
@@ -133,6 +135,14 @@ def test_a_broker_that_does_not_answer_is_told_and_asked_again(query):
     assert "broker" in run.events[0][1]["error"]
     run.source.fails = False
     run.run_until(lambda: run.asked)
+
+
+def test_an_epoch_of_which_the_source_knows_later_is_measured_later(query):
+    run = query()
+    run.source.behind, known = 1, []
+    run.source.consumed = lambda epoch: known.append(epoch) or {PLACE: 40 * epoch}
+    run.run_until(lambda: run.epoch == 5)
+    assert known == [0, 1, 2, 3]
 
 
 def test_the_end_of_the_query_ends_it(query):
