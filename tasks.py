@@ -60,6 +60,12 @@ def changes(c: Context, **given):
     run("harness.suites.changes.suite:run_changes", given)
 
 
+@verb(*options.AUTOSCALE, presets={"--quick": options.AUTOSCALE_QUICK})
+def autoscale(c: Context, **given):
+    """Let policies rescale queries under loads that change: seconds above the objective, worker-seconds, rescales."""
+    run("harness.suites.autoscale.command:run_autoscale", given)
+
+
 @verb(*options.REGRESS)
 def regress(c: Context, **given):
     """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""

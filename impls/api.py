@@ -15,6 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from impls import catalog
 from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
+from impls.driver.arrivals import Arrivals, read_by_epochs, read_by_ticks
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
@@ -44,6 +45,7 @@ from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
 from impls.spark.shipping import equip
+from impls.spark.source import broker_settings
 from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
@@ -145,6 +147,12 @@ def stream(
         return _handle(frame, spec, opened, making, start, control=control, policy=policy, on_event=on_event)
 
 
+def _source(df: DataFrame, spec: QuerySpec, opened: Checkpoint) -> Arrivals | None:
+    """Returns what tells how far the source goes and was read; None where it is not Kafka."""
+    settings, read = broker_settings(df, spec.output), read_by_ticks if spec.turns else read_by_epochs
+    return None if settings is None else Arrivals(settings, read(opened.spark), behind=int(spec.turns))
+
+
 @contextmanager
 def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
     try:
@@ -171,7 +179,9 @@ def _handle(
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
     changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
     hear = _listen(control, opened, driver, real_time=spec.turns)
-    return StreamHandle(run, changes, opened, end=end, listen=hear, **more)
+    return StreamHandle(
+        run, changes, opened, source=partial(_source, frame, spec, opened), end=end, listen=hear, **more
+    )
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:

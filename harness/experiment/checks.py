@@ -43,7 +43,7 @@ def check(experiment: Experiment) -> None:
     check_modes(experiment)
     _check_options(experiment)
     _check_nexmark(experiment)
-    check_bins(experiment.bins, max(experiment.workers, experiment.workers_goal))
+    check_bins(experiment.bins, experiment.most_workers)
     if experiment.keys < experiment.bins:
         raise UsageError(
             f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
@@ -92,6 +92,8 @@ def _check_natives(experiment: Experiment) -> None:
         raise UsageError(
             f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
         )
+    if found and experiment.autoscale is not None:
+        raise UsageError(f"{found[0]} has no workers that a policy could rescale: leave it out.")
     if found and experiment.fault is not None:
         raise UsageError(f"{found[0]} has no fault points: leave it or --fault out.")
 
@@ -120,8 +122,8 @@ def _check_cluster(experiment: Experiment) -> None:
 
 def _check_fault(experiment: Experiment) -> None:
     victim, point = parse_fault(str(experiment.fault))
-    if experiment.migration == "none":
-        raise UsageError("A fault needs a migration to happen in: leave out --fault or --migration none.")
+    if experiment.migration == "none" or experiment.autoscale is not None:
+        raise UsageError("A fault needs a scheduled migration to happen in: leave out --fault, or change --migration.")
     if victim == "broker" and experiment.bootstrap is not None:
         raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
     on_cluster = experiment.cluster is not None or not is_local(experiment.master)

@@ -10,8 +10,10 @@ import numpy as np
 
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
+from harness.experiment.autoscale import parse_autoscale
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME, Parameters
 from impls import catalog
+from impls.autoscale.loop import AutoscaleSettings
 
 __all__ = ["Experiment", "Run", "shares_store"]
 
@@ -57,7 +59,12 @@ class Experiment(Parameters):
     @property
     def most_workers(self) -> int:
         """Most workers that there are in a run, unless its plan file asks for more."""
-        return max(self.workers, self.workers_goal)
+        return max(self.workers, self.workers_goal, self.autoscale.most if self.autoscale else 0)
+
+    @property
+    def autoscale(self) -> AutoscaleSettings | None:
+        """How a policy rescales the query, None where a schedule does."""
+        return parse_autoscale(self.migration)
 
     def compared(self) -> list[tuple[str, str]]:
         """Returns what is compared as (mechanism, mode), each in every mode.

@@ -52,7 +52,8 @@ class Parameters:
         subject="The cost of a record", choices=("wait", "compute"))
     migration: str = declare(
         "pattern", "pattern (Megaphone's: a quarter of the state moves, and back), rescale, rebalance (by the policy), "
-        "none, or a plan file", _WHAT, shown="pattern, or rescale where --workers says FROM:TO")
+        "autoscale:policy=ds2,min=1,max=8 with options of both, none, or a plan file", _WHAT,
+        shown="pattern, or rescale where --workers says FROM:TO")
     fault: str | None = declare(
         None, "run every mechanism a second time with a fault in its migration: victim@migrating or victim@point",
         _WHAT, shown="no fault")

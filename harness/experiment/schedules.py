@@ -60,6 +60,8 @@ def plan_for(experiment: Experiment) -> list[ScheduledCommand]:
     """Returns an experiment's schedule; raises UsageError when its migration is not possible."""
     third, lead = experiment.duration_s / 3, experiment.lead_in_s
     bins, workers = experiment.bins, experiment.workers
+    if experiment.autoscale is not None:  # a policy decides while the query runs
+        return []
     match experiment.migration:
         case "none":
             return []

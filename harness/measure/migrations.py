@@ -12,10 +12,10 @@ import numpy as np
 
 from harness.measure.way import pace_ms
 
-__all__ = ["Migration", "migrations_of", "moved", "outcome", "outstanding"]
+__all__ = ["SURE", "Migration", "migrations_of", "moved", "outcome", "outstanding"]
 
 Line = dict[str, Any]
-_SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
+SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
 _CALM_EPOCHS, _CALM_FACTOR = 3, 2.0  # as `harness.measure.windows.settled_s`, with epochs in place of intervals
 
 
@@ -139,7 +139,9 @@ def _still(begin: Line, what: _Moved) -> str:
     return "Its bins arrived without a move of its own: moves that were under way when it was commanded did it."
 
 
-def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int, bins: int, warm_us: int = 0) -> str:
+def outstanding(
+    events: Sequence[Line], epochs: Sequence[Line], *, expected: int, bins: int, warm_us: int = 0, calm: bool = True
+) -> str:
     """Returns what the load still waits for, as the end of a sentence; empty once there is nothing.
 
     A migration counts as crossed when so many records were applied in epochs behind it that one of a moved bin is among
@@ -153,6 +155,7 @@ def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int
         expected: migrations that the experiment is to command.
         bins: number of bins.
         warm_us: wall clock time before which epochs are those of the lead-in.
+        calm: whether steady state is waited for, which has no meaning where the load itself changes.
     """
     if not expected:
         return ""
@@ -165,7 +168,7 @@ def outstanding(events: Sequence[Line], epochs: Sequence[Line], *, expected: int
             return f"the migration {migration.label or migration.id!r} had not ended"
         if not _crossed(migration, events, epochs, bins):
             return f"no record had crossed the migration {migration.label or migration.id!r}"
-    return "" if _calm(found, epochs, warm_us) else "steady state was not back"
+    return "" if not calm or _calm(found, epochs, warm_us) else "steady state was not back"
 
 
 def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line], bins: int) -> bool:
@@ -173,7 +176,7 @@ def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line
     if not what.bins:
         return True
     behind = sum(int(line["records"]) for line in epochs if line["epoch"] > migration.epochs[-1])
-    return behind * min(what.bins, bins) >= _SURE * bins
+    return behind * min(what.bins, bins) >= SURE * bins
 
 
 def _calm(found: Sequence[Migration], epochs: Sequence[Line], warm_us: int) -> bool:

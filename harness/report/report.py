@@ -11,6 +11,7 @@ from markupsafe import Markup
 from harness.files import write_text
 from harness.report.comparison import COLUMNS, comparison, notes, outcomes
 from harness.report.conclusions import conclusions
+from harness.report.decisions import decisions
 from harness.report.page import MACHINE_MEANING, Cell, Column, hue, inline, judged_cells, metric_cells, render, script
 from harness.report.timelines import timelines
 from harness.results.summary import write_result
@@ -67,6 +68,7 @@ def _content(experiment: StoredExperiment, *, drawn: bool) -> dict[str, Any]:
             (run.label, run.why_withheld(), reasons(run), _log(experiment, run)) for run in experiment.withheld()
         ],
         "outcomes": outcomes(experiment),
+        "decisions": decisions(experiment),
         "notes": notes(experiment),
         "figures": _figures(experiment, drawn=drawn),
         "environment": _flat(experiment.environment),

@@ -1,5 +1,6 @@
 """A query that outlives its Spark session: stopped and started with it when its mechanism asks for that."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from harness.lab.bringup import stop_session
 from harness.measure.memory import executors_of
+from impls.autoscale.loop import AutoscaleSettings
 from impls.driver.handle import StreamHandle
-from impls.errors import StateError
+from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.query import NativeQuery
 from impls.spark.cluster import end_session
 from impls.spark.master import is_local
@@ -36,7 +38,10 @@ class Application:
         new_session: Callable[[], SparkSession],
         start: Callable[[SparkSession], Query],
         on_event: Callable[[str, dict[str, Any]], None],
+        autoscale: AutoscaleSettings | None = None,
     ):
+        """Does not start the query; with `autoscale` that is how it is scaled between the two calls that say so."""
+        self._autoscale, self._autoscaled = autoscale, False
         self.spark, self._new_session, self._start, self._on_event = spark, new_session, start, on_event
         self._handle: Query | None = None
         self._changed = threading.Condition()
@@ -75,6 +80,8 @@ class Application:
         self._on_event("application_start", {})
         with self._changed:
             self._handle = handle
+            if self._autoscaled:
+                self._scale(handle)
             self._changed.notify_all()
 
     def _current(self) -> Query:
@@ -85,6 +92,33 @@ class Application:
                 raise self._failure
             assert self._handle is not None, "wait_for has seen it"
             return self._handle
+
+    def begin_autoscaling(self) -> None:
+        """Lets the policy rescale the query, whichever handle it has, if there is one."""
+        if self._autoscale is None:
+            return
+        handle = self._current()
+        with self._changed:
+            self._autoscaled = True
+            self._scale(handle)
+
+    def _scale(self, handle: Query) -> None:
+        how = self._autoscale
+        assert how is not None, "only then the query is autoscaled"
+        assert isinstance(handle, StreamHandle), "Spark's own query is refused beforehand"
+        handle.autoscale(
+            how.policy, min=how.least, max=how.most, interval_s=how.interval_s, cooldown_s=how.cooldown_s,
+            warmup=how.warmup,
+        )  # fmt: skip
+
+    def end_autoscaling(self) -> None:
+        """Lets the policy rescale the query no more; nothing happens where it does not, or the query has ended."""
+        with self._changed:
+            was, self._autoscaled = self._autoscaled, False
+            handle = self._handle
+        if was and isinstance(handle, StreamHandle):
+            with contextlib.suppress(UsageError):
+                handle.autoscale(None)
 
     def rebalance(self, goal: NDArray[np.int32], *, label: str) -> str:
         """Asks for an assignment; see `StreamHandle.rebalance`."""

@@ -56,4 +56,4 @@ def placed(run: Run, folder: Path) -> Iterator[Place]:
 def _cores_of(experiment: Experiment) -> int:
     """Returns the tasks that each host must run at once so that all workers have a place."""
     assert experiment.cluster is not None, "only a cluster has hosts"
-    return -(-max(experiment.workers, experiment.workers_goal) // experiment.cluster)
+    return -(-experiment.most_workers // experiment.cluster)

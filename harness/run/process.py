@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pyspark.sql import SparkSession
 
 from generators.clock import now_us
@@ -32,7 +31,6 @@ from harness.lab.bringup import Services, bring_up
 from harness.lab.broker import Broker
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
-from harness.measure.migrations import outstanding
 from harness.options import CUT_OFF
 from harness.oracle.nexmark.reading import events_read
 from harness.oracle.offsets import consumed_records
@@ -48,6 +46,7 @@ from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
 from harness.run.sessions import new_session, redis_durability
+from harness.run.unmet import due_of, unmet
 from impls import catalog
 from impls.durability.files import Files
 from impls.errors import StateError, UsageError
@@ -99,6 +98,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             new_session=session,
             start=_starter(run, folder, services, place, topics=topics, recorder=recorder),
             on_event=recorder.event,
+            autoscale=None if run.mechanism == "none" else run.experiment.autoscale,
         ) as query:  # fmt: skip
             stack.callback(query.end)
             roles = {"redis": lambda: server.pid} if server else {}
@@ -147,10 +147,9 @@ class _Course:
         self.progress.say("creating state")
         self._wait(lambda: recorder.epochs > 0, "the first epoch", _FIRST_EPOCH_DEADLINE_S)
         load = schedule(self.folder, experiment, self.topic, self._preloaded())
+        waits_for = partial(unmet, self.run, load, self.query, recorder)
         with (
-            Load(
-                self.folder, self.broker.bootstrap, load, resume=resumed, waits_for=partial(self._unmet, load)
-            ) as generator,
+            Load(self.folder, self.broker.bootstrap, load, resume=resumed, waits_for=waits_for) as generator,
             MemorySampler(
                 self.folder / "memory.jsonl",
                 broker_pid=self.broker.pid,
@@ -162,8 +161,9 @@ class _Course:
         ):
             if not resumed:
                 recorder.event("load_begin", {"planned_us": load["start_us"]})
-            self.progress.due = _due(load)
+            self.progress.due = due_of(load)
             self.progress.say("load")
+            self.query.begin_autoscaling()
             self._command(load["start_us"], generator, disturbance)
             recorder.event("load_end")
             self.progress.say("draining")
@@ -212,13 +212,6 @@ class _Course:
 
         return still
 
-    def _unmet(self, load: dict[str, Any]) -> str:
-        """Returns what the load still waits for, as the end of a sentence."""
-        experiment = self.run.experiment
-        warm_us = load["start_us"] + round(experiment.lead_in_s * 1e6)
-        wanted, told = expected_migrations(self.run), self.progress.recorder.story()
-        return outstanding(*told, expected=wanted, bins=experiment.bins, warm_us=warm_us)
-
     def _command(self, start_us: int, generator: Load, disturbance: Disturbance) -> None:
         """Gives each command at its time, and returns when the generator has finished."""
         query = self.query
@@ -252,18 +245,6 @@ class _Course:
 
         self._wait(drained, "the last records to be applied", _DRAIN_DEADLINE_S)
         self.progress.recorder.event("drained")
-
-
-def _due(load: dict[str, Any]) -> Callable[[], int] | None:
-    """Returns what counts the records that are due by now; None where not every record becomes one of the query's."""
-    if "nexmark" in load or not load.get("due_by_second"):
-        return None
-
-    def due() -> int:
-        by_second = load["due_by_second"]  # it grows when the load goes on
-        return int(np.interp((now_us() - load["start_us"]) / 1e6, range(len(by_second) + 1), [0, *by_second]))
-
-    return due
 
 
 def main(arguments: list[str]) -> int:

@@ -9,8 +9,8 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 
 # fmt: off
 __all__ = [
-    "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY", "FAULTS", "NEXMARK", "NEXMARK_QUICK",
-    "PERF", "RECOVERY", "REGRESS", "SCALE", "SWEEP", "SWEEP_QUICK",
+    "AUTOSCALE", "AUTOSCALE_QUICK", "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY",
+    "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS", "SCALE", "SWEEP", "SWEEP_QUICK",
 ]
 
 AXES = ("keys", "bins", "rate", "skew", "policy")
@@ -54,6 +54,37 @@ NEXMARK = (
     _of("workers", "2:4", "FROM:TO of the rescale, or N for Megaphone's pattern"),
     *map(_of, ("bins", "cluster", "netem", "batch", "slots")),
     *running("a small load, about 6 minutes for all queries and one mechanism"),
+)
+AUTOSCALE_QUICK: dict[str, Any] = {
+    "load": "step,spike", "policy": "ds2", "mechanism": "megaphone-batched,runtime-restart", "duration": 30.0,
+}
+AUTOSCALE = (
+    Option("load", "step (5x), surge (50x), sine, spike, drift (of hot keys), steady; several by commas", TEXT, _WHAT,
+           "step,surge,sine,spike,drift", field="load"),
+    Option("policy", "ds2, threshold, dhalion; several by commas, with options of their own by semicolons", TEXT, _WHAT,
+           "ds2,threshold,dhalion", field="policy"),
+    Option("mechanism", "mechanisms, separated by commas", TEXT, _WHAT, "megaphone-batched,meces,runtime-restart",
+           field="mechanism"),
+    Option("mode", "how Spark runs the query", TEXT, _WHAT, "real-time", subject="The mode", choices=MODES,
+           field="mode"),
+    _of("option"), _of("rounds", default=1), _of("seed", default=1),
+    Option("simulate", "do not measure, but simulate up to this many workers, in micro-batches", COUNT, _WHAT,
+           shown="measure", subject="The number of workers"),
+    Option("duration", "length of each load", REAL, _LOAD, 60.0, "seconds", subject="The duration of the load",
+           least=12, field="duration"),
+    Option("cost_us", "what each record waits at its worker", REAL, _LOAD, 5_000.0, "µs",
+           subject="The cost of a record", least=100, most=1_000_000, field="cost_us"),
+    Option("max", "most workers", COUNT, _CLUSTER, 8, subject="The number of workers", least=2, most=64, field="most"),
+    _of("bins", default=32),
+    Option("utilisation", "share of a worker's time that is to be useful", REAL, _CLUSTER, 0.6,
+           subject="The utilisation", least=0.1, most=1, field="utilisation"),
+    Option("interval", "length of an interval", REAL, _CLUSTER, 1.0, "seconds", subject="The interval", least=0.1,
+           field="interval"),
+    Option("cooldown", "least time between rescales", REAL, _CLUSTER, 2.0, "seconds", subject="The cool-down", least=0,
+           field="cooldown"),
+    Option("objective_ms", "latency that the 99th percentile is not to exceed", REAL, _CLUSTER, 1_000.0, "ms",
+           subject="The objective", least=1, field="objective_ms"),
+    *running("two loads, one policy, two mechanisms, about 8 minutes"),
 )
 PERF = (
     Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls",

@@ -145,6 +145,13 @@ class Checkpoint:
         """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it."""
         return Journal(self.own / f"{name}.log", fsync=self.fsync)
 
+    def log(self, name: str) -> tuple[Journal, list[dict[str, Any]]]:
+        """Opens a log of its own beside the journals, which no base empties, and returns it with its entries.
+
+        Raises UsageError when it is damaged.
+        """
+        return self.journal(name), read_journal(self.own / f"{name}.log")
+
     def needs_base(self, epoch: int) -> bool:
         """Returns whether the journals are long enough for a new base at the end of an epoch."""
         size = self.plans.size + self.observed.size + self.commands.size

@@ -73,7 +73,11 @@ class EpochRecord:
 
 
 class Driver:
-    """Executes the controller's plans; everything durable it knows is in the checkpoint's journals."""
+    """Executes the controller's plans; everything durable it knows is in the checkpoint's journals.
+
+    Attributes:
+        listeners: called with every finished epoch, behind `on_epoch`.
+    """
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class Driver:
     ):
         self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
+        self.listeners: list[Callable[[EpochRecord], None]] = []
         self._last_end = time.perf_counter()
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
@@ -200,9 +205,9 @@ class Driver:
         durable = self._keeper.kept_bytes if self._keeper else 0
         misplaced = self.controller.misplaced
         size = int(self.controller.size.sum())
-        self._on_epoch(
-            EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events), size)
-        )
+        record = EpochRecord(written, begin_us, end_us, reports, cells, ms, misplaced, durable, tuple(events), size)
+        for hear in (self._on_epoch, *self.listeners):
+            hear(record)
         if self._checkpoint.needs_base(epoch):
             self._rebase(written)
         fault("before-epoch-commit", epoch=epoch, migrating=written.migrating)

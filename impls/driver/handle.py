@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.driver.autoscaled import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
 from impls.driver.driver import QueryEnded, StopNeeded
@@ -45,7 +46,7 @@ class Listener(Protocol):
         """Ends it; no request comes behind it."""
 
 
-class StreamHandle(Changeable):
+class StreamHandle(Changeable, Autoscaled):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -63,17 +64,20 @@ class StreamHandle(Changeable):
         policy: str,
         on_event: Callable[[str, dict[str, Any]], None] | None,
         *,
+        source: Callable[[], Source | None] | None = None,
         end: Callable[[], None] = lambda: None,
         listen: Callable[[Answerer], Listener] | None = None,
     ):
         """Starts the query; `end` frees, when it has ended, what its executor holds.
 
-        `listen` gets what answers a request, before the first epoch, and gives it requests from elsewhere.
+        `source` returns what tells how far its source goes; None for a query that cannot be autoscaled. `listen` gets
+        what answers a request, before the first epoch, and gives it requests from elsewhere.
         """
-        super().__init__()
+        Changeable.__init__(self)
+        self._on_event = on_event or (lambda _kind, _fields: None)
+        Autoscaled.__init__(self, changes.driver, checkpoint, source, self._on_event)
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
-        self.changes = changes
-        self._on_event, self._end = on_event or (lambda _kind, _fields: None), end
+        self.changes, self._end = changes, end
         self.wants_restart = False
         self._commands = threading.Lock()
         self._listener: Listener | None = None
@@ -126,6 +130,7 @@ class StreamHandle(Changeable):
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
 
+        Where it is autoscaled also the policy, its bounds and its last decision.
         On a cluster also the hosts with the workers that ran there last; what became of a control topic's commands.
         With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
         """
@@ -143,6 +148,7 @@ class StreamHandle(Changeable):
             "running": not self._ended.is_set(),
             **({} if self._listener is None else {"control": self._listener.status()}),
             **_hosts_of(controller.homes, self._driver.hosts),
+            **self.autoscale_status(),
             **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
         }
 
@@ -224,6 +230,8 @@ class StreamHandle(Changeable):
         except Exception as error:
             self._failure = error
         finally:
+            self._driver.ending = True
+            self.end_autoscaling()
             self._control.close()
             if self._listener is not None:
                 self._listener.close()

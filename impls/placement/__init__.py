@@ -4,10 +4,8 @@ A policy is a function `place(placing, *, option=default, ...)`, pure and determ
 of its module, with options NAME:OPTION=VALUE,OPTION=VALUE. Adding one adds a module to this folder.
 """
 
-import inspect
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.bins import check_bins
+from impls.protocol.named import defaults_of, modules_with, read_options
 
 __all__ = ["Placing", "Policy", "goal", "initial", "options", "policies"]
 
@@ -52,17 +51,14 @@ class Policy(Protocol):
 @cache
 def policies() -> dict[str, Policy]:
     """Returns the policies by name: modules of this folder that define a function `place`."""
-    stems = [path.stem for path in sorted(Path(__file__).parent.glob("*.py")) if path.stem != "__init__"]
-    found = {stem: vars(import_module(f"impls.placement.{stem}")).get("place") for stem in stems}
-    return {name: place for name, place in found.items() if place is not None}
+    return modules_with(Path(__file__).parent, __name__, "place")
 
 
 def options(policy: str) -> dict[str, float]:
     """Returns a policy's options with their defaults; raises UsageError for an unknown policy."""
     if policy not in policies():
         raise UsageError(f"The placement policy {policy!r} is unknown: use one of {', '.join(policies())}.")
-    parameters = inspect.signature(policies()[policy]).parameters.values()
-    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    return defaults_of(policies()[policy])
 
 
 def goal(
@@ -79,7 +75,7 @@ def goal(
         UsageError: an unknown policy or option, an option out of range, no worker, or more workers than bins.
     """
     name, _, text = policy.partition(":")
-    given = _read_options(name, text)
+    given = read_options("placement policy", name, text, options(name))
     if workers < 1:
         raise UsageError(f"A query needs at least 1 worker, not {workers}.")
     check_bins(len(current), workers)
@@ -92,19 +88,3 @@ def initial(bins: int, workers: int, policy: str = "contiguous") -> NDArray[np.i
     That is the ranges themselves for every policy but consistent hashing, whose ring it must be on from the start.
     """
     return goal(policy, goal("contiguous", np.zeros(bins, np.int32), workers), workers)
-
-
-def _read_options(name: str, text: str) -> dict[str, float]:
-    """Reads A=1,B=2 for a policy; a value is of the type of its option's default."""
-    known, out = options(name), {}
-    for part in text.split(",") if text else []:
-        option, _, value = part.strip().partition("=")
-        if option not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise UsageError(f"The placement policy {name!r} has no option {option!r}: {takes}.")
-        try:
-            out[option] = type(known[option])(value)
-        except ValueError:
-            kind = "a whole number" if isinstance(known[option], int) else "a number"
-            raise UsageError(f"The option {option!r} of the policy {name!r} is {kind}, not {value!r}.") from None
-    return out

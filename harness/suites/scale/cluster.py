@@ -32,6 +32,7 @@ class SimulatedEpoch:
         moved_bins, moved_bytes, copied_bytes: what was pulled, and what replicas took.
         crossed_bytes: what was pulled from other hosts' workers.
         longest_pull_ms: of any worker.
+        applied: records that each worker applied.
     """
 
     number: int
@@ -45,6 +46,7 @@ class SimulatedEpoch:
     copied_bytes: float
     longest_pull_ms: float
     crossed_bytes: float = 0.0
+    applied: tuple[float, ...] = ()
 
 
 class Cluster:
@@ -76,7 +78,8 @@ class Cluster:
 
     def run(self, written: WrittenPlan) -> tuple[Observation, SimulatedEpoch]:
         """Runs one plan; returns the controller's observation and the simulated epoch."""
-        plan, cut, before = written.plan, self.now_ms, self._last_cut
+        plan, now, before = written.plan, self.now_ms, self._last_cut
+        cut = self._load.cut(before, now)
         seen = self._load.until(cut)
         arrived = seen - self._seen
         self._seen, self._last_cut = seen, cut
@@ -90,25 +93,25 @@ class Cluster:
         work = np.bincount(plan.routing[runnable], weights=due[runnable], minlength=workers)
         spent = pull_ms + work * self.costs.record_us / 1e3
         noise, stretch = self._noise(), self._stretch(spent)
-        done = cut + self.costs.response_ms * noise + spent * stretch
+        done = now + self.costs.response_ms * noise + spent * stretch
         if isinstance(runnable, slice) and not self._waiting:
             latencies = _fresh(done, work.astype(np.int64), cut=cut, before=before)
         else:
             latencies = self._latencies(plan.routing, arrived, runnable, done, cut=cut, before=before)
         self._keep_queues(arrived, runnable, before)
         copy_ms, copied = self._copy(plan, arrived, workers)
-        self.now_ms = cut + (
+        self.now_ms = now + (
             (self.costs.epoch_ms + self.costs.worker_ms * workers) * noise
             + float((spent * stretch).max() + (copy_ms * self._stretch(copy_ms)).max())
         )
         self._cuts.append(cut)
-        if self.now_ms - cut > _OVERLOAD * (self.costs.epoch_ms + 1e3):
+        if self.now_ms - now > _OVERLOAD * (self.costs.epoch_ms + 1e3):
             raise OverflowError("an epoch takes ever longer: the workers cannot keep up with the load")
         epoch = SimulatedEpoch(
-            written.epoch, cut, cut + self.costs.between_ms * noise, self.now_ms, latencies, int(self._queued.sum()),
-            len(pulled), moved, copied, float((pull_ms * stretch).max()), self._crossed,
+            written.epoch, cut, now + self.costs.between_ms * noise, self.now_ms, latencies, int(self._queued.sum()),
+            len(pulled), moved, copied, float((pull_ms * stretch).max()), self._crossed, tuple(work.tolist()),
         )  # fmt: skip
-        return self._observation(written, pulled, arrived, epoch), epoch
+        return self._observation(written, pulled, arrived, epoch, self.now_ms - now), epoch
 
     def _noise(self) -> float:
         return float(np.exp(self._random.normal(0.0, self.costs.jitter))) if self.costs.jitter else 1.0
@@ -244,7 +247,12 @@ class Cluster:
         self._waiting = bool(waits.any())
 
     def _observation(
-        self, written: WrittenPlan, pulled: list[Pull], arrived: NDArray[np.int64], epoch: SimulatedEpoch
+        self,
+        written: WrittenPlan,
+        pulled: list[Pull],
+        arrived: NDArray[np.int64],
+        epoch: SimulatedEpoch,
+        epoch_ms: float,
     ) -> Observation:
         seen = np.flatnonzero(arrived)
         queued = np.flatnonzero(self._queued) if self._waiting else seen[:0]
@@ -261,7 +269,7 @@ class Cluster:
             records=(seen.astype(np.int32), arrived[seen]),
             queued=(queued.astype(np.int32), self._queued[queued]),
             sizes=(every, self.sizes[every]),
-            epoch_ms=epoch.end_ms - epoch.cut_ms,
+            epoch_ms=epoch_ms,
             pull_ms=epoch.longest_pull_ms,
             replicas=copied,
         )

@@ -21,6 +21,10 @@ class EvenLoad:
         self._per_ms = rates / 1e3
         self._phase = np.random.default_rng(seed).random(len(rates))
 
+    def cut(self, before_ms: float, now_ms: float) -> float:
+        """Returns the time up to which an epoch that begins now takes records, the one before took those before."""
+        return now_ms
+
     def until(
         self, at_ms: float | NDArray[np.float64], bins: NDArray[np.int64] | slice = slice(None)
     ) -> NDArray[np.int64]:

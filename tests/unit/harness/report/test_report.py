@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -183,3 +184,18 @@ def test_a_replay_gives_back_the_routing_of_every_epoch():
     assert found["workers"] == 1 + max(int(one.max()) for one in routing.values())
     assert replay_of([0, 1], {}) is None
     assert replay_of([0], {0: np.zeros(16_384, np.int64)}) is None
+
+
+def test_the_rescales_of_a_policy_are_listed_with_their_reasons(folder, html, tmp_path):
+    target = tmp_path / "result"
+    shutil.copytree(folder, target)
+    run = load(target).ordered()[0]
+    line = {"kind": "autoscale", "at_us": run.start_us + 2_500_000, "workers": 1, "wanted": None, "reason": "Enough."}
+    lines = [line, {**line, "wanted": 3, "reason": "Three are <needed>."}]
+    with (run.folder / "events.jsonl").open("a") as file:
+        file.writelines(f"{json.dumps(one)}\n" for one in lines)
+    told = write_report(target).read_text()
+    assert "2 intervals were decided on, of which 1 rescaled" in html
+    assert '<td>2.5</td><td class="text">1 to 3</td><td class="text">Three are &lt;needed&gt;.</td>' in told
+    assert "Enough." not in told
+    assert "Decisions of the autoscaler" not in html

@@ -10,9 +10,9 @@ from telling import RUN, epoch_record
 
 from harness.live.state import LiveState
 from harness.live.view import LiveView
-from harness.run.process import _due
 from harness.run.progress import Cancelled, Progress, line_of
 from harness.run.recorder import Recorder
+from harness.run.unmet import due_of
 
 
 @pytest.fixture
@@ -80,12 +80,12 @@ def test_a_run_cut_off_is_told_no_more(recorder, capsys):
 
 def test_records_due_follow_the_schedule(monkeypatch):
     now = 0
-    monkeypatch.setattr("harness.run.process.now_us", lambda: now)
-    due = _due({"start_us": 1_000_000, "due_by_second": [10, 30]})
+    monkeypatch.setattr("harness.run.unmet.now_us", lambda: now)
+    due = due_of({"start_us": 1_000_000, "due_by_second": [10, 30]})
     for now, expected in ((0, 0), (1_500_000, 5), (2_500_000, 20), (9_000_000, 30)):  # noqa: B007 - read by the clock
         assert due() == expected
-    assert _due({"start_us": 0, "due_by_second": [10], "nexmark": {}}) is None
-    assert _due({"start_us": 0}) is None
+    assert due_of({"start_us": 0, "due_by_second": [10], "nexmark": {}}) is None
+    assert due_of({"start_us": 0}) is None
 
 
 def test_what_is_shown_is_in_the_state(tmp_path):

@@ -1,5 +1,6 @@
 """The checkpoint folder: bases that shorten the journals, crashes in between, and files that are damaged or missing."""
 
+import contextlib
 import json
 
 import pytest
@@ -205,3 +206,19 @@ def test_a_checkpoint_keeps_to_its_mode_and_an_old_one_is_of_micro_batches(tmp_p
     with pytest.raises(UsageError, match="made with mode=micro-batch, not real-time"):
         Checkpoint(tmp_path, {"bins": 8, "mode": "real-time"})
     Checkpoint(tmp_path, {"bins": 8, "mode": "micro-batch"}).close()
+
+
+def test_a_log_of_its_own_outlives_the_opening_and_is_refused_when_damaged(tmp_path):
+    with contextlib.closing(Checkpoint(tmp_path, {})) as opened:
+        log, entries = opened.log("autoscale")
+        assert entries == []
+        log.append({"wanted": 3})
+        log.close()
+    with contextlib.closing(Checkpoint(tmp_path, {})) as opened:
+        log, entries = opened.log("autoscale")
+        log.close()
+        assert entries == [{"wanted": 3}]
+        raw = log.path.read_bytes()
+        log.path.write_bytes(raw.replace(b'"wanted":3', b'"wanted":4'))
+        with pytest.raises(UsageError, match="damaged in line 2"):
+            opened.log("autoscale")

@@ -1,0 +1,1 @@
+"""Autoscaler x mechanism: loads that change, policies that follow them, mechanisms that carry it out."""

@@ -1,0 +1,128 @@
+"""From intervals to rescales: bounds, warm-up and cool-down around a policy. Pure: times are those of the intervals."""
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from impls.autoscale import Decision, Interval, Measured, Rescaled, policy_of
+from impls.autoscale.ranges import check_range
+from impls.errors import UsageError
+
+__all__ = ["AutoscaleSettings", "Autoscaler", "Decided"]
+
+_PAST = 100  # rescales that are remembered
+_INTERVALS = 1000
+
+
+@dataclass(frozen=True)
+class AutoscaleSettings:
+    """How a query is autoscaled.
+
+    Attributes:
+        policy: as `impls.autoscale.policy_of` reads it.
+        least, most: bounds of the number of workers.
+        interval_s: seconds over which is measured, at least 0.1; an interval lasts until an epoch has ended in it.
+        cooldown_s: seconds from one rescale to the next, at least.
+        warmup: intervals after the start and after each migration that are measured and not decided on.
+        percentile: of the latency that decisions are told with, above 0 to 1.
+
+    Raises:
+        UsageError: one of them cannot be used.
+    """
+
+    policy: str
+    least: int = 1
+    most: int = 1
+    interval_s: float = 10.0
+    cooldown_s: float = 30.0
+    warmup: int = 1
+    percentile: float = 0.99
+
+    def __post_init__(self) -> None:
+        policy_of(self.policy)
+        if not 1 <= self.least <= self.most:
+            raise UsageError(f"The bounds of the workers are 1 <= min <= max, not min={self.least}, max={self.most}.")
+        check_range("interval_s", self.interval_s, 0.1, math.inf, high_open=True)
+        check_range("cooldown_s", self.cooldown_s, 0, math.inf, high_open=True)
+        check_range("warmup", self.warmup, 0, 1000)
+        check_range("percentile", self.percentile, 0, 1, low_open=True)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What was decided at the end of an interval, in the bounds and times that there are.
+
+    Attributes:
+        at_s: the interval's end, wall clock.
+        workers: those there are.
+        wanted: those there are to be, None for no change.
+        reason, numbers: of the policy and of the interval.
+    """
+
+    at_s: float
+    workers: int
+    wanted: int | None
+    reason: str
+    numbers: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON-ready dictionary."""
+        return {**vars(self)}
+
+    def rescaled(self) -> Rescaled | None:
+        """Returns the rescale, None where there is none."""
+        rate = self.numbers.get("offered_rate", 0.0)
+        return None if self.wanted is None else Rescaled(self.at_s, self.workers, self.wanted, rate)
+
+
+class Autoscaler:
+    """decide() at the end of every interval; moved() when a migration was under way since.
+
+    Warm-up begins with the start and with each migration. Cool-down begins with a rescale decided, those of an earlier
+    start of the driver included (`past`): its wall clock outlives the process. What a policy has measured does not:
+    after a start it has to measure anew, so that a stabilisation window is never cut short.
+    """
+
+    def __init__(self, settings: AutoscaleSettings, past: Iterable[Rescaled] = ()):
+        self.settings, self._policy = settings, policy_of(settings.policy)
+        self._past = deque(past, _PAST)
+        self._intervals: deque[Interval] = deque(maxlen=_INTERVALS)
+        self._cold = settings.warmup
+
+    def moved(self) -> None:
+        """Takes in that a migration was under way: the intervals behind it are those of a warm-up again."""
+        self._cold = self.settings.warmup
+
+    def decide(self, interval: Interval) -> Decided:
+        """Returns what is decided at the end of an interval."""
+        numbers, at = interval.numbers(), interval.end_s
+        if self._cold:
+            self._cold -= 1
+            return Decided(at, interval.workers, None, "This interval belongs to the warm-up.", numbers)
+        self._intervals.append(interval)
+        found = self._bounded(self._policy(Measured(tuple(self._intervals), tuple(self._past))), interval.workers)
+        numbers |= found.numbers
+        rest = self._past[-1].at_s + self.settings.cooldown_s - at if self._past else 0.0
+        if found.workers is not None and rest > 0:
+            reason = f"{found.reason} The cool-down lasts another {rest:.1f} s."
+            return Decided(at, interval.workers, None, reason, numbers)
+        decided = Decided(at, interval.workers, found.workers, found.reason, numbers)
+        if (rescaled := decided.rescaled()) is not None:
+            self._past.append(rescaled)
+        return decided
+
+    def _bounded(self, found: Decision, workers: int) -> Decision:
+        """Returns a decision within the bounds; where there are workers beyond them, that they come back."""
+        low, high = self.settings.least, self.settings.most
+        wanted = workers if found.workers is None else found.workers
+        inside = min(max(wanted, low), high)
+        if inside == wanted:
+            return found
+        bound = f"at least {low}" if inside == low else f"at most {high}"
+        return replace(
+            found,
+            workers=None if inside == workers else inside,
+            reason=f"{found.reason} There are to be {bound}, not {wanted}.",
+        )

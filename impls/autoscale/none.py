@@ -1,0 +1,10 @@
+"""None: measures and never rescales."""
+
+from impls.autoscale import Decision, Measured
+
+__all__ = ["decide"]
+
+
+def decide(measured: Measured) -> Decision:
+    """Returns no change, whatever was measured."""
+    return Decision(None, f"The number of workers stays {measured.workers}, as this policy never changes it.")

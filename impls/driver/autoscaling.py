@@ -1,0 +1,160 @@
+"""A running query that is autoscaled: a thread that measures intervals, asks the policy and rescales."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from impls.autoscale import Rescaled
+from impls.autoscale.intervals import Gathering, Look, Offsets, Sample
+from impls.autoscale.loop import Autoscaler, AutoscaleSettings, Decided
+from impls.driver.driver import EpochRecord
+from impls.driver.journal import Entry, Journal
+from impls.errors import StateError, UsageError
+
+__all__ = ["Autoscaling", "Source", "past_of"]
+
+_POLL_S = 0.05
+_END_DEADLINE_S = 30.0
+_LOG_BYTES = 4 << 20
+_KEPT_DECISIONS, _KEPT_RESCALES = 1000, 100
+
+
+class Source(Protocol):
+    """What tells how far the source goes, and how far it was read; `impls.driver.arrivals.Arrivals` is one.
+
+    Attributes:
+        consumed: returns the offsets behind what an epoch, and all before it, have read.
+        behind: epochs that have to end behind one until `consumed` knows of it.
+    """
+
+    consumed: Callable[[int], Offsets]
+    behind: int
+
+    def look(self, places: Any) -> Look:
+        """Returns how far partitions of the source go now; raises StateError when that cannot be told."""
+
+
+class Autoscaling:
+    """take() every epoch from the driver's thread, until stop().
+
+    A decision is made durable before its command is, so that a driver that starts again keeps the cool-down whatever it
+    was doing when it died. The log keeps the last 1000 decisions and 100 rescales at least.
+
+    Args:
+        settings: bounds, times and policy.
+        source: of the query.
+        log: of decisions, which this object closes.
+        migrating: returns whether a migration is under way; then nothing is decided.
+        rescale: gives the command and returns its id; raises UsageError when the query has ended.
+        on_event: called with every decision.
+    """
+
+    def __init__(
+        self,
+        settings: AutoscaleSettings,
+        source: Source,
+        log: Journal,
+        *,
+        past: list[Entry],
+        migrating: Callable[[], bool],
+        rescale: Callable[[int], str],
+        on_event: Callable[[str, dict[str, Any]], None],
+    ):
+        self._settings, self._source, self._log = settings, source, log
+        self._migrating, self._rescale, self._on_event = migrating, rescale, on_event
+        self._entries = list(past)
+        self._loop = Autoscaler(settings, past_of(past))
+        self._gathering, self._lock = Gathering(settings.percentile), threading.Lock()
+        self._ended = threading.Event()
+        self._records: deque[EpochRecord] = deque()
+        self._last: Entry | None = None
+        self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
+        self._thread.start()
+
+    def take(self, record: EpochRecord) -> None:
+        """Takes in a finished epoch."""
+        self._records.append(record)
+        if len(self._records) > self._source.behind:
+            self._add(self._records.popleft())
+
+    def _add(self, record: EpochRecord) -> None:
+        consumed, end_s = self._source.consumed(record.written.epoch), record.end_us / 1e6
+        sample = Sample.of(record.written, record.reports, record.cells.values(), consumed, end_s=end_s)
+        if consumed:  # else it is not known yet how far the source was read
+            with self._lock:
+                self._gathering.add(sample)
+
+    def stop(self) -> None:
+        """Ends the thread and closes the log; nothing is decided behind it."""
+        self._ended.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_END_DEADLINE_S)
+        self._log.close()
+
+    def status(self) -> dict[str, Any]:
+        """Returns policy, bounds, and the last decision with its numbers."""
+        settings = self._settings
+        return {"policy": settings.policy, "min": settings.least, "max": settings.most, "last": self._last}
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._ended.wait(_POLL_S):
+            if self._migrating():
+                with self._lock:
+                    self._gathering.give_up()
+                continue
+            try:
+                due = self._turn(due)
+            except StateError as error:
+                self._on_event("autoscale", {"policy": self._settings.policy, "error": str(error)})
+                due = time.monotonic() + self._settings.interval_s
+            except UsageError:  # the query has ended
+                return
+
+    def _turn(self, due: float) -> float:
+        """Begins or ends an interval where one can be, and returns when the one under way is to end."""
+        with self._lock:
+            first, last = self._gathering.first, self._gathering.last
+        if first is not None:
+            look = self._source.look(first.consumed)
+            with self._lock:
+                if self._gathering.first is not None:  # no migration has begun meanwhile
+                    self._gathering.begin(self._gathering.first, look)
+            return time.monotonic() + self._settings.interval_s
+        if last is None or time.monotonic() < due:
+            return due
+        look = self._source.look(last.consumed)
+        with self._lock:
+            if self._gathering.last is None:
+                return due
+            if self._gathering.disturbed:
+                self._loop.moved()
+            interval = self._gathering.close(last, look)
+            self._gathering.disturbed = False
+        self._carry_out(self._loop.decide(interval))
+        return due + self._settings.interval_s * (1 + (time.monotonic() - due) // self._settings.interval_s)
+
+    def _carry_out(self, decided: Decided) -> None:
+        entry = {"policy": self._settings.policy, **decided.to_json()}
+        self._append(entry)
+        if decided.wanted is not None:
+            entry = {**entry, "command": self._rescale(decided.wanted)}
+        self._last = entry
+        self._on_event("autoscale", entry)
+
+    def _append(self, entry: Entry) -> None:
+        self._log.append(entry)
+        self._entries.append(entry)
+        if self._log.size > _LOG_BYTES:
+            rescales = [one for one in self._entries[:-_KEPT_DECISIONS] if one["wanted"] is not None]
+            self._entries = [*rescales[-_KEPT_RESCALES:], *self._entries[-_KEPT_DECISIONS:]]
+            self._log.rewrite(self._entries, base=-1)
+
+
+def past_of(entries: Sequence[Mapping[str, Any]]) -> list[Rescaled]:
+    """Returns the rescales that a log of decisions holds, oldest first."""
+    fields = ("at_s", "workers", "wanted", "reason", "numbers")
+    decided = (Decided(**{name: entry[name] for name in fields}) for entry in entries)
+    return [one for one in (found.rescaled() for found in decided) if one is not None]
