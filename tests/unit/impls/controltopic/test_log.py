@@ -101,6 +101,13 @@ def test_a_damaged_journal_is_refused_with_its_name(query):
         query.start()
 
 
+def test_a_checkpoint_that_has_lost_its_control_journal_is_refused(query):
+    query.close()
+    (query.folder / "rescale" / "control.log").unlink()
+    with pytest.raises(UsageError, match=r"The file .*control\.log is missing"):
+        query.start()
+
+
 def test_a_journal_with_an_entry_of_another_kind_is_refused(query):
     query.log._journal.append({"bound": {"in": {"0": 1}}, "id": "nobody"})
     with pytest.raises(UsageError, match=r"The control journal .*control\.log does not fit together"):
