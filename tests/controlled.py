@@ -182,6 +182,7 @@ class Query:
             raise UsageError(f"The request {request['do']!r} is unknown.")
         if int(request["workers"]) > BINS:
             raise UsageError("There are too few bins.")
+        request.get("policy", "").strip()
         goal = np.arange(BINS, dtype=np.int32) % int(request["workers"])
         return {"id": self.driver.command("rescale", goal, "rescale").id}
 

@@ -11,22 +11,31 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Command", "Event", "Kind", "MigrationBegun", "MigrationDone", "event_from_json", "identified"]
+__all__ = ["Command", "Event", "Identity", "Kind", "MigrationBegun", "MigrationDone", "event_from_json", "identified"]
 
 Kind = Literal["rescale", "rebalance"]
 
 
-_ID: ContextVar[str | None] = ContextVar("command", default=None)
+@dataclass(slots=True)
+class Identity:
+    """An id for the command that is made next, and whether one was made."""
+
+    id: str
+    used: bool = False
+
+
+_IDENTITY: ContextVar[Identity | None] = ContextVar("identity", default=None)
 
 
 @contextmanager
-def identified(id_: str) -> Iterator[None]:
+def identified(id_: str) -> Iterator[Identity]:
     """Gives an id to the command that this thread makes inside: whoever asked for it can find it in the journal."""
-    token = _ID.set(id_)
+    identity = Identity(id_)
+    token = _IDENTITY.set(identity)
     try:
-        yield
+        yield identity
     finally:
-        _ID.reset(token)
+        _IDENTITY.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,9 @@ class Command:
         cls, kind: Kind, goal: NDArray[np.int32], label: str, *, from_epoch: int, hosts: tuple[str, ...] = ()
     ) -> "Command":
         """Returns a command with an identity of its own, or with that of `identified`."""
-        return cls(_ID.get() or uuid.uuid4().hex[:12], kind, goal.astype(np.int32), label, from_epoch, hosts)
+        identity = _IDENTITY.get() or Identity(uuid.uuid4().hex[:12])
+        identity.used = True
+        return cls(identity.id, kind, goal.astype(np.int32), label, from_epoch, hosts)
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the goal is base64 of little-endian uint16."""
