@@ -118,7 +118,7 @@ class Query:
         carried: commands that a driver made durable: id in the control topic and first epoch.
     """
 
-    def __init__(self, folder: Path, name: str, topic: list[list[bytes]], source: Input):
+    def __init__(self, folder: Path, name: str, topic: list[list[bytes | None]], source: Input):
         self.folder, self.name, self.topic, self.input = folder, name, topic, source
         self.begins: dict[int, dict[str, dict[int, int]]] = {}
         self.epoch, self.answers = 0, []
@@ -182,6 +182,7 @@ class Query:
             raise UsageError(f"The request {request['do']!r} is unknown.")
         if int(request["workers"]) > BINS:
             raise UsageError("There are too few bins.")
+        request.get("policy", "").strip()
         goal = np.arange(BINS, dtype=np.int32) % int(request["workers"])
         return {"id": self.driver.command("rescale", goal, "rescale").id}
 

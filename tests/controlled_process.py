@@ -47,9 +47,13 @@ class ControlledProcess:
 
     def kill(self) -> None:
         """Kills the driver with -9."""
-        assert self.process.poll() is None, self.log.read_text()[-2000:]
+        self.check()
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(DEADLINE_S)
+
+    def check(self) -> None:
+        """Fails when the query has ended."""
+        assert self.process.poll() is None, self.log.read_text()[-2000:]
 
     def await_end(self) -> None:
         """Waits until the query has ended as it was asked to."""

@@ -70,7 +70,7 @@ class Agenda:
         self.positions: dict[int, int] = {}
         self.garbage = 0
         self._unsent: dict[str, None] = {}
-        self._numbers = 0
+        self._numbers = self._refused = 0
 
     def apply(self, entry: Mapping[str, Any]) -> None:
         """Takes in an entry of the journal; raises StateError for one that is none."""
@@ -84,6 +84,7 @@ class Agenda:
                 self.waiting.pop(done["id"], None)
                 self.done[done["id"]], self._unsent[done["id"]] = done, None
                 self._numbers = max(self._numbers, done.get("number", 0))
+                self._refused += done["outcome"] == "refused"
             case {"sent": id_}:
                 self._unsent.pop(id_, None)
             case {"numbers": number}:
@@ -216,10 +217,9 @@ class Agenda:
         return [self._answer_of(self.done[id_]) for id_ in self._unsent]
 
     def status(self) -> dict[str, Any]:
-        """Returns the ids of waiting commands, and how many records came to what."""
-        carried = sum(done["outcome"] == "carried out" for done in self.done.values())
+        """Returns the ids of waiting commands, and how many records came to what; may be called by another thread."""
         return {
-            "waiting": list(self.waiting), "carried_out": carried, "refused": len(self.done) - carried,
+            "waiting": list(self.waiting), "carried_out": self._numbers, "refused": self._refused,
             "garbage": self.garbage,
         }  # fmt: skip
 

@@ -7,7 +7,7 @@ from impls.controltopic.agenda import command_id
 from impls.controltopic.commands import Offsets
 from impls.controltopic.log import ControlLog
 from impls.controltopic.waiting import Waiting
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 from impls.protocol.events import identified
 
 __all__ = ["Carrier"]
@@ -59,13 +59,16 @@ class Carrier:
 
     def _carry_out(self, one: Waiting, epoch: int) -> None:
         answer, refused = None, ""
-        try:
-            with identified(command_id(one.command.id)):
+        with identified(command_id(one.command.id)) as identity:
+            try:
                 answer = self._answer(one.command.request)
-        except UsageError as error:
-            refused = str(error)
-        except (ValueError, KeyError, TypeError) as error:
-            refused = f"The request is not understood: {error}."
+            except StateError:
+                raise
+            except Exception as error:  # whatever a record says must not end the query, now and at every start
+                if identity.used:
+                    raise  # it is carried out, and somebody who was told of it has failed
+                known = isinstance(error, UsageError)
+                refused = str(error) if known else f"The request is not understood: {type(error).__name__}: {error}."
         if refused and self._ending():
             return  # the query was stopped meanwhile, which is no fault of the command
         self._log.obey(self._log.agenda.carried(one, epoch, answer, refused))

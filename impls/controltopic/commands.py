@@ -148,7 +148,7 @@ def _time_ms(given: Any) -> int:
         when = None
     if when is None or when.tzinfo is None:
         raise BadCommandError("A time is a number of ms since the Unix epoch, or ISO 8601 with its zone.")
-    return round(when.timestamp() * 1000)
+    return max(0, round(when.timestamp() * 1000))  # what is below means something else to Kafka
 
 
 def _checked(given: Any) -> Offsets | None:

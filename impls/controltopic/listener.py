@@ -48,7 +48,7 @@ class ControlListener:
         self._next_epoch = driver.next_planned
         self._times = TimeFinder(topic.inputs or topic.bootstrap)
         self._reader, self._sender = CommandReader(topic), AnswerSender(topic)
-        self._lock = threading.RLock()  # of log and agenda
+        self._lock = threading.Lock()  # of log and agenda
         self._loose: list[Answer] = []
         self._stopped = threading.Event()
         self._failure: Exception | None = None
@@ -63,9 +63,8 @@ class ControlListener:
 
     def status(self) -> dict[str, Any]:
         """Returns the ids that wait, numbers of commands and garbage, and why the broker cannot be reached, if so."""
-        with self._lock:
-            trouble = self._reader.trouble
-            return {**self._log.agenda.status(), **({"trouble": trouble} if trouble else {})}
+        trouble = self._reader.trouble  # without the lock: whoever asks may hold one that a command waits for
+        return {**self._log.agenda.status(), **({"trouble": trouble} if trouble else {})}
 
     def close(self) -> None:
         """Sends the answers that there are, if the broker takes them in 3 s; the next start sends the others."""

@@ -89,6 +89,7 @@ BASE_BYTES = 16 << 20  # of journals; with 16,384 bins, all in use, that is 45 e
 _OF_OPERATOR = "operator."
 _MODE = "mode"
 _JOURNALS = ("plan", "observed", "commands")
+_MORE = "journals.json"  # names of journals that not every query has
 
 
 class Checkpoint:
@@ -142,8 +143,14 @@ class Checkpoint:
         return entries if self.base is None else [entry for entry in entries if self.base.keeps(name, entry)]
 
     def journal(self, name: str) -> Journal:
-        """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it."""
-        return Journal(self.own / f"{name}.log", fsync=self.fsync)
+        """Opens one more journal, as durable as the others, which whoever asks for it closes; no base touches it.
+
+        From then on the checkpoint is refused without it.
+        """
+        journal, more = Journal(self.own / f"{name}.log", fsync=self.fsync), _more_journals(self.own)
+        if name not in more:
+            replace_bytes(self.own / _MORE, json.dumps([*more, name]).encode(), fsync=self.fsync)
+        return journal
 
     def log(self, name: str) -> tuple[Journal, list[dict[str, Any]]]:
         """Opens a log of its own beside the journals, which no base empties, and returns it with its entries.
@@ -200,7 +207,7 @@ class Checkpoint:
     def _check_complete(self) -> None:
         """Refuses a folder that has lost a file: anything in it was then written before the generation."""
         if (self.own / "generation").exists():
-            names = ["query.json", *(f"{name}.log" for name in _JOURNALS)]
+            names = ["query.json", *(f"{name}.log" for name in (*_JOURNALS, *_more_journals(self.own)))]
             missing = [name for name in names if not (self.own / name).exists()]
         else:
             missing = ["generation"] if any(read_journal(self.own / f"{name}.log") for name in _JOURNALS) else []
@@ -249,6 +256,15 @@ class Checkpoint:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
         replace_bytes(path, str(generation).encode(), fsync=self.fsync)
         return generation
+
+
+def _more_journals(own: Path) -> list[str]:
+    """Returns the names of the journals that a query has besides those that every one has."""
+    try:
+        found = json.loads((own / _MORE).read_bytes()) if (own / _MORE).exists() else []
+        return [str(name) for name in found]
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"The file {own / _MORE} is damaged: {ADVICE}.") from error
 
 
 def _identity_of(operator: Operator | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ __all__ = [
     "ChangeRefused",
     "Command",
     "Event",
+    "Identity",
     "Kind",
     "MigrationBegun",
     "MigrationDone",
@@ -28,22 +29,33 @@ __all__ = [
 Kind = Literal["rescale", "rebalance"]
 
 
-_ID: ContextVar[str | None] = ContextVar("command", default=None)
+@dataclass(slots=True)
+class Identity:
+    """An id for the command that is made next, and whether one was made."""
+
+    id: str
+    used: bool = False
+
+
+_IDENTITY: ContextVar[Identity | None] = ContextVar("identity", default=None)
 
 
 @contextmanager
-def identified(id_: str) -> Iterator[None]:
+def identified(id_: str) -> Iterator[Identity]:
     """Gives an id to the command that this thread makes inside: whoever asked for it can find it in the journal."""
-    token = _ID.set(id_)
+    identity = Identity(id_)
+    token = _IDENTITY.set(identity)
     try:
-        yield
+        yield identity
     finally:
-        _ID.reset(token)
+        _IDENTITY.reset(token)
 
 
 def new_id() -> str:
     """Returns an id that no other request has, or that of `identified`."""
-    return _ID.get() or uuid.uuid4().hex[:12]
+    identity = _IDENTITY.get() or Identity(uuid.uuid4().hex[:12])
+    identity.used = True
+    return identity.id
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ acts = st.lists(
         st.tuples(st.just("epoch"), st.tuples(*[st.integers(0, 6)] * PARTITIONS)),
         st.tuples(st.just("die"), st.tuples(st.integers(1, 9), st.booleans())),
         st.tuples(st.just("repeat"), st.integers(0, 11)),
+        st.tuples(st.just("read anew"), st.none()),
+        st.tuples(st.just("retain"), st.integers(0, 20)),
         st.tuples(st.just("garbage"), st.sampled_from([b"", b"{}", b'{"id": "bad"}', b'{"id": "x", "do": "fly"}'])),
     ),
     max_size=40,
@@ -77,7 +79,13 @@ def play(query, source, todo, death):
             elif act == "garbage":
                 query.topic[0].append(what)
             elif act == "repeat":
-                query.topic[1].append([r for part in query.topic for r in part][what % sum(map(len, query.topic))])
+                there = [r for part in query.topic for r in part if r is not None]
+                query.topic[1] += [there[what % len(there)]] if there else []
+            elif act == "read anew":  # the position is lost: the client begins where the topic does
+                query.next = dict.fromkeys(query.next, 0)
+            elif act == "retain":  # what was read is deleted, but for the last records
+                for part, read in query.log.agenda.positions.items():
+                    query.topic[part][: max(read - what, 0)] = [None] * max(read - what, 0)
         except Died:
             _start(query)
 

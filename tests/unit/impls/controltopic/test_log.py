@@ -50,8 +50,9 @@ def test_a_command_that_is_refused_because_the_query_is_stopped_meanwhile_is_not
 
 @pytest.mark.parametrize(("request_", "words"), [
     ({"do": "fly"}, "The request 'fly' is unknown."),
-    ({"do": "rescale"}, "The request is not understood: 'workers'."),
-    ({"do": "rescale", "workers": "x"}, "The request is not understood: invalid literal"),
+    ({"do": "rescale"}, "The request is not understood: KeyError: 'workers'."),
+    ({"do": "rescale", "workers": 2, "policy": 5}, "The request is not understood: AttributeError: "),
+    ({"do": "rescale", "workers": "x"}, "The request is not understood: ValueError: invalid literal"),
 ])  # fmt: skip
 def test_a_request_that_cannot_be_carried_out_is_refused_and_the_query_goes_on(query, request_, words):
     from impls.protocol.jsontext import to_text
@@ -61,6 +62,24 @@ def test_a_request_that_cannot_be_carried_out_is_refused_and_the_query_goes_on(q
     query.run()
     assert query.log.agenda.done["a"]["error"].startswith(words)
     assert [one["id"] for one in query.done] == ["b"]
+
+
+def test_who_is_told_of_a_command_and_fails_ends_the_query_and_the_command_stays_carried_out(query):
+    plain = query.carrier._answer
+
+    def fails(request):
+        plain(request)
+        raise ValueError("the callback")
+
+    query.carrier._answer = fails
+    query.topic[0].append(record("a"))
+    query.read(9)
+    with pytest.raises(ValueError, match="the callback"):
+        query.run()
+    query.start()
+    query.run()
+    assert [(one["id"], one["epoch"]) for one in query.done] == [("a", 1)]
+    assert len(query.opened.read("commands")) == 1
 
 
 def test_a_journal_that_cannot_be_written_ends_the_query_and_the_command_is_carried_out_by_the_next(query, monkeypatch):
@@ -98,6 +117,13 @@ def test_a_damaged_journal_is_refused_with_its_name(query):
     path = query.folder / "rescale" / "control.log"
     path.write_bytes(path.read_bytes() + b"00000000 {}\n")
     with pytest.raises(UsageError, match=r"The journal .*control\.log is damaged in line"):
+        query.start()
+
+
+def test_a_checkpoint_that_has_lost_its_control_journal_is_refused(query):
+    query.close()
+    (query.folder / "rescale" / "control.log").unlink()
+    with pytest.raises(UsageError, match=r"The file .*control\.log is missing"):
         query.start()
 
 
