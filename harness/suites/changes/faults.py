@@ -1,5 +1,6 @@
 """Processes killed in the midst of changes: one change after another of one query, a fault in each, one oracle."""
 
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
@@ -71,8 +72,13 @@ def turned(code: Code, what: str) -> Code:
     return replace(code, label=3 - code.label) if what == "label" else replace(code, shape=3 - code.shape)
 
 
-def campaign(setting: Setting, faults: list[ChangeFault], folder: Path) -> dict[str, Any]:
-    """Inflicts the faults, each in a change of its own, and returns the campaign's entry of the result."""
+def campaign(
+    setting: Setting, faults: list[ChangeFault], folder: Path, tell: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Inflicts the faults, each in a change of its own, and returns the campaign's entry of the result.
+
+    `tell` gets what became of each as soon as that is known.
+    """
     folder.mkdir(parents=True)
     case = Case("faults", f"{len(faults)} killed", setting)
     write_json(folder / "case.json", case.to_json())
@@ -83,6 +89,7 @@ def campaign(setting: Setting, faults: list[ChangeFault], folder: Path) -> dict[
             site.start()
             for number, fault in enumerate(faults):
                 lines.append(_inflict(site, fault, f"{number:03d}-{fault.name}"))
+                tell(lines[-1])
             site.finish()
             answer = site.judge()
         except (StuckError, StateError, UsageError) as error:

@@ -13,7 +13,7 @@ from harness.suites.changes.site import ChangeSite
 from harness.suites.faults.site import StuckError
 from impls.errors import StateError, UsageError
 
-__all__ = ["ENTRY_FILE", "run_case"]
+__all__ = ["ENTRY_FILE", "forget_heavy", "run_case"]
 
 ENTRY_FILE = "entry.json"
 _HEAVY = ("state", "checkpoint", "broker")
@@ -35,9 +35,14 @@ def run_case(case: Case, folder: Path) -> dict[str, Any]:
     entry = _entry(case, folder, outcome, answer, why)
     write_json(folder / ENTRY_FILE, entry)
     if entry["verdict"] == "valid":
-        for heavy in _HEAVY:
-            shutil.rmtree(folder / heavy, ignore_errors=True)
+        forget_heavy(folder)
     return entry
+
+
+def forget_heavy(folder: Path) -> None:
+    """Deletes state, checkpoint and topics of a case, which only a finding makes worth keeping."""
+    for heavy in _HEAVY:
+        shutil.rmtree(folder / heavy, ignore_errors=True)
 
 
 def _entry(case: Case, folder: Path, outcome: str, answer: dict[str, Any], why: str) -> dict[str, Any]:

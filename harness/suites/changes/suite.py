@@ -31,7 +31,7 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.changes.cases import APPLICATION, EXPERIMENTS, LIVE, RESTART, Case, Setting, cases_of
 from harness.suites.changes.faults import campaign, faults_of
-from harness.suites.changes.run import ENTRY_FILE, run_case
+from harness.suites.changes.run import ENTRY_FILE, forget_heavy, run_case
 from harness.suites.options import CHANGES_QUICK
 from harness.suites.perf.part import Check
 from impls import catalog
@@ -110,15 +110,19 @@ def changes(cases: Sequence[Case], folder: Path, console: Console) -> list[dict[
 
 def inflicted(suite: _Suite, folder: Path, console: Console) -> list[dict[str, Any]]:
     """Inflicts the suite's faults on one query, prints what became of each, and returns the entry."""
+
+    def tell(line: Mapping[str, Any]) -> None:
+        held = f"held after {line['held_s']:.1f} s, {line['restarts']} restarts"
+        console.print(f"{line['name']} in a change of {line['what']}: {line['said']}, {held}", soft_wrap=True)
+
     where = folder / "faults"
     entry = read_json(where / ENTRY_FILE)
     if not entry:
         shutil.rmtree(where, ignore_errors=True)
-        entry = campaign(suite.setting, faults_of(suite.faults), where)
+        entry = campaign(suite.setting, faults_of(suite.faults), where, tell)
         write_json(where / ENTRY_FILE, entry)
-    for line in entry["faults"]:
-        held = f"held after {line['held_s']:.1f} s, {line['restarts']} restarts"
-        console.print(f"{line['name']} in a change of {line['what']}: {line['said']}, {held}", soft_wrap=True)
+        if entry["verdict"] == "valid":
+            forget_heavy(where)
     console.print(f"{entry['verdict']}: {' '.join(entry['reasons']) or 'every record under one code'}", soft_wrap=True)
     return [entry]
 
