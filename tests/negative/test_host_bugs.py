@@ -140,10 +140,10 @@ BUGS = {
 def test_a_bug_planted_on_a_cluster_is_found(plant, monkeypatch):
     drawn, checks, near = BUGS[plant]
     plant(monkeypatch)
-    outcomes = (simulate(draw_on_hosts(seed, **drawn)) for seed in (*range(near, SEEDS), *range(near)))
+    outcomes = (simulate(draw_on_hosts(seed, changes=(), **drawn)) for seed in (*range(near, SEEDS), *range(near)))
     found = next((outcome for outcome in outcomes if outcome.violation), None)
     assert found is not None, f"{SEEDS} seeds did not find it"
     assert found.violation in checks, found.sentence
     monkeypatch.undo()
-    sound = simulate(draw_on_hosts(found.seed, **drawn))
+    sound = simulate(draw_on_hosts(found.seed, changes=(), **drawn))
     assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"

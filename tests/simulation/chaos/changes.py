@@ -131,9 +131,14 @@ class Asking:
 
     def _stands(self, number: int, changing: Changing) -> bool:
         """Returns whether a version can hold everywhere: it was not refused, and no bins had to stay at another."""
-        refused = [version for version, state in _ends(changing).items() if state == "refused"]
+        refused = self.refused(changing)
         stuck = [n for n in refused if self.recipes[n].migrate is not None and self.recipes[n].back is None]
         return number not in refused and not (changing.required == np.array([stuck]).T).any()
+
+    @staticmethod
+    def refused(changing: Changing) -> list[int]:
+        """Returns the versions that were refused."""
+        return [version for version, state in _ends(changing).items() if state == "refused"]
 
     def check_end(self, changing: Changing) -> None:
         """Requires that every change has ended, and that all bins run under the last one that is done."""

@@ -14,6 +14,7 @@ from memory import RESULTS
 
 from chaos.damage import Damage, log_epochs
 from chaos.parameters import Parameters
+from chaos.recipes import Broken
 from chaos.versions import check_shapes, check_versions
 from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
@@ -118,7 +119,10 @@ class Oracle:
         """Applies the epoch's records to the truth and compares everything with it."""
         plan, location = written.plan, controller.location
         blocked = set(np.flatnonzero(plan.routing != location).tolist()) | set(plan.hold)
-        expected = self._workload.apply(batch, blocked, written)
+        try:
+            expected = self._workload.apply(batch, blocked, written)
+        except Broken as error:
+            raise Violation("refused", f"what fails without the version that is guarded was done: {error}") from error
         check_versions(self._workload, controller.changing, written.versions, reports)
         self.results.check(batch.epoch, expected, self._workload.bin_of, plan.routing)
         queued = {bin_: len(queue) for bin_, queue in self._workload.queues.items() if queue}

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from chaos.recipes import Recipes
+from chaos.recipes import Broken, Recipes
 from chaos.violation import require
 
 from impls.realtime.environment import TurnEnvironment
@@ -81,7 +81,10 @@ class Commits:
         """Returns what must have come of the turns; requires that each record ran once, under a version it could."""
         folded = Folded(load, recipes, plans, timed=timed)
         for commit in self.held:
-            folded.take(commit)
+            try:
+                folded.take(commit)
+            except Broken as error:
+                require(False, "version", f"worker {commit.worker} commits in tick {commit.tick} what fails: {error}")
         return folded
 
 

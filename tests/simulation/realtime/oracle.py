@@ -159,6 +159,8 @@ class Oracle:
         query, changing = self._query, self._query.driver.controller.changing
         query.asking.check_end(changing)
         folded = self._commits.fold(query.load, query.asking.recipes, self._plans, timed=self._p.timed)
+        silent = {commit.refused for commit in self._commits.held} - {0, *query.asking.refused(changing)}
+        require(not silent, "changes", f"workers have refused the versions {silent}, which are not taken back")
         known = {bin_: shape for bin_, shape in enumerate(changing.shape.tolist()) if shape}
         ours = {bin_: shape for bin_, shape in folded.shape.items() if shape}
         require(known == ours, "shapes", f"the controller knows of the shapes {known}, not {ours}")

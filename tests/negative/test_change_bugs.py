@@ -1,0 +1,198 @@
+"""Bugs planted in changes of a pipeline: the simulation finds each of them, by a check that it violates."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
+
+from chaos.parameters import draw
+from chaos.query import simulate
+from planted_realtime import DYING, MOVING, find
+
+from impls.protocol.changing import Changing
+from impls.protocol.controller import Controller
+from impls.protocol.plan import WrittenPlan
+from impls.protocol.versions import Versions
+from impls.realtime import environment, merging, turn
+from impls.store.bins import copy_bin, read_size, write_size
+from impls.store.tables import SHAPE, bin_range, drop_range
+from impls.worker import sources, versions
+from impls.worker.applying import Applying
+from impls.worker.core import WorkerCore
+
+# a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
+SEEDS = 200
+THERE_AND_BACK = ((3, "rescale", 6), (5, "home", 0), (7, "shuffle", 1), (9, "rescale", 2), (11, "home", 0))
+QUIET = {"faults": 0, "operator": "chain", "mechanism": "megaphone-fluid", "commands": THERE_AND_BACK}
+EAGER, LAZY, BACK = 0, 8 + 16, 2 + 4  # one byte of budget; 60 bytes; a way back, and failures on rare records
+SHAPES = ((2, "shape", EAGER), (6, "shape", LAZY), (10, "shape", EAGER))
+WAITING = {"mechanism": "on-demand", "options": {"budget": 0}, "changes": ((2, "shape", EAGER), (4, "shape", EAGER))}
+RARE = ((2, "shape", EAGER + BACK), (6, "shape", LAZY + BACK))
+
+
+def shape_left_behind_by_its_bin(patch):
+    def copy(source, txn, bin_):
+        size = copy_bin(source, txn, bin_)
+        entries, after = read_size(txn, bin_)
+        write_size(txn, bin_, entries - drop_range(txn, *bin_range(SHAPE, bin_)), after)
+        return size
+
+    patch.setattr(sources, "copy_bin", copy)
+
+
+def bins_that_move_or_wait_go_over(patch):
+    plain = Controller._bins
+    patch.setattr(Controller, "_bins", lambda self, plan: replace(plain(self, plan), ready=np.ones(self.bins, bool)))
+
+
+class _Kept:
+    """A transaction that commits when it is to abort."""
+
+    def __init__(self, txn):
+        self.abort = txn.commit
+        self.cursor, self.get, self.put, self.delete = txn.cursor, txn.get, txn.put, txn.delete
+
+
+def trial_not_taken_back(patch):
+    plain = WorkerCore._begin_inner
+    patch.setattr(WorkerCore, "_begin_inner", lambda self: _Kept(plain(self)))
+
+
+def epoch_of_a_refused_version_not_taken_back(patch):
+    def abort(self):
+        if self._txn is not None:
+            self._txn.commit()
+            self._txn = None
+
+    patch.setattr(WorkerCore, "abort", abort)
+
+
+def bins_that_have_turned_are_not_taken_back(patch):
+    patch.setattr(
+        Changing, "_returning", lambda self, version: (self.required == version.number) & (self.shape != version.number)
+    )
+
+
+def shapes_not_logged(patch):
+    """A state that is restored is turned a second time."""
+    plain = Applying.logged
+
+    def logged(self):
+        found = plain(self)
+        kept = [i for i, name in enumerate(found["names"]) if name[:1] != SHAPE]
+        return {**found, **{name: [found[name][i] for i in kept] for name in ("names", "values")}}
+
+    patch.setattr(Applying, "logged", logged)
+
+
+def versions_of_bins_not_replayed(patch):
+    plain = WrittenPlan.from_json.__func__
+
+    def read(cls, data):
+        written = plain(cls, data)
+        if written.versions is None:
+            return written
+        return replace(written, versions=Versions(np.zeros_like(written.versions.required)))
+
+    patch.setattr(WrittenPlan, "from_json", classmethod(read))
+
+
+def guard_given_up_while_a_version_is_taken_back(patch):
+    plain = Changing.plan
+
+    def plan(self, bins):
+        found = plain(self, bins)
+        return replace(found, guarded=0) if found is not None and self._phase == "back" else found
+
+    patch.setattr(Changing, "plan", plan)
+
+
+def refits_forgotten(patch):
+    patch.setattr(versions.Running, "fit", lambda self, bins: [self._fit(b, _target(self, b)) for b in bins])
+
+
+def _target(running, bin_):
+    return versions.shape_of(int(running.required[bin_]), running._versions)
+
+
+def lasting_without_pipelines(report):
+    return _lasting(replace(report, pipelines=merging.Pipelines()))
+
+
+_lasting = merging.lasting
+
+
+def turned_shapes_lost_with_their_task(patch):
+    patch.setattr(turn, "lasting", lasting_without_pipelines)
+
+
+def refused_version_not_told(patch):
+    plain = Applying._report_versions
+
+    def report(self, running):
+        self._task = replace(self._task, refused=None)
+        plain(self, running)
+
+    patch.setattr(Applying, "_report_versions", report)
+
+
+def state_without_a_way_back_taken_back(patch):
+    patch.setattr(versions, "way_back", lambda *_: True)
+
+
+def offsets_but_no_shapes_in_frames(patch):
+    """The same in real time, where frames are those of turns."""
+    plain = environment.TurnEnvironment.frame
+
+    def frame(self, **changes):
+        names, values = changes.get("names", []), changes.get("values", [])
+        kept = [i for i, name in enumerate(names) if name[:1] != SHAPE]
+        return plain(self, **{**changes, "names": [names[i] for i in kept], "values": [values[i] for i in kept]})
+
+    patch.setattr(environment.TurnEnvironment, "frame", frame)
+
+
+# what is drawn for it, and the checks that may find it
+MICRO_BATCH = {
+    shape_left_behind_by_its_bin: ({**QUIET, "changes": SHAPES}, {"shapes", "state", "stuck", "changes"}),
+    bins_that_move_or_wait_go_over: ({**QUIET, **WAITING}, {"shapes", "state", "one owner", "stuck"}),
+    trial_not_taken_back: ({**QUIET, "changes": SHAPES}, {"shapes", "state", "results", "stuck"}),
+    epoch_of_a_refused_version_not_taken_back: ({**QUIET, "changes": RARE}, {"shapes", "state", "results", "stuck"}),
+    bins_that_have_turned_are_not_taken_back: ({**QUIET, "changes": RARE}, {"changes", "stuck"}),
+    shapes_not_logged: ({**QUIET, "changes": SHAPES}, {"restore", "shapes"}),
+    versions_of_bins_not_replayed: ({**QUIET, "changes": SHAPES, "kinds": {"driver": 1}, "faults": 8}, {"replay"}),
+    guard_given_up_while_a_version_is_taken_back: ({**QUIET, "changes": RARE}, {"stuck", "refused"}),
+    refits_forgotten: ({**QUIET, "changes": SHAPES}, {"shapes", "goal"}),
+}  # fmt: skip
+CHAIN = {"operator": "chain", "changes": ((2, "shape", EAGER), (4, "shape", LAZY), (6, "migrate-fails", LAZY))}
+STAYING = {"operator": "chain", "changes": ((3, "migrate-fails", LAZY),), "records": 300, "turn": 1, "bins": 32}
+REAL_TIME = {
+    turned_shapes_lost_with_their_task: ({**DYING, **CHAIN}, {"shapes", "goal", "changes"}),
+    refused_version_not_told: ({**CHAIN, "changes": RARE, "most": 0}, {"changes"}),
+    state_without_a_way_back_taken_back: ({**STAYING, "most": 0}, {"task"}),
+    shape_left_behind_by_its_bin: ({**MOVING, **CHAIN, "most": 0}, {"shapes", "state", "task", "changes", "version"}),
+    offsets_but_no_shapes_in_frames: ({**DYING, **CHAIN}, {"restore", "shapes"}),
+}
+
+
+@pytest.mark.parametrize("plant", MICRO_BATCH, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_of_a_change_is_found(plant, monkeypatch):
+    drawn, checks = MICRO_BATCH[plant]
+    plant(monkeypatch)
+    outcomes = (simulate(draw(seed, durability="process", **drawn)) for seed in range(SEEDS))
+    found = next((outcome for outcome in outcomes if outcome.violation), None)
+    assert found is not None, f"{SEEDS} seeds did not find it"
+    assert found.violation in checks, found.sentence
+    monkeypatch.undo()
+    sound = simulate(draw(found.seed, durability="process", **drawn))
+    assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"
+
+
+@pytest.mark.parametrize("plant", REAL_TIME, ids=lambda plant: plant.__name__)
+def test_a_bug_planted_in_a_change_of_real_time_mode_is_found(plant):
+    find(plant, *REAL_TIME[plant])
