@@ -15,7 +15,7 @@ def at(begin, workers, offered, seconds=10.0):
 
 
 def settings(policy="ds2", **more):
-    return AutoscaleSettings(policy, **{"least": 1, "most": 8, "warmup": 0, **more})
+    return AutoscaleSettings(policy, **{"least": 1, "most": 8, "warmup": 0, "cooldown_s": 0, **more})
 
 
 @pytest.mark.parametrize(
