@@ -123,7 +123,9 @@ def _check_cluster(experiment: Experiment) -> None:
 def _check_fault(experiment: Experiment) -> None:
     victim, point = parse_fault(str(experiment.fault))
     if experiment.migration == "none" or experiment.autoscale is not None:
-        raise UsageError("A fault needs a scheduled migration to happen in: leave out --fault, or change --migration.")
+        raise UsageError(
+            "A fault needs a migration to happen in, and a schedule: leave out --fault, or change --migration."
+        )
     if victim == "broker" and experiment.bootstrap is not None:
         raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
     on_cluster = experiment.cluster is not None or not is_local(experiment.master)
