@@ -170,11 +170,14 @@ MICRO_BATCH = {
     refits_forgotten: ({**QUIET, "changes": SHAPES}, {"shapes", "goal"}),
 }  # fmt: skip
 CHAIN = {"operator": "chain", "changes": ((2, "shape", EAGER), (4, "shape", LAZY), (6, "migrate-fails", LAZY))}
-STAYING = {"operator": "chain", "changes": ((3, "migrate-fails", LAZY),), "records": 300, "turn": 1, "bins": 32}
+STAYING = {
+    "operator": "chain", "durability": "none", "records": 300, "bins": 32, "keys": 60, "epochs": 10, "turn": 1,
+    "workers": 2, "slots": 2, "partitions": 1, "commands": (), "changes": ((3, "migrate-fails", 8),) * 3, "most": 0,
+}  # fmt: skip
 REAL_TIME = {
     turned_shapes_lost_with_their_task: ({**DYING, **CHAIN}, {"shapes", "goal", "changes"}),
     refused_version_not_told: ({**CHAIN, "changes": RARE, "most": 0}, {"changes"}),
-    state_without_a_way_back_taken_back: ({**STAYING, "most": 0}, {"task"}),
+    state_without_a_way_back_taken_back: (STAYING, {"task"}),
     shape_left_behind_by_its_bin: ({**MOVING, **CHAIN, "most": 0}, {"shapes", "state", "task", "changes", "version"}),
     offsets_but_no_shapes_in_frames: ({**DYING, **CHAIN}, {"restore", "shapes"}),
 }
