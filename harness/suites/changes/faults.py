@@ -117,10 +117,12 @@ def _inflict(site: ChangeSite, fault: ChangeFault, name: str) -> dict[str, Any]:
         with suppress(StuckError):
             site.await_true(lambda: site.arming.fired(name) is not None, "the fault to fire", _FIRE_DEADLINE_S)
     site.arming.disarm()
+    held_s = (now_us() - asked_us) / 1e6
+    site.more_records()
     fired = site.arming.fired(name) is not None
     said = "the fault did not happen" if not fired else f"{found['state']} {found['why']}"
     line = {"name": fault.name, "what": fault.what, "outcome": found["state"], "fired": fired, "said": said.strip()}
-    return {**line, "held_s": (now_us() - asked_us) / 1e6, "restarts": site.restarts}
+    return {**line, "held_s": held_s, "restarts": site.restarts}
 
 
 def _arm(site: ChangeSite, fault: ChangeFault, name: str) -> None:

@@ -86,6 +86,11 @@ class ChangeSite(Site):
         until = time.monotonic() + seconds
         self.await_true(lambda: time.monotonic() >= until, f"{seconds:g} s to pass", 2 * seconds + 60)
 
+    def more_records(self) -> None:
+        """Returns when a second's records more are applied, so that some have run under the last version."""
+        enough = self.applied() + self._case.setting.rate
+        self.await_true(lambda: self.applied() >= enough, "records behind the change", _DURABLE_DEADLINE_S)
+
     def _asked(self, label: str, id_: str, at_us: int, **more: int) -> None:
         """Notes what was asked for, and when."""
         self._requests.write({"at_us": at_us, "label": label, "id": id_, **more})
