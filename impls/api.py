@@ -15,7 +15,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from impls import catalog
 from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
-from impls.driver.arrivals import Arrivals, read_by_epochs, read_by_ticks
+from impls.driver.arrivals import Arrivals
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver, EpochRecord
 from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
@@ -45,7 +45,7 @@ from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
 from impls.spark.session import check_session, warm_workers
 from impls.spark.shipping import equip
-from impls.spark.source import broker_settings
+from impls.spark.source import broker_settings, read_until
 from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
@@ -149,8 +149,8 @@ def stream(
 
 def _source(df: DataFrame, spec: QuerySpec, opened: Checkpoint) -> Arrivals | None:
     """Returns what tells how far the source goes and was read; None where it is not Kafka."""
-    settings, read = broker_settings(df, spec.output), read_by_ticks if spec.turns else read_by_epochs
-    return None if settings is None else Arrivals(settings, read(opened.spark), behind=int(spec.turns))
+    settings, read = broker_settings(df, spec.output), read_until(opened.spark, real_time=spec.turns)
+    return None if settings is None else Arrivals(settings, read, behind=int(spec.turns))
 
 
 @contextmanager

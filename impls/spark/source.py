@@ -1,10 +1,16 @@
-"""The Kafka source of a streaming DataFrame: the settings by which another client reaches its broker."""
+"""The Kafka source of a streaming DataFrame: how another client reaches its broker, and how far it was read."""
+
+from collections.abc import Callable
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from impls.autoscale.intervals import Offsets
+from impls.spark.offsetlog import epoch_begin
+from impls.spark.realtime.inputlog import tick_begin
 from impls.worker.output import Output
 
-__all__ = ["broker_settings"]
+__all__ = ["broker_settings", "read_until"]
 
 _KAFKA = "kafka"
 _BOOTSTRAP = "kafka.bootstrap.servers"
@@ -19,3 +25,17 @@ def broker_settings(df: DataFrame, results: Output) -> dict[str, str] | None:
     streaming = [leaf for leaf in (leaves.apply(place) for place in range(leaves.size())) if leaf.isStreaming()]
     found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in streaming if str(leaf.sourceName()) == _KAFKA}
     return {**results.options, "bootstrap.servers": found.pop()} if len(found) == 1 else None
+
+
+def read_until(location: str, *, real_time: bool) -> Callable[[int], Offsets]:
+    """Returns what reads, in Spark's checkpoint, the offsets behind what an epoch and all before it have read.
+
+    In real time they are those behind a tick when the next one has ended. Nothing while Spark has noted none.
+    """
+    place = Path(location)
+
+    def consumed(epoch: int) -> Offsets:
+        found = tick_begin(place) if real_time else epoch_begin(place, epoch + 1)
+        return {(topic, part): at for topic, parts in (found or {}).items() for part, at in parts.items()}
+
+    return consumed
