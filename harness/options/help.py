@@ -27,7 +27,8 @@ def help_text(
     """
     width = min(max(columns, _NARROW), _WIDE)
     needed = " ".join(option.name.upper() for option in options if option.required)
-    lines = [f"Usage: ./inv {task} {needed}{' ' if needed else ''}[options]; defaults stand in brackets.", ""]
+    usage = f"Usage: ./inv {task} {needed}{' ' if needed else ''}[options]; defaults stand in brackets."
+    lines = [*textwrap.wrap(usage, width), ""]
     for paragraph in about.split("\n\n"):
         lines += [*textwrap.wrap(" ".join(paragraph.split()), width), ""]
     specs = {option.name: _spec(option) for option in options}

@@ -98,9 +98,6 @@ def test_one_command_holds_for_two_queries_from_the_same_time(queries, kafka):
     }
     with client, Load(lambda: runs[0].send(20)):
         client.send(commands)
-        assert {(a["id"], a["query"]) for a in answered(client, 4)} == {
-            (id_, query) for id_ in commands for query in ("left", "right")
-        }
         told = answered(client, 4, "carried out")
         for run in runs:
             assert run.handle.await_migration(60)

@@ -48,7 +48,7 @@ def test_code_and_state_change_while_bins_move_and_results_stay_right(pipeline):
     pipeline.send(500)
     pipeline.await_applied()
     assert [version["bins"] for version in handle.pipeline()] == [0, 0, 16]
-    handle.stop()
+    pipeline.stop()
     handle = pipeline.start()  # the checkpoint has the code: the operator given is the one it began with
     pipeline.send(500)
     pipeline.await_applied()

@@ -36,8 +36,8 @@ RARE = ((2, "shape", EAGER + BACK), (6, "shape", LAZY + BACK))
 
 
 def shape_left_behind_by_its_bin(patch):
-    def copy(source, txn, bin_):
-        size = copy_bin(source, txn, bin_)
+    def copy(source, txn, bin_, leaves=None):
+        size = copy_bin(source, txn, bin_, leaves)
         entries, after = read_size(txn, bin_)
         write_size(txn, bin_, entries - drop_range(txn, *bin_range(SHAPE, bin_)), after)
         return size

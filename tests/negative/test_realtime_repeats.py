@@ -94,14 +94,14 @@ def what_queues_hold_taken_for_new(patch):
 
 
 def shadows_one_tick_behind(patch):
-    plain = ending._keep_replicas
+    plain = ending.keep_replicas
 
-    def keep_replicas(task, report):
-        plain(task, report)
+    def keep_replicas(task, received, report):
+        plain(task, received, report)
         shown = [[bin_, min(at, task.epoch - 1)] for bin_, at in report.replication.replicas]
         report.replication = replace(report.replication, replicas=shown)
 
-    patch.setattr(ending, "_keep_replicas", keep_replicas)
+    patch.setattr(ending, "keep_replicas", keep_replicas)
 
 
 def ticks_of_unchanged_routing_do_not_wait_for_their_marks(patch):
@@ -126,11 +126,11 @@ BUGS = {
     times_of_the_tick_itself_counted: ({**QUIET, **TIMED}, {"results"}),
     times_of_a_repeated_batch_counted: ({**DYING, **TIMED}, {"results"}),
     told_twice_what_came_between_ticks: ({**QUIET, **TIMED}, {"results", "driver", "reports"}),
-    damage_taken_for_a_repeated_batch: ({**QUEUEING, **DAMAGED}, {"results", "offsets", "state"}),
+    damage_taken_for_a_repeated_batch: ({**QUEUEING, **DAMAGED}, {"results", "offsets", "state", "reports"}),
     order_lost_where_damage_is_found: ({**DAMAGED, "operator": "hash"}, {"stuck", "busy", "task", "driver"}),
     what_queues_hold_taken_for_new: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "state", "offsets"}),
     shadows_one_tick_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
-    ticks_of_unchanged_routing_do_not_wait_for_their_marks: (REPEATED, {"results", "offsets", "state"}),
+    ticks_of_unchanged_routing_do_not_wait_for_their_marks: (REPEATED, {"results", "offsets", "state", "reports"}),
     records_of_a_dead_task_not_reported: ({**DYING, "operator": "hash"}, {"reports"}),
     bins_that_wait_not_told: ({**QUIET, **QUEUEING, **TIMED}, {"results"}),
 }  # fmt: skip

@@ -195,7 +195,7 @@ def test_the_rescales_of_a_policy_are_listed_with_their_reasons(folder, html, tm
     with (run.folder / "events.jsonl").open("a") as file:
         file.writelines(f"{json.dumps(one)}\n" for one in lines)
     told = write_report(target).read_text()
-    assert "2 intervals were decided on, of which 1 rescaled" in html
+    assert "2 intervals were decided on, of which 1 rescaled" in told
     assert '<td>2.5</td><td class="text">1 to 3</td><td class="text">Three are &lt;needed&gt;.</td>' in told
     assert "Enough." not in told
     assert "Decisions of the autoscaler" not in html
