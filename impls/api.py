@@ -24,6 +24,7 @@ from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
 from impls.operators.base import Operator
+from impls.operators.pipeline import contents_of
 from impls.operators.timed import clock_of
 from impls.placement import initial
 from impls.protocol.bins import check_bins
@@ -50,7 +51,6 @@ from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
-from impls.worker.versions import contents_of
 
 __all__ = ["ControlTopic", "RealTime", "stream"]
 

@@ -147,17 +147,14 @@ class Driver:
             self.controller.accept(command)
         return command
 
-    def change(self, make: Callable[[Changing], Version], raw: bytes) -> Change:
+    def change(self, make: Callable[[Changing], Version]) -> Change:
         """Makes a change of the pipeline durable, gives it to the controller and returns it.
 
-        Args:
-            make: makes the version from what is known, under a lock.
-            raw: its code.
+        `make` makes the version, whose code is kept already, from what is known, under a lock.
         """
         with self._planning:
             version = make(self.controller.changing)
-            self.codes.keep(raw)
-            change = Change(new_id(), version, self._planned + 1)
+            change = Change(new_id(), version, self.next_planned)
             self._checkpoint.commands.append(change.to_json())
             self.controller.accept(change)
         return change

@@ -14,7 +14,7 @@ from impls.driver.driver import Driver
 from impls.driver.running import RunningQuery
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.pipeline import Contents, inserted, removed, replaced, steps_of
+from impls.operators.pipeline import Contents, contents_of, inserted, removed, replaced, steps_of
 from impls.operators.steps import Step
 from impls.protocol.changing import Changing
 from impls.protocol.versions import BUDGET_BYTES, Version
@@ -40,12 +40,9 @@ def _pipeline_at(codes: Codes, changing: Changing, number: int, first: Operator)
 
 def _loaded(raw: bytes) -> Contents:
     try:
-        found = pickle.loads(raw)
+        return contents_of(raw)
     except Exception as error:
         raise UsageError(f"The code of the version cannot be loaded: {type(error).__name__}: {error}.") from error
-    if not isinstance(found, Contents):
-        raise UsageError(f"The code of the version holds a {type(found).__name__} and no pipeline.")
-    return found
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ class PipelineChanges:
         self.driver.codes.keep_as(INITIAL, self.pickled(Contents(self.first)))
         about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes}
         ways = {"migrates": contents.migrate is not None, "returns": contents.back is not None}
-        return self.driver.change(partial(_version, self.driver.codes.keep(raw), about | ways), raw).id
+        return self.driver.change(partial(_version, self.driver.codes.keep(raw), about | ways)).id
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns the versions: number, what it changes, steps, operator, and the bins that run under it."""

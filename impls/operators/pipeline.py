@@ -1,7 +1,9 @@
 """A pipeline: steps, a keyed operator, steps. It is an operator itself, and one version of what a query does."""
 
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +17,17 @@ from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["Contents", "Pipeline", "TimedPipeline", "inserted", "pipeline_of", "removed", "replaced", "steps_of"]
+__all__ = [
+    "Contents",
+    "Pipeline",
+    "TimedPipeline",
+    "contents_of",
+    "inserted",
+    "pipeline_of",
+    "removed",
+    "replaced",
+    "steps_of",
+]
 
 
 @dataclass(frozen=True)
@@ -33,17 +45,37 @@ class Contents:
     back: Callable[..., Any] | None = None
 
 
+@lru_cache(maxsize=32)
+def contents_of(raw: bytes) -> Contents:
+    """Returns the contents of a version's code; raises whatever loading it raises."""
+    found = pickle.loads(raw)
+    if not isinstance(found, Contents):
+        raise TypeError(f"it holds a {type(found).__name__} and no pipeline")
+    return found
+
+
 class _Piped:
-    """What both kinds of pipeline do with their steps."""
+    """What both kinds of pipeline do with their steps, and leave to their operator."""
 
     steps: tuple[Step, ...]
-    inner: Any
+    inner: Operator
 
     @property
     def keyed(self) -> Operator:
         """The operator without steps."""
-        found: Operator = self.inner
-        return found
+        return self.inner
+
+    def bin_sql(self, key: str, bins: int) -> str:
+        """Returns that of the operator."""
+        return self.inner.bin_sql(key, bins)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns that of the operator: state lies where it says."""
+        return self.inner.identity()
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Creates a bin as the operator does."""
+        self.inner.create(bin_, bins, state)
 
     def _before(self, records: pa.Table) -> pa.Table:
         for step in self.steps:
@@ -68,18 +100,6 @@ class Pipeline(_Piped, Operator):
     def __post_init__(self) -> None:
         _take_over(self)
 
-    def bin_sql(self, key: str, bins: int) -> str:
-        """Returns that of the operator."""
-        return self.inner.bin_sql(key, bins)
-
-    def identity(self) -> dict[str, Any]:
-        """Returns that of the operator: state lies where it says."""
-        return self.inner.identity()
-
-    def create(self, bin_: int, bins: int, state: BinState) -> None:
-        """Creates a bin as the operator does."""
-        self.inner.create(bin_, bins, state)
-
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Applies what the steps leave of the records, and returns what they leave of the results."""
         left = self._before(records)
@@ -97,18 +117,6 @@ class TimedPipeline(_Piped, TimedOperator):
         _take_over(self)
         object.__setattr__(self, "event_time", self.inner.event_time)
         object.__setattr__(self, "late", self.inner.late)
-
-    def bin_sql(self, key: str, bins: int) -> str:
-        """Returns that of the operator."""
-        return self.inner.bin_sql(key, bins)
-
-    def identity(self) -> dict[str, Any]:
-        """Returns that of the operator."""
-        return self.inner.identity()
-
-    def create(self, bin_: int, bins: int, state: BinState) -> None:
-        """Creates a bin as the operator does."""
-        self.inner.create(bin_, bins, state)
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Applies what the steps leave."""

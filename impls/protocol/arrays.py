@@ -7,12 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["arrays_from_json", "arrays_to_json", "text_of"]
+__all__ = ["array_of", "arrays_from_json", "arrays_to_json", "text_of"]
 
 
 def text_of(array: NDArray[Any], kind: str) -> str:
     """Returns an array as text, its numbers of a kind as in "<i4"."""
     return base64.b64encode(array.astype(kind).tobytes()).decode()
+
+
+def array_of(text: str, kind: str) -> NDArray[Any]:
+    """Reads what `text_of` wrote; it cannot be written to."""
+    return np.frombuffer(base64.b64decode(text), kind)
 
 
 def arrays_to_json(of: object, kinds: Mapping[str, str]) -> dict[str, str]:
@@ -22,7 +27,7 @@ def arrays_to_json(of: object, kinds: Mapping[str, str]) -> dict[str, str]:
 
 def arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: int) -> dict[str, NDArray[Any]]:
     """Reads what `arrays_to_json` wrote; raises ValueError for an array, `moving` excepted, of another length."""
-    arrays = {name: np.frombuffer(base64.b64decode(data[name.lstrip("_")]), kind) for name, kind in kinds.items()}
+    arrays = {name: array_of(data[name.lstrip("_")], kind) for name, kind in kinds.items()}
     for name, array in arrays.items():
         if name != "moving" and array.shape != (bins,):
             raise ValueError(f"{name} has {array.size} entries instead of {bins}")

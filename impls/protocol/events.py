@@ -1,6 +1,5 @@
 """Commands, durable requests to reach a goal; and what the controller reports of migrations and changes."""
 
-import base64
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from impls.protocol.arrays import array_of, text_of
 
 __all__ = [
     "ChangeBegun",
@@ -81,14 +82,14 @@ class Command:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the goal is base64 of little-endian uint16."""
-        goal = base64.b64encode(self.goal.astype("<u2").tobytes()).decode()
+        goal = text_of(self.goal, "<u2")
         out = {"id": self.id, "kind": self.kind, "goal": goal, "label": self.label, "from_epoch": self.from_epoch}
         return {**out, "hosts": list(self.hosts)} if self.hosts else out
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Command":
         """Reads what `to_json` wrote."""
-        goal = np.frombuffer(base64.b64decode(data["goal"]), "<u2").astype(np.int32)
+        goal = array_of(data["goal"], "<u2").astype(np.int32)
         return cls(data["id"], data["kind"], goal, data["label"], data["from_epoch"], tuple(data.get("hosts", ())))
 
 

@@ -3,7 +3,6 @@
 That is also which moved bins their old owners delete: at most a budget, and none where bins are pulled.
 """
 
-import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.protocol.arrays import array_of, text_of
 from impls.protocol.eventtime import Partial
 from impls.protocol.versions import Versions
 
@@ -93,7 +93,7 @@ class WrittenPlan:
         own["merged"] = [partial.to_json() for partial in self.merged]
         if self.watermark is None and not self.merged:
             del own["watermark"], own["merged"]
-        routing = base64.b64encode(self.plan.routing.astype("<u2").tobytes()).decode()
+        routing = text_of(self.plan.routing, "<u2")
         pulls = [[pull.bin, pull.source, pull.target] for pull in self.plan.pulls]
         return {**own, **vars(self.plan), "routing": routing, "pulls": pulls}
 
@@ -102,7 +102,7 @@ class WrittenPlan:
         """Reads what `to_json` wrote."""
         decided = {field.name: data[field.name] for field in fields(EpochPlan) if field.name in data}
         decided |= {name: tuple(map(tuple, data[name])) for name in ("replicas", "shadows")}
-        decided["routing"] = np.frombuffer(base64.b64decode(data["routing"]), "<u2").astype(np.int32)
+        decided["routing"] = array_of(data["routing"], "<u2").astype(np.int32)
         decided |= {"pulls": tuple(Pull(*pull) for pull in data["pulls"]), "hold": tuple(data["hold"])}
         own = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         own["drops"] = tuple(map(tuple, data["drops"]))

@@ -6,13 +6,14 @@ reconfiguration (Bartnik et al., BTW 2019), with bins for its operators' instanc
 follow go bin by bin, as Megaphone's moves do (Hoffmann et al., VLDB 2019, section 3).
 """
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from impls.protocol.arrays import array_of, text_of
 
 __all__ = [
     "BUDGET_BYTES",
@@ -102,7 +103,7 @@ class Versions:
         """Returns a JSON-ready dictionary; versions are one number where all bins have the same."""
         first = int(self.required[0])
         same = bool((self.required == first).all())
-        required = first if same else base64.b64encode(self.required.astype("<u4").tobytes()).decode()
+        required = first if same else text_of(self.required, "<u4")
         rest = {"refits": list(self.refits), "trial": self.trial, "guarded": self.guarded}
         return {"required": required, "bins": len(self.required), **{n: v for n, v in rest.items() if v}}
 
@@ -113,7 +114,7 @@ class Versions:
         if isinstance(given, int):
             required = np.full(data["bins"], given, np.int32)
         else:
-            required = np.frombuffer(base64.b64decode(given), "<u4").astype(np.int32)
+            required = array_of(given, "<u4").astype(np.int32)
         return cls(required, tuple(data.get("refits", ())), data.get("trial", 0), data.get("guarded", 0))
 
 

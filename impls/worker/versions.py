@@ -1,10 +1,8 @@
 """Versions of the pipeline in a worker: their code, the version of each bin, states that take another shape, trials."""
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 
 import lmdb
 import numpy as np
@@ -14,7 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.faults import fault
 from impls.operators.base import Operator
-from impls.operators.pipeline import Contents
+from impls.operators.pipeline import Contents, contents_of
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Pipelines
@@ -28,7 +26,6 @@ __all__ = [
     "Begin",
     "PipelineError",
     "Running",
-    "contents_of",
     "joined",
     "refits_of",
     "still_refused",
@@ -50,15 +47,6 @@ class PipelineError(Exception):
     def __init__(self, version: int, text: str):
         super().__init__(text)
         self.version = version
-
-
-@lru_cache(maxsize=32)
-def contents_of(raw: bytes) -> Contents:
-    """Returns the contents of a version's code; raises whatever loading it raises."""
-    found = pickle.loads(raw)
-    if not isinstance(found, Contents):
-        raise TypeError(f"it holds a {type(found).__name__}")
-    return found
 
 
 class Running:
