@@ -27,6 +27,7 @@ def end_all() -> None:
     while _started:
         with _started.pop() as process:
             process.kill()
+            process.wait()  # its pipes are at their end before they are closed: a thread may read them
 
 
 def working_on(folder: Path) -> list[psutil.Process]:

@@ -3,6 +3,7 @@
 The process takes commands, a line of JSON each, and prints what they answer. Its input's end ends it.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -34,8 +35,9 @@ class RealTimeQuery:
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        for line in self.process.stdout:
-            self._said.put(json.loads(line))
+        with contextlib.suppress(ValueError):  # a test that failed has closed the pipe
+            for line in self.process.stdout:
+                self._said.put(json.loads(line))
         self._said.put({"error": f"it has ended: {self.log.read_text()[-2000:]}"})
 
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
@@ -66,10 +68,11 @@ def main(options: dict[str, Any]) -> None:
 
     slots, threads = options["slots"], real_time_threads(2, options.get("threads_for", options["slots"]))
     spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())
-    folder, pids = Path(options["folder"]), {}
+    folder, pids, seen = Path(options["folder"]), {}, {"arrived": 0}
 
     def note(record: Any) -> None:
         pids.update({report.worker: report.pid for report in record.reports})
+        seen["arrived"] += sum(sum(report.rates[1]) for report in record.reports)
 
     handle = impls.stream(
         read_records(spark, options["kafka"], options["topics"][0]),
@@ -84,7 +87,7 @@ def main(options: dict[str, Any]) -> None:
     def answer(request: dict[str, Any]) -> dict[str, Any]:
         match request["do"]:
             case "status":
-                return {**handle.status(), "pids": pids, "failed": str(handle.failed or "")}
+                return {**handle.status(), "pids": pids, **seen, "failed": str(handle.failed or "")}
             case "rescale":
                 return {"id": handle.rescale(request["workers"])}
             case "await_migration":

@@ -65,9 +65,10 @@ class Interval:
     def true_rate(self) -> float | None:
         """Records per second of useful time, in the mean over the workers that had any; None if none had.
 
-        That is DS2's aggregated true processing rate over the number of instances.
+        That is DS2's aggregated true processing rate over the number of instances. A worker without a whole record, or
+        without a microsecond of useful time, tells nothing of what it can do.
         """
-        rates = [n / s for n, s in zip(self.applied, self.useful_s, strict=True) if n and s > 0]
+        rates = [n / s for n, s in zip(self.applied, self.useful_s, strict=True) if n >= 1 and s >= 1e-6]
         return sum(rates) / len(rates) if rates else None
 
     @property

@@ -79,8 +79,9 @@ def test_in_real_time_mode_another_process_changes_the_pipeline_and_a_worker_is_
     await_true(lambda: versions(checkpoint)[1]["bins"] == 16, "all bins to have gone over", DEADLINE_S)
 
     assert insert(code=f"{CODE}:nothing", before=None, checkpoint=checkpoint, wait=DEADLINE_S) == 0
-    sent, before = counts.sent, counts.counted()
+    sent, before, arrived = counts.sent, counts.counted(), query.ask("status")["arrived"]
     counts.send(100)
+    await_true(lambda: query.ask("status")["arrived"] == arrived + 100, "the filter to have seen them", DEADLINE_S)
     assert remove(name="nothing", checkpoint=checkpoint, wait=DEADLINE_S) == 0
     counts.send(100)
     await_true(lambda: counts.counted() >= before + 100, "what came behind the filter", DEADLINE_S)
