@@ -53,8 +53,11 @@ class Transfer:
         return "grpc+tls" if self.certificate else "grpc+tcp"
 
     def deadline_s(self, expected_bytes: int) -> float:
-        """Returns how long a transfer of so many bytes may take from its request to its end."""
-        return self.busy_s + self.stall_s + expected_bytes / self.bytes_per_s
+        """Returns how long a transfer of so many bytes may take from its request to its end.
+
+        It is longer than the wait for a server that says nothing, so that silence is told as silence.
+        """
+        return self.busy_s + 2 * self.stall_s + expected_bytes / self.bytes_per_s
 
     def to_json(self) -> bytes:
         """Returns the settings, secrets included, for the standard input of a process."""

@@ -53,7 +53,7 @@ def test_a_steady_load_comes_to_rest(policy, offered, workers, seed):
     query = IdealQuery(policy, workers=workers, seed=seed)
     for _ in range(4):
         query.run(offered, 50)
-        query.backlog = 0.0  # workers that the load all but fills would take any time for it, and wait with what follows
+        query.backlog = 0.0  # workers that the load all but fills would take any time for it
     still = query.run(offered, 50)
     assert len(set(still)) == 1, query.rescales
 
