@@ -21,6 +21,7 @@ from harness.cli.look import (  # noqa: F401
 )
 from harness.cli.measure import durability_cost, generator_speed, recovery_curve, simulate  # noqa: F401
 from harness.cli.verb import run, verb
+from harness.docs import DOCS
 from harness.experiment.parameters import BENCH, PRESETS
 from harness.suites import options
 
@@ -94,6 +95,12 @@ def conformance(c: Context, **given):
 def simulate_scale(c: Context, **given):
     """Predict every mechanism's peak and duration with 1,000 workers, 2^16 bins and 1 TB of state."""
     run("harness.suites.scale.command:run_simulate_scale", given)
+
+
+@verb(*DOCS)
+def docs(c: Context, **given):
+    """Build the documentation site, strictly: a broken link, reference or figure is an error."""
+    run("harness.docs.build:build_docs", namespace, **given)
 
 
 namespace = Collection.from_module(sys.modules[__name__])
