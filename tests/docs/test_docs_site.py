@@ -20,8 +20,6 @@ pytestmark = [pytest.mark.lengthy, pytest.mark.timeout(600)]
 
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 LOADED = {"stylesheet", "icon", "preload", "search", "manifest", "font"}
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-SIZES = {"wide": (1400, 900), "phone": (375, 800)}
 
 
 @pytest.fixture(scope="module")
