@@ -11,7 +11,11 @@ from impls.errors import UsageError
 
 __all__ = ["build", "print_built"]
 
-_SOURCE = "import sys, setuptools.build_meta as backend; print(backend.build_sdist(sys.argv[1]))"
+_SOURCE = """
+import sys, setuptools.build_meta as backend
+notes = {"--global-option": ["egg_info", "--egg-base", sys.argv[1]]}  # else last time's list of files counts
+print(backend.build_sdist(sys.argv[1], notes))
+"""
 
 
 def build(output: Path) -> tuple[Path, Path]:

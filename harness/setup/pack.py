@@ -28,7 +28,7 @@ from impls.errors import UsageError
 from impls.spark.readiness import LIBRARIES
 from impls.spark.shipping import Archive, check_archive
 
-__all__ = ["archive_of", "pack", "print_packed"]
+__all__ = ["archive_of", "closure", "pack", "print_packed"]
 
 _CODE = ("impls", "generators", "harness", "plots")
 _LEVEL = 3  # 6 takes twice the time for 3 % less
@@ -47,7 +47,7 @@ def pack(also: Sequence[str] = ()) -> Path:
         UsageError: a distribution is not installed, or the archive cannot be written.
     """
     cache = cache_folder()
-    distributions = _closure([*LIBRARIES.values(), "pyspark", *also])
+    distributions = closure([*LIBRARIES.values(), "pyspark", *also])
     versions = [f"{distribution.name}=={distribution.version}" for distribution in distributions]
     libraries = cache / f"libraries-{_digest(_HERE, sys.version, *versions)}.part"
     code = list(_code_files())
@@ -120,7 +120,7 @@ def _library_files(distributions: Iterable[importlib.metadata.Distribution]) -> 
                 yield path, f"{packages_folder()}/{file.as_posix()}"
 
 
-def _closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
+def closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
     """Returns the distributions and what they require, each once; a requirement that is not installed is not needed."""
     found: dict[str, importlib.metadata.Distribution] = {}
     wanted = [(name, True) for name in names]
