@@ -23,7 +23,7 @@ from harness.setup.jars import cache_folder, ensure_jars, jars_folder
 from harness.setup.java import find_java, java_version
 from impls.errors import UsageError
 
-__all__ = ["Requirement", "examine", "lines", "report"]
+__all__ = ["Requirement", "examine", "file_system", "lines", "report"]
 
 _DISK_GB_MIN = 5.0
 _MEMORY_GB_MIN = 6.0
@@ -180,12 +180,12 @@ def _ports() -> Requirement:
 
 
 def _local(folder: Path) -> Requirement:
-    kind = _file_system(folder)
+    kind = file_system(folder)
     remedy = "state is mapped into memory: name a folder on a disk of this machine with --state-dir"
     return Requirement("state folder", f"{folder} ({kind})", kind not in _REMOTE, remedy)
 
 
-def _file_system(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
+def file_system(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str:
     """Returns the type of the file system that a folder is on, or will be; "unknown" where the system does not tell."""
     try:
         told = [line.split() for line in mounts.read_text().splitlines()]
