@@ -2,7 +2,7 @@
 
 import sys
 
-from invoke import Collection
+from invoke import Collection, Context
 
 from harness.cli import cluster, docker, pipeline
 from harness.cli.control import control  # noqa: F401 - found by invoke
@@ -33,6 +33,15 @@ from harness.cli.suites import (  # noqa: F401
     sweep,
     verify_claims,
 )
+from harness.cli.verb import run, verb
+from harness.docs import DOCS
+
+
+@verb(*DOCS)
+def docs(c: Context, **given):
+    """Build the documentation site, strictly: a broken link, reference or figure is an error."""
+    run("harness.docs.build:build_docs", namespace, **given)
+
 
 namespace = Collection.from_module(sys.modules[__name__])
 namespace.add_collection(Collection.from_module(cluster, name="cluster"))

@@ -13,8 +13,8 @@ from harness.cli.graph import LAYERS, TOP, imports_of, layer_of, modules, with_g
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(modules().values())
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-WRITTEN = (*TOP, "results", "docker", "examples")
-DOCUMENTS = [*ROOT.glob("*.md"), *(path for top in WRITTEN for path in (ROOT / top).rglob("*.md"))]
+WITH_DOCUMENTS = (*TOP, "docker", "docs", "examples", "results")
+DOCUMENTS = [*ROOT.glob("*.md"), *(p for top in WITH_DOCUMENTS for p in (ROOT / top).rglob("*.md"))]
 FILE_LINES_MAX, TEST_LINES_MAX, FUNCTION_LINES_MAX, MECHANISM_LINES_MAX = 300, 400, 70, 150
 FORBIDDEN_IMPORTS = {
     "generators": ("impls", "harness", "plots", "pyspark", "rescale_bench"),

@@ -14,7 +14,7 @@ LAYERS = {
     "impls": ("errors", "faults", "protocol", "store", "placement", "operators", "durability", "transfer", "worker",
               "autoscale", "driver", "controltopic", "realtime", "spark", "mechanisms", "catalog", "api"),
     "harness": ("files", "guard", "options", "setup", "lab", "measure", "oracle", "experiment", "results", "report",
-                "live", "run", "suites", "cli"),
+                "live", "run", "suites", "cli", "docs"),
 }  # fmt: skip
 _BEGIN, _END = "<!-- package graph: ./inv graph -->\n", "<!-- end of the package graph -->"
 

@@ -13,7 +13,7 @@ from rescale_bench.verbs import collection
 
 ROOT = Path(__file__).parents[3]
 NEED_THE_REPOSITORY = {
-    "check", "clean", "dist", "example", "figures", "fmt", "graph", "lock", "regress", "reproduce", "simulate", "test",
+    "check", "clean", "dist", "docs", "example", "figures", "fmt", "graph", "lock", "regress", "reproduce", "simulate", "test",
     "verify-claims", "docker.bench", "docker.build", "docker.reproduce",
 }  # fmt: skip
 
