@@ -2,12 +2,21 @@
 
 from impls.errors import InvalidPlanError, StateError, UsageError
 
-__all__ = ["ControlTopic", "InvalidPlanError", "RealTime", "StateError", "UsageError", "stream"]
+__all__ = [
+    "ControlTopic",
+    "ForeachBatch",
+    "InvalidPlanError",
+    "Output",
+    "RealTime",
+    "StateError",
+    "UsageError",
+    "stream",
+]
 
 
 def __getattr__(name: str) -> object:
     """Loads what needs Spark when it is first asked for: mechanisms and the simulator do not need it."""
-    if name in {"ControlTopic", "RealTime", "stream"}:
+    if name in {"ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"}:
         from impls import api  # noqa: PLC0415 - see above
 
         return getattr(api, name)
