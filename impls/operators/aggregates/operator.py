@@ -52,6 +52,8 @@ class Aggregate(Operator):
         self._codec = RowCodec([arrow_type(buffer.type) for buffer in self.buffers])
         for kind in self.keys.values():
             arrow_type(kind)
+        results = {**self.keys, **{measure.name: measure.result_type for measure in self.measures}}
+        self.output_schema = ", ".join(f"`{name}` {kind}" for name, kind in results.items())
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -62,11 +64,6 @@ class Aggregate(Operator):
     def codec(self) -> RowCodec:
         """How the buffers of a key are stored."""
         return self._codec
-
-    @property
-    def result_types(self) -> dict[str, str]:
-        """Name and type of each column of a result."""
-        return {**self.keys, **{measure.name: measure.result_type for measure in self.measures}}
 
     def identity(self) -> dict[str, Any]:
         """Returns the key's columns, and the buffers of which state consists."""

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from impls.errors import UsageError
 
-__all__ = ["DECIMAL_DIGITS", "arrow_type", "decimal_of", "spark_type"]
+__all__ = ["DECIMAL_DIGITS", "arrow_type", "decimal_of"]
 
 DECIMAL_DIGITS = 38
 _PLAIN = {
@@ -35,10 +35,3 @@ def arrow_type(name: str) -> pa.DataType:
         known = ", ".join([*_PLAIN, "decimal(p,s)"])
         raise UsageError(f"Keys and aggregates cannot be of type {name}: use one of {known}.")
     return _PLAIN[name]
-
-
-def spark_type(kind: pa.DataType) -> str:
-    """Returns Spark's name of an Arrow type, the way back of `arrow_type`."""
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    return next(name for name, known in _PLAIN.items() if known == kind)
