@@ -1,14 +1,38 @@
 """Live state migration for stateful Spark Structured Streaming queries."""
 
+from importlib import import_module
+
 from impls.errors import InvalidPlanError, StateError, UsageError
 
-__all__ = ["ControlTopic", "InvalidPlanError", "RealTime", "StateError", "UsageError", "stream"]
+__all__ = [
+    "Adopted",
+    "ControlTopic",
+    "ForeachBatch",
+    "InvalidPlanError",
+    "Output",
+    "RealTime",
+    "StateError",
+    "UsageError",
+    "adopt",
+    "aggregate",
+    "stream",
+]
 
 
 def __getattr__(name: str) -> object:
     """Loads what needs Spark when it is first asked for: mechanisms and the simulator do not need it."""
-    if name in {"ControlTopic", "RealTime", "stream"}:
-        from impls import api  # noqa: PLC0415 - see above
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"impls.{_HOMES[name]}"), name)
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+_HOMES = {
+    "Adopted": "adoption.adopting",
+    "ControlTopic": "api",
+    "ForeachBatch": "api",
+    "Output": "api",
+    "RealTime": "api",
+    "adopt": "adoption.adopting",
+    "aggregate": "aggregation",
+    "stream": "api",
+}

@@ -53,7 +53,8 @@ class EpochRecord:
         begin_us, end_us: wall clock of foreachBatch's begin and end, µs.
         reports: one per worker, ascending.
         cells: latency cells by worker, dtype CELL.
-        ms: between (end of the last epoch to begin of this one), plan, build, job, observe; milliseconds.
+        ms: between (end of the last epoch to begin of this one), plan, build, job,
+            sink (a function of the user's, where results go to one), observe; milliseconds.
         misplaced: bins not at their goal after the epoch.
         durable_bytes: size of changelog and snapshots after the epoch.
         events: migrations that began or ended with it.
@@ -192,6 +193,7 @@ class Driver:
             "plan": (planned - begin) * 1e3,
             "build": answers.build_ms,
             "job": answers.job_ms,
+            **({"sink": answers.sink_ms} if answers.sink_ms else {}),
         }
         reports, cells = answers.reports, answers.cells
         events = self._observe(written, reports, epoch_ms, answers.job_ms)
