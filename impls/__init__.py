@@ -1,5 +1,7 @@
 """Live state migration for stateful Spark Structured Streaming queries."""
 
+import logging
+
 from impls.errors import InvalidPlanError, StateError, UsageError
 
 __all__ = [
@@ -12,6 +14,8 @@ __all__ = [
     "UsageError",
     "stream",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show, see README.md
 
 
 def __getattr__(name: str) -> object:

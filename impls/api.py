@@ -215,7 +215,7 @@ def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Chec
     """Returns what `run_real_time` does."""
 
     def query(switchboard: Switchboard) -> RealTimeQuery:
-        return RealTimeQuery(frame, spec, switchboard, _name(opened), opened.spark, how.batch)
+        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch)
 
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
 
@@ -253,10 +253,6 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
     return Nowhere() if results is None else results
 
 
-def _name(opened: Checkpoint) -> str:
-    return f"rescale-{opened.query[:8]}"
-
-
 def _ready(frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path]) -> DataFrame:
     """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
@@ -267,7 +263,7 @@ def _ready(frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
-    writer = frame.writeStream.queryName(_name(opened)).trigger(processingTime=trigger)
+    writer = frame.writeStream.queryName(opened.name).trigger(processingTime=trigger)
     return writer.option("checkpointLocation", opened.spark)
 
 
