@@ -38,6 +38,7 @@ from impls.spark.columns import prepared, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
 from impls.spark.offsetlog import epoch_begin
+from impls.spark.progress import ProgressMetrics
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.inputlog import tick_begin
@@ -208,7 +209,8 @@ def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) 
 def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does; nothing is to be freed at the end."""
     driver = making(executor_for(frame.sparkSession.sparkContext.master, spec))
-    return runner(_writer(with_heartbeat(frame), opened, trigger)), driver, lambda: None
+    tell = ProgressMetrics(frame.sparkSession, driver.figures.counts).tell
+    return runner(_writer(with_heartbeat(frame), opened, trigger), tell), driver, lambda: None
 
 
 def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:

@@ -96,6 +96,16 @@ class Figures:
             "seconds": round(now - since, 3),
         }
 
+    def counts(self) -> dict[str, int]:
+        """Returns the counts, the sizes after the last epoch and the number of workers: whole numbers, quickly."""
+        with self._lock:
+            counts = dict(self._sums)
+            if self._last is not None:
+                found = _of_epoch(self._last)
+                counts |= {name: found[name] for name in ("queued", "queue_bytes", "misplaced", "state_bytes")}
+                counts["workers"] = len(self._last.reports)
+            return counts
+
     def now(self) -> dict[str, Any]:
         """Returns the figures as JSON values; what is not known yet is None or missing.
 

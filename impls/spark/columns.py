@@ -10,6 +10,7 @@ from pyspark.sql.types import IntegralType
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
+from impls.spark.progress import observed
 
 __all__ = [
     "RoutingColumn",
@@ -51,13 +52,12 @@ def prepared(
 def with_heartbeat(df: DataFrame) -> DataFrame:
     """Adds a source that ticks every second and yields no record, so that epochs follow each other on idle input.
 
-    Without it Structured Streaming starts no epoch on idle input and a migration would stand still.
+    Without it Structured Streaming starts no epoch on idle input and a migration would stand still. Spark's plan has no
+    partition for it, and observes it in place of what only the driver knows, see `impls.spark.progress`.
     """
     ticks = df.sparkSession.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    empty = [
-        (F.lit(-1) if f.name == "partition" else F.lit(None)).cast(f.dataType).alias(f.name) for f in df.schema.fields
-    ]
-    return df.unionByName(ticks.select(*empty)).where("partition >= 0")
+    nothing = observed(ticks.where(F.lit(False)))
+    return df.unionByName(nothing.select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields]))
 
 
 def key_bytes(key: Column) -> Column:
