@@ -34,7 +34,7 @@ from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
 from impls.spark.code import pickled
-from impls.spark.columns import prepared, with_heartbeat
+from impls.spark.columns import prepared, readable, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
 from impls.spark.offsetlog import epoch_begin
@@ -107,7 +107,7 @@ def stream(
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
     Args:
-        df: a streaming DataFrame with Kafka's `partition` and `offset` columns, which give each key's record order.
+        df: a streaming DataFrame with `partition` and `offset`, Kafka's or your own; of files see `impls.spark.order`.
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
         results: a Kafka topic (`Output`) or a function of yours (`ForeachBatch`); None drops what the operator returns.
@@ -179,7 +179,7 @@ def _handle(
         run, driver, end = _in_real_time(how_to, frame, spec, opened, making)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
-    changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
+    changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
     hear = _listen(control, opened, driver, real_time=spec.turns)
     return StreamHandle(
         run, changes, opened, source=partial(_source, frame, spec, opened), end=end, listen=hear, **more
