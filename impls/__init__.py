@@ -17,6 +17,7 @@ __all__ = [
     "adopt",
     "aggregate",
     "stream",
+    "transform_with_state",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show, see README.md
@@ -38,4 +39,5 @@ _HOMES = {
     "adopt": "adoption.adopting",
     "aggregate": "aggregation",
     "stream": "api",
+    "transform_with_state": "processor.start",
 }
