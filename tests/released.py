@@ -76,7 +76,7 @@ def query(spark, kafka: str, name: str, topic: str, sink: str, folder: Path, on_
     return impls.stream(
         parsed.select("r.*", "partition", "offset"), key="user", operator=OPERATORS[name](),
         results=Output(kafka, sink, 4), state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2,
-        bins=16, on_epoch=on_epoch,
+        bins=16, on_epoch=on_epoch, py_files=[__file__],
     )  # fmt: skip
 
 
