@@ -76,9 +76,9 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
             its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
-        state_dir: as for `impls.stream`.
-        checkpoint: as for `impls.stream`.
-        workers: as for `impls.stream`.
+        state_dir: these three as for `impls.stream`.
+        checkpoint: the same.
+        workers: the same.
         **options: what `impls.stream` takes besides: bins, mechanism, trigger, durability, ...
 
     Raises:
@@ -104,10 +104,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         prepared,
         key="key",
         operator=operator_of(program, _columns(frame), event_time, initial),
-        results=results,
-        state_dir=state_dir,
-        checkpoint=checkpoint,
-        workers=workers,
+        **{"results": results, "state_dir": state_dir, "checkpoint": checkpoint, "workers": workers},
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
 
