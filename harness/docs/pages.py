@@ -21,7 +21,7 @@ _PLACES = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "README.md": "index.md",
-    "docker/README.md": "guides/docker.md",
+    "examples/README.md": "guides/examples.md",
     "generators/README.md": "load.md",
     "impls/operators/nexmark/README.md": "nexmark.md",
     "impls/spark/CLUSTER.md": "guides/cluster.md",
