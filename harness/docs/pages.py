@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from harness.docs.mechanisms import folders, mechanism_table, option_table
+from harness.docs.policies import autoscaling_table, placement_table
 from harness.docs.sequence import draw, parse
 from harness.files import write_text
 from impls.errors import UsageError
@@ -61,12 +62,17 @@ def write_pages(root: Path, folder: Path, generated: Mapping[str, Callable[[], s
     Args:
         root: the repository.
         folder: where to.
-        generated: what makes the text of `<!-- generated: NAME -->`, by name; `mechanisms` is known.
+        generated: what makes the text of `<!-- generated: NAME -->`, by name; tables of mechanisms and policies are known.
 
     Raises:
         UsageError: a document has no page, a link leads nowhere, or a figure or a generated part is not known.
     """
-    known = {"mechanisms": lambda: mechanism_table(root), **generated}
+    known: dict[str, Callable[[], str]] = {
+        "mechanisms": lambda: mechanism_table(root),
+        "autoscaling": autoscaling_table,
+        "placement": placement_table,
+        **generated,
+    }
     for name, page in documents(root).items():
         text = _with_options((root / name).read_text(), name)
         text = _GENERATED.sub(lambda match: _made(match[1], known), text)
