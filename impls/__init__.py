@@ -16,6 +16,7 @@ __all__ = [
     "adopt",
     "aggregate",
     "stream",
+    "transform_with_state",
 ]
 
 
@@ -35,4 +36,5 @@ _HOMES = {
     "adopt": "adoption.adopting",
     "aggregate": "aggregation",
     "stream": "api",
+    "transform_with_state": "processor.start",
 }
