@@ -62,7 +62,7 @@ def write_pages(root: Path, folder: Path, generated: Mapping[str, Callable[[], s
     Args:
         root: the repository.
         folder: where to.
-        generated: what makes the text of `<!-- generated: NAME -->`, by name; tables of mechanisms and policies are known.
+        generated: what makes the text of `<!-- generated: NAME -->`, by name, besides mechanisms and policies.
 
     Raises:
         UsageError: a document has no page, a link leads nowhere, or a figure or a generated part is not known.

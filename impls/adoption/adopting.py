@@ -1,7 +1,8 @@
 """`adopt`: a checkpoint of this project's from that of a stopped Spark query."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,29 +11,26 @@ from typing import Any
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
 
-from impls.adoption.aggregates import aggregate_of, entries_of_aggregate
 from impls.adoption.broker import check_topics
+from impls.adoption.found import Found, Wanted, found_in
 from impls.adoption.images import FILES, IMAGES_SCHEMA, Target, write_images
 from impls.adoption.native import NativeLog, read_log
 from impls.adoption.place import made_whole
 from impls.adoption.progress import Tell, told
-from impls.adoption.reading import operators_of, reading_session, refused, state_frame
+from impls.adoption.reading import operators_of, reading_session, refused
 from impls.adoption.seam import write_seam
-from impls.adoption.state import AGGREGATION, the_operator
-from impls.aggregation import GROUPING_KEY
+from impls.adoption.state import the_operator
 from impls.driver.checkpoint import Checkpoint
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
+from impls.durability.manifest import NAME as MANIFEST
 from impls.errors import UsageError
-from impls.operators.base import Operator
 from impls.protocol.bins import check_bins
 
 __all__ = ["Adopted", "adopt"]
 
-_FORMAT = "2"
 _LEVELS = ("process", "host")
 
 
@@ -56,25 +54,15 @@ class Adopted:
     seconds: float
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A native query's operator as one of this project's, the name of its key column, and its entries."""
-
-    operator: Operator
-    key: str
-    entries: DataFrame
-
-
-_Wanted = tuple[Mapping[str, str], Sequence[str] | None]
-
-
 def adopt(
     spark: SparkSession,
     native: str | Path,
     into: str | Path,
     *,
     bootstrap: str,
-    aggregates: Mapping[str, str],
+    aggregates: Mapping[str, str] | None = None,
+    processor: str = "",
+    pandas: bool = False,
     keys: Sequence[str] | None = None,
     bins: int = 256,
     workers: int = 2,
@@ -84,6 +72,9 @@ def adopt(
     tell: Tell | None = None,
 ) -> Adopted:
     """Makes a checkpoint of a stopped Spark query's, which a query of this project goes on from.
+
+    `impls.aggregate` goes on with a `groupBy().agg()`, `impls.transform_with_state` with a `transformWithState`; they
+    are given the checkpoint, and the same keys, bins, log_dir and aggregates or processor.
 
     The native checkpoint is only read. State, offsets and the epoch's number are those behind the last batch that Spark
     has committed. A batch that was planned behind it is processed anew, so a sink may see its results twice, as after a
@@ -95,6 +86,8 @@ def adopt(
         into: folder of the new checkpoint, which must not be there or be empty.
         bootstrap: the brokers of the query's input, which are asked whether they still have what is to be read.
         aggregates: name of each result and the aggregate, in the order of the query, see `impls.aggregate`.
+        processor: name of the processor's class.
+        pandas: whether the processor takes frames of pandas.
         keys: names of the key's columns in the stream to come; by default those in the state.
         bins: units of routing and movement, as for `impls.stream`.
         workers: number of workers that begin.
@@ -108,33 +101,41 @@ def adopt(
     """
     begin, location = time.monotonic(), _location(native)
     check_bins(bins, workers)
-    if durability not in _LEVELS:
-        raise UsageError(f"The durability {durability!r} keeps no copy of state to adopt into: use process or host.")
+    _check_place(durability, log_dir)
     _check_stopped(spark, location)
-    log = read_log(Files(location))
-    reader = reading_session(spark)
+    log, reader = read_log(Files(location)), reading_session(spark)
     state = the_operator(operators_of(reader, location, log.batch), location)
     check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)
-    if state.kind != AGGREGATION:
-        raise UsageError(f"The state in {location} is that of {state.kind}.")
-    frame = state_frame(reader, location, log.batch, state.number)
-    found = _aggregation(location, log, frame, (aggregates, keys), bins)
+    found = found_in(reader, location, log, state, Wanted(aggregates, processor, pandas, keys), bins=bins)
+    with made_whole(Path(into)) as folder, _cleared_on_error(log_dir):
+        place = (bins, workers, durability == "host", log_dir)
+        rows = _fill(folder, location, log, found, place=place, tell=tell)
+    entries, size, written = (sum(row[name] for row in rows) for name in ("entries", "size", "written"))
+    return Adopted(log.batch, log.planned > 0, entries, size, written, time.monotonic() - begin)
+
+
+_Place = tuple[int, int, bool, str | None]
+"""Bins, workers, whether files are flushed to disk, and the folder of changelog and snapshots."""
+
+
+def _fill(folder: Path, location: str, log: NativeLog, found: Found, *, place: _Place, tell: Tell | None) -> list[Any]:
+    """Makes the checkpoint in a folder and returns what was written: (bin, entries, size, written)."""
+    bins, workers, fsync, log_dir = place
     settings = {"key": found.key, "mode": "micro-batch", "bins": bins, "changelog": True, "state": "own"}
-    with made_whole(Path(into)) as folder:
-        opened = Checkpoint(folder, settings, operator=found.operator, fsync=durability == "host")
-        try:
-            files = Files(log_dir or str(opened.own), opened.fsync)
-            target = Target(files, opened.query, log.batch, bins)
-            with refused(location), told(spark.sparkContext, tell):
-                rows = _write(target, found.entries)
-            _check_unmoved(location, log)
-            sizes = np.zeros(bins, np.int64)
-            sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
-            write_seam(opened, found.operator, files, log, sizes=sizes, workers=workers)
-        finally:
-            opened.close()
-    entries, written = (sum(row[name] for row in rows) for name in ("entries", "written"))
-    return Adopted(log.batch, log.planned > 0, entries, int(sizes.sum()), written, time.monotonic() - begin)
+    opened = Checkpoint(folder, settings, operator=found.operator, fsync=fsync)
+    try:
+        files = Files(log_dir or str(opened.own), fsync)
+        target = Target(files, opened.query, log.batch, bins, found.timed)
+        with refused(location), told(found.entries.sparkSession.sparkContext, tell):
+            rows = _write(target, found.entries)
+        _check_unmoved(location, log)
+        sizes = np.zeros(bins, np.int64)
+        sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
+        found.keep(folder)
+        write_seam(opened, found.operator, files, log, sizes=sizes, workers=workers)
+    finally:
+        opened.close()
+    return rows
 
 
 def _location(native: str | Path) -> str:
@@ -143,17 +144,23 @@ def _location(native: str | Path) -> str:
     return text if "://" in text else str(Path(text).absolute())
 
 
-def _aggregation(location: str, log: NativeLog, state: DataFrame, wanted: _Wanted, bins: int) -> _Found:
-    """Returns the state of aggregates as that of this project's operator; raises UsageError for another form."""
-    if log.aggregation_format != _FORMAT:
-        raise UsageError(
-            f"The aggregates in {location} have state format {log.aggregation_format}; this version reads {_FORMAT}."
-        )
-    key, value = state.schema["key"].dataType, state.schema["value"].dataType
-    assert isinstance(key, StructType)
-    assert isinstance(value, StructType)
-    operator = aggregate_of(key, value, *wanted)
-    return _Found(operator, GROUPING_KEY, entries_of_aggregate(state, operator, bins))
+def _check_place(durability: str, log_dir: str | None) -> None:
+    if durability not in _LEVELS:
+        raise UsageError(f"The durability {durability!r} keeps no copy of state to adopt into: use process or host.")
+    if log_dir is not None and Files(log_dir).read(MANIFEST) is not None:
+        raise UsageError(f"The log_dir {log_dir} has the files of another query: name an empty one.")
+
+
+@contextmanager
+def _cleared_on_error(log_dir: str | None) -> Iterator[None]:
+    """Deletes what was written outside of the checkpoint's folder, if the block fails."""
+    try:
+        yield
+    except BaseException:
+        if log_dir is not None:
+            files = Files(log_dir)
+            files.delete([name for name, _ in files.names(snapshots.FOLDER)] + [MANIFEST])
+        raise
 
 
 def _write(target: Target, entries: DataFrame) -> list[Any]:

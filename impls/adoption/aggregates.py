@@ -21,14 +21,10 @@ _EMPTY = "isEmpty"  # Spark's second buffer of a sum of decimals
 _SUM_DIGITS = 10  # by which a sum of decimals is longer than they are
 
 
-def aggregate_of(
-    key: StructType, value: StructType, values: Mapping[str, str], keys: Sequence[str] | None
-) -> Aggregate:
-    """Returns the operator that goes on with state of a key's and a value's schema.
+def aggregate_of(key: StructType, value: StructType, values: Mapping[str, str]) -> Aggregate:
+    """Returns the operator that goes on with state of a key's and a value's type.
 
-    Raises:
-        UsageError: the key is a window, the number of key columns is another, or the aggregates are not those that the
-            state was made by.
+    Raises UsageError when the key is a window, or the aggregates are not those that the state was made by.
     """
     for field in key.fields:
         if isinstance(field.dataType, StructType):
@@ -36,10 +32,7 @@ def aggregate_of(
                 f"The state has keys with {field.name} {field.dataType.simpleString()}: an aggregation by time windows "
                 "cannot be adopted."
             )
-    names = list(keys or key.names)
-    if len(names) != len(key):
-        raise UsageError(f"The state has {len(key)} key columns ({', '.join(key.names)}), but {len(names)} are named.")
-    kinds = {name: field.dataType.simpleString() for name, field in zip(names, key.fields, strict=True)}
+    kinds = {field.name: field.dataType.simpleString() for field in key.fields}
     found = [(field.name, field.dataType.simpleString()) for field in value.fields if field.name != _EMPTY]
     return Aggregate(kinds, values, typed_by_state(values, found))
 

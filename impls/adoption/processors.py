@@ -1,6 +1,6 @@
 """The state of a processor, as Spark keeps it, as entries of this project's runtime of processors."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Literal
@@ -14,8 +14,9 @@ from impls.adoption.entries import ENTRY_SCHEMA, keyed_state, struct_of
 from impls.adoption.state import StateOperator
 from impls.errors import UsageError
 from impls.processor.encoding import Encoding, Entries, Variable
+from impls.processor.handle import TimeMode
 
-__all__ = ["entries_of_processor", "variables_of"]
+__all__ = ["Read", "entries_of_processor", "time_mode_of", "variables_of"]
 
 Read = Callable[..., DataFrame]
 """Returns the state of a query as Spark's reader gives it under the reader's options."""
@@ -28,7 +29,8 @@ _OPTIONS: dict[Kind, dict[str, str]] = {
     "list": {"flattenCollectionTypes": "false"},
     "map": {"flattenCollectionTypes": "true"},
 }
-_EXPIRES = "ttlExpirationMs"
+_EXPIRES, _TIMERS = "ttlExpirationMs", "TimerState"
+_TIME_MODES: dict[str, TimeMode] = {"notime": "none", "processingtime": "processingtime", "eventtime": "eventtime"}
 
 
 @dataclass(frozen=True)
@@ -37,43 +39,61 @@ class _Part:
 
     key: t.StructType
     variable: Variable | None = None
-    expires: bool = False
+
+    @property
+    def expires(self) -> bool:
+        """Whether values say when they expire."""
+        return self.variable is not None and self.variable.ttl_ms is not None
 
 
-def variables_of(state: StateOperator) -> list[tuple[str, Kind, bool]]:
-    """Returns (name, kind, whether it has a time to live) of the state variables that Spark's metadata lists.
+def variables_of(read: Read, state: StateOperator) -> dict[str, tuple[Variable, DataFrame]]:
+    """Returns by name the state variables that Spark's metadata lists, and the state of each.
 
     Raises UsageError for a kind that is not known.
     """
-    out = []
-    for found in state.properties.get("stateVariables", []):
-        kind = _KINDS.get(found["stateVariableType"])
-        if kind is None:
-            raise UsageError(
-                f"The state variable {found['stateName']} is a {found['stateVariableType']}, which is not known here."
-            )
-        out.append((str(found["stateName"]), kind, bool(found["ttlEnabled"])))
-    return out
+    found: dict[str, tuple[Variable, DataFrame]] = {}
+    for listed in state.properties.get("stateVariables", []):
+        name, kind = str(listed["stateName"]), str(listed["stateVariableType"])
+        if kind == _TIMERS:
+            continue
+        if kind not in _KINDS:
+            raise UsageError(f"The state variable {name} is a {kind}, which is not known here.")
+        found[name] = _variable(read, name, _KINDS[kind], expires=bool(listed["ttlEnabled"]))
+    return found
 
 
-def entries_of_processor(read: Read, state: StateOperator, bins: int) -> DataFrame:
-    """Returns the entries of a processor's variables and timers, see `impls.adoption.entries`."""
-    parts = [_variable(read, bins, *variable) for variable in variables_of(state)]
-    if str(state.properties.get("timeMode", "none")).lower() not in {"none", "notime"}:
-        parts.append(_timers(read, bins))
-    if not parts:
-        raise UsageError("The processor has neither state variables nor timers: there is nothing to adopt.")
-    return reduce(DataFrame.unionAll, parts)
-
-
-def _variable(read: Read, bins: int, name: str, kind: Kind, expires: bool) -> DataFrame:
+def _variable(read: Read, name: str, kind: Kind, *, expires: bool) -> tuple[Variable, DataFrame]:
     frame = read(stateVarName=name, **_OPTIONS[kind])
     schema = _row_type(frame.schema[_DATA[kind][-1]].dataType)
     if expires:
         schema = _row_type(schema["value"].dataType)
     key_schema = struct_of(frame, _DATA[kind][0]) if kind == "map" else None
-    part = _Part(struct_of(frame, "key"), Variable(name, kind, schema, key_schema), expires)
-    return keyed_state(frame, _DATA[kind], bins).mapInArrow(partial(_encoded, part), ENTRY_SCHEMA)
+    return Variable(name, kind, schema, key_schema, 0 if expires else None), frame  # how long it is, is not in state
+
+
+def time_mode_of(state: StateOperator) -> TimeMode:
+    """Returns what the processor's timers go by."""
+    return _TIME_MODES[str(state.properties.get("timeMode", "NoTime")).lower()]
+
+
+def entries_of_processor(
+    read: Read, state: StateOperator, variables: Mapping[str, tuple[Variable, DataFrame]], bins: int
+) -> DataFrame:
+    """Returns the entries of a processor's variables and timers, see `impls.adoption.entries`.
+
+    Raises UsageError when there is neither.
+    """
+    parts = [
+        keyed_state(frame, _DATA[variable.kind], bins).mapInArrow(
+            partial(_encoded, _Part(struct_of(frame, "key"), variable)), ENTRY_SCHEMA
+        )
+        for variable, frame in variables.values()
+    ]
+    if time_mode_of(state) != "none":
+        parts.append(_timers(read, bins))
+    if not parts:
+        raise UsageError("The processor has neither state variables nor timers: there is nothing to adopt.")
+    return reduce(DataFrame.unionAll, parts)
 
 
 def _row_type(kind: t.DataType) -> t.StructType:

@@ -44,7 +44,7 @@ def write_seam(
         workers: between which bins are placed evenly.
     """
     _write_manifest(files, opened.query, log.batch, sizes)
-    _write_base(opened, operator, initial(len(sizes), workers), log.batch, sizes)
+    _write_base(opened, operator, log, initial(len(sizes), workers), sizes)
     _write_sparks_part(Path(opened.spark), log)
 
 
@@ -79,10 +79,24 @@ def _write_manifest(files: Files, query: str, epoch: int, sizes: NDArray[np.int6
 
 
 def _write_base(
-    opened: Checkpoint, operator: Operator, assignment: NDArray[np.int32], epoch: int, sizes: NDArray[np.int64]
+    opened: Checkpoint, operator: Operator, log: NativeLog, assignment: NDArray[np.int32], sizes: NDArray[np.int64]
 ) -> None:
-    """Writes the controller as it is at the end of an epoch that placed bins by an assignment and moved none."""
-    controller = Controller(assignment, catalog.make("none"), clock_of(operator, len(assignment)))
-    plan = controller.plan(epoch, GENERATION)
-    controller.observe(Observation(epoch, sizes=(np.arange(len(sizes), dtype=np.int32), sizes)))
-    opened.rebase(epoch, controller.to_json(), plan.to_json())
+    """Writes the controller as it is behind an epoch that placed bins by an assignment and moved none.
+
+    Its clock is Spark's: that epoch ran under the batch's watermark and at its time, the next one has the next
+    watermark.
+    """
+    clock = clock_of(operator, len(assignment))
+    controller = Controller(assignment, catalog.make("none"), clock)
+    if clock is not None:
+        clock.watermark = _micros(int(log.head.get("batchWatermarkMs", 0)))
+    plan = controller.plan(log.batch, GENERATION, int(log.head.get("batchTimestampMs", 0)))
+    controller.observe(Observation(log.batch, sizes=(np.arange(len(sizes), dtype=np.int32), sizes)))
+    if clock is not None:
+        clock.watermark = _micros(log.watermark_ms)
+    opened.rebase(log.batch, controller.to_json(), plan.to_json())
+
+
+def _micros(watermark_ms: int) -> int | None:
+    """Returns a watermark of Spark's, 0 before there is one, in the unit of this project's."""
+    return watermark_ms * 1000 if watermark_ms else None

@@ -5,12 +5,11 @@ from collections import defaultdict
 
 import pytest
 from confluent_kafka import Producer
+from native_query import HDFS, ROCKSDB, files_below, native_session, run_native, uncommit
 
 pytestmark = pytest.mark.spark
 USERS, SHOPS = 12, (1, 2)
 VALUES = {"n": "count(*)", "total": "sum(amount)", "mean": "avg(price)", "low": "min(price)", "last": "max(word)"}
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 
 class Stream:
@@ -58,27 +57,13 @@ def row_of(key, records):
     return {name: value for name, value in row.items() if value is not None}
 
 
-def run_native(spark, stream, checkpoint):
-    """Runs Spark's own query on all that is in the topic, and ends it."""
-    frame = stream.frame(spark)
-    frame.createOrReplaceTempView("payments")
-    grouped = spark.sql(
+def aggregated(spark, stream):
+    """Spark's own query."""
+    stream.frame(spark).createOrReplaceTempView("payments")
+    return spark.sql(
         "SELECT user, shop, count(*) n, sum(amount) total, avg(price) mean, min(price) low, max(word) last "
         "FROM payments GROUP BY user, shop"
     )
-    writer = grouped.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination(120)
-
-
-def native_session(spark, provider):
-    session = spark.newSession()
-    settings = {
-        "spark.sql.streaming.stateStore.providerClass": provider, "spark.sql.shuffle.partitions": "3",
-        "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem", "fs.file.impl.disable.cache": "true",
-    }  # fmt: skip
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    return session
 
 
 def await_rows(reader, expected):
@@ -90,10 +75,6 @@ def await_rows(reader, expected):
         number = len(values) + 1
 
 
-def files_below(folder):
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("provider", [ROCKSDB, HDFS])
 def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path, results_of, provider):
     import impls
@@ -103,9 +84,8 @@ def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path
     session = native_session(spark, provider)
     for _ in range(3):
         stream.send(3)
-        run_native(session, stream, native)
-    last = max(int(path.name) for path in (native / "commits").glob("[0-9]*"))
-    (native / "commits" / str(last)).unlink()  # as if the query had died before it committed the batch
+        run_native(aggregated(session, stream), native)
+    last = uncommit(native)
     before = files_below(native)
     told = []
     adopted = impls.adopt(
