@@ -24,11 +24,11 @@ def ordered(df: DataFrame) -> DataFrame:
     Raises:
         UsageError: it has no order of which this knows.
     """
-    if not df.isStreaming:
-        raise UsageError("The DataFrame is static: stream takes one of spark.readStream.")
     missing = [name for name in _ORDER if name not in df.columns]
     if not missing:
         return df
+    if not df.isStreaming:
+        raise UsageError("The DataFrame is static: stream takes one of spark.readStream.")
     place = next((place for place in _PLACES if _has(df, f"_metadata.{place}")), None)
     if place is None or len(missing) < len(_ORDER):
         raise UsageError(
