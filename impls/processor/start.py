@@ -104,7 +104,10 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         prepared,
         key="key",
         operator=operator_of(program, _columns(frame), event_time, initial),
-        **{"results": results, "state_dir": state_dir, "checkpoint": checkpoint, "workers": workers},
+        results=results,
+        state_dir=state_dir,
+        checkpoint=checkpoint,
+        workers=workers,
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
 
