@@ -142,6 +142,7 @@ def _take_over(pipeline: "Pipeline | TimedPipeline") -> None:
     read = dict.fromkeys([*pipeline.inner.columns, *(column for step in pipeline.steps for column in step.columns)])
     object.__setattr__(pipeline, "columns", tuple(read))
     object.__setattr__(pipeline, "key_type", pipeline.inner.key_type)
+    object.__setattr__(pipeline, "output_schema", pipeline.inner.output_schema)
 
 
 def pipeline_of(steps: Sequence[Step], operator: Operator) -> Operator:
