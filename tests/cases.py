@@ -36,6 +36,7 @@ class Case:
         pandas: whether rows come and go as frames.
         wait_ms: with processing time: how long behind its rows a step has one more epoch.
         replaced: makes the processor that takes over when both queries have been stopped, from a step on.
+        whole: outputs are compared behind the last step: which epoch without rows has them is nobody's promise.
         says: for a processor that fails: words in the message, where ours is not of Spark's error class.
     """
 
@@ -52,6 +53,7 @@ class Case:
     pandas: bool = False
     wait_ms: int = 0
     replaced: dict[int, Callable[[], StatefulProcessor]] = field(default_factory=dict)
+    whole: bool = False
     says: tuple[str, ...] = ()
 
 

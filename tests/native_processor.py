@@ -71,6 +71,11 @@ class Native:
             frame = method(processor, case.output, case.mode, case.time, initial, case.event_time_column)
             writer = frame.writeStream.outputMode(case.mode.lower()).foreachBatch(self._take)
             self._query = writer.option("checkpointLocation", str(self._folder)).start()
+        await_true(lambda: self._raise() or self._polled(), "Spark's own query to look for records")
+
+    def _polled(self) -> bool:
+        """Whether it has asked its source once: only from then on it waits for all of a step."""
+        return self._query.status["message"].startswith("Waiting") or self.progress.last() >= 0
 
     def _take(self, frame: Any, _epoch: int) -> None:
         self._rows += [row.value for row in frame.select(F.to_json(F.struct("*")).alias("value")).collect()]

@@ -80,7 +80,7 @@ class Own:
     def start(self, processor: Any) -> None:
         """Starts it, or goes on with another processor."""
         case, (kafka, topic, results) = self.case, self._where
-        frame = records(case, self._spark, kafka, topic)
+        before, frame = self.progress.last(), records(case, self._spark, kafka, topic)
         self._schema = frame.select(*case.key).schema
         self.handle = impls.transform_with_state(
             frame.groupBy(*case.key),
@@ -90,6 +90,7 @@ class Own:
             pandas=case.pandas, results=Output(kafka, results, RESULT_PARTITIONS),
             state_dir=self._folder / "state", checkpoint=self._folder / "checkpoint", workers=WORKERS, bins=BINS,
         )  # fmt: skip
+        await_true(lambda: self.handle.await_end(0) or self.progress.last() > before, f"an epoch ({self.name})")
 
     def disturb(self, step: int) -> None:
         """Does what the variant asks for before a step's records come."""

@@ -24,7 +24,7 @@ CASE = Case(
     output="key string, sum double, times int",
     chunks=[
         [(0.0,), (1.5,), (float("nan"),), (float("inf"),)],
-        [(float("nan"),), (float("-inf"),), (float("inf"),), (1e308,)],
+        [(-0.0,), (float("nan"),), (float("-inf"),), (float("inf"),), (1e308,)],
         [(1e308,), (1.5,), (5e-324,)],
     ],
 )

@@ -16,13 +16,13 @@ class Timers(StatefulProcessor):
             for ms in row.delete or []:
                 self._handle.deleteTimer(ms)
             watermark = timerValues.getCurrentWatermarkInMs()
-            yield Row(key=key[0], n=row.n, at_ms=watermark, timers=list(self._handle.listTimers()))
+            yield Row(key=key[0], n=row.n, at_ms=watermark, timers=sorted(self._handle.listTimers()))
 
     def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
         at_ms = expiredTimerInfo.getExpiryTimeInMs()
         if at_ms % 1000 == 1:
             self._handle.registerTimer(at_ms + 100_000)
-        yield Row(key=key[0], n=-1, at_ms=at_ms, timers=list(self._handle.listTimers()))
+        yield Row(key=key[0], n=-1, at_ms=at_ms, timers=sorted(self._handle.listTimers()))
 
 
 def ms(*seconds):

@@ -35,6 +35,7 @@ CASE = Case(
     output="key string, what string, due long",
     time="eventTime",
     watermark=("at", "0 seconds"),
+    whole=True,
     chunks=[
         [("a", at(0), due(100), 0), ("b", at(100), due(101), 3)],
         [("c", at(101), due(2), 0), ("d", at(101), due(50), 2)],  # overdue in the epoch of their rows

@@ -16,7 +16,8 @@ class Frames(StatefulProcessor):
         for frame in rows:
             ordered = frame.sort_values("n")
             for row in ordered.itertuples():
-                self._seen.updateValue((row.n,), (row.day, row.worth, row.raw, row.list))
+                items = None if row.list is None else list(row.list)  # an array of NumPy's is no value of state
+                self._seen.updateValue((row.n,), (row.day, row.worth, row.raw, items))
                 if not pd.isna(row.moment):
                     self._moments.appendValue((row.moment.to_pydatetime(),))
             yield ordered[["yes", "raw", "list", "worth", "moment", "day", "n"]].assign(key=key[0], times=1)

@@ -4,7 +4,7 @@ from cases import Case
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
-FAR_MS = 365 * 24 * 3_600_000
+FAR_MS = 4_000_000_000_000
 
 
 class Reminders(StatefulProcessor):
@@ -19,7 +19,7 @@ class Reminders(StatefulProcessor):
         if before is None:
             self._handle.registerTimer(now + 50)
             if key[0] == "far":
-                self._handle.registerTimer(now + FAR_MS)
+                self._handle.registerTimer(FAR_MS)
         self._rows.update(((before or (0,))[0] + count,))
         yield Row(key=key[0], what="rows", rows=count, timed=now > 1_700_000_000_000)
 

@@ -13,7 +13,7 @@ class Address(StatefulProcessor):
 
     def handleInputRows(self, key, rows, timerValues):
         for row in sorted(rows, key=lambda row: row.n):
-            new = ((row.address.street, (row.address.place.zip, row.address.place.city)), 0)
+            new = ((row.address["street"], (row.address["place"]["zip"], row.address["place"]["city"])), 0)
             if self._address.exists():
                 (street, place), changes = self._address.get()
                 same = (street, tuple(place)) == new[0]

@@ -33,5 +33,5 @@ def own_state_store(spark: SparkSession, partitions: int) -> Iterator[None]:
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
