@@ -2,7 +2,15 @@
 
 from impls.errors import InvalidPlanError, StateError, UsageError
 
-__all__ = ["ControlTopic", "InvalidPlanError", "RealTime", "StateError", "UsageError", "stream"]
+__all__ = [
+    "ControlTopic",
+    "InvalidPlanError",
+    "RealTime",
+    "StateError",
+    "UsageError",
+    "stream",
+    "transform_with_state",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -11,4 +19,8 @@ def __getattr__(name: str) -> object:
         from impls import api  # noqa: PLC0415 - see above
 
         return getattr(api, name)
+    if name == "transform_with_state":
+        from impls.processor import start  # noqa: PLC0415
+
+        return start.transform_with_state
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -234,7 +234,7 @@ class Driver:
     def _write_plan(self, epoch: int) -> WrittenPlan:
         """Makes a plan and makes it durable."""
         before = self.controller.changing.required
-        written = self.controller.plan(epoch, self._checkpoint.generation)
+        written = self.controller.plan(epoch, self._checkpoint.generation, time.time_ns() // 1_000_000)
         where = {"epoch": epoch, "migrating": written.migrating}
         fault("before-plan", **where)
         if written.drops:

@@ -57,7 +57,7 @@ class KeyCodec:
         self._pack = _nullable_fields([_packer(kind, where, open_=i == last) for i, kind in enumerate(kinds)])
         self._read = [_reader(kind, open_=i == last) for i, kind in enumerate(kinds)]
         self._coerce = coercion(schema, where)
-        self._make, self._converts = row_maker(schema), any(schema._needConversion)
+        self._make, self._converts = row_maker(schema.names), any(schema._needConversion)
 
     def encode(self, data: Any) -> bytes:
         """Returns a key, a row of values as a user gives them, as bytes; raises what `RowCodec.encode` raises."""
@@ -174,7 +174,7 @@ def _array_reader(element: _Read) -> _Read:
 
 
 def _struct_reader(kind: t.StructType) -> _Read:
-    fields, make = [_reader(field.dataType) for field in kind.fields], row_maker(kind)
+    fields, make = [_reader(field.dataType) for field in kind.fields], row_maker(kind.names)
     converts = any(kind._needConversion)
 
     def read(raw: bytes, at: int) -> tuple[Any, int]:

@@ -10,6 +10,7 @@ import hashlib
 from impls.errors import UsageError
 
 __all__ = [
+    "AFTER_EXPIRIES",
     "AFTER_TIMERS",
     "EXPIRY",
     "ITEM",
@@ -25,16 +26,17 @@ __all__ = [
     "item_name",
     "key_part",
     "label_part",
+    "rest_of",
     "time_bytes",
     "time_of",
     "timer_name",
 ]
 
 TIMER, VALUE, LIST, MAP, EXPIRY, TIMERS, ITEM = (bytes([family]) for family in range(7))
-AFTER_TIMERS = VALUE  # above all timers
+AFTER_TIMERS, AFTER_EXPIRIES = VALUE, TIMERS  # above all timers, above all expiries
 _KEY_MAX, _LABEL_MAX = 150, 100
 _BIAS = 1 << 63
-_DIGEST = 32
+_DIGEST, _DIGESTED = 32, 0xFFFF
 
 
 def label_part(variable: str) -> bytes:
@@ -49,7 +51,7 @@ def key_part(key: bytes) -> bytes:
     """Returns the part of a name for a grouping key; no other key's begins with it."""
     if len(key) <= _KEY_MAX:
         return len(key).to_bytes(2, "big") + key
-    return b"\xff\xff" + _digest(key)
+    return _DIGESTED.to_bytes(2, "big") + _digest(key)
 
 
 def field_part(key: bytes) -> tuple[bytes, bytes]:
@@ -65,6 +67,13 @@ def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
         return part[1:], value
     end = 4 + int.from_bytes(value[:4], "big")
     return value[4:end], value[end:]
+
+
+def rest_of(name: bytes) -> bytes:
+    """Returns what stands behind the grouping key in the name of an entry of a variable."""
+    at = 2 + name[1]
+    size = int.from_bytes(name[at : at + 2], "big")
+    return name[at + 2 + (_DIGEST if size == _DIGESTED else size) :]
 
 
 def item_name(head: bytes, index: int) -> bytes:

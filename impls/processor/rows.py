@@ -18,7 +18,7 @@ A null is null. The encoding needs the schema to be read, and says nothing about
 
 import base64
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -50,13 +50,13 @@ def normalized(data: Any) -> tuple[Any, ...]:
     return tuple(map(spark._normalize_state_value, data))
 
 
-def row_maker(schema: t.StructType) -> Callable[[Any], t.Row]:
+def row_maker(names: Sequence[str]) -> Callable[[Any], t.Row]:
     """Returns the function that makes a pyspark Row of values, without the checks of its constructor."""
-    names, new = t.Row(*schema.names), tuple.__new__
+    fields, new = t.Row(*names), tuple.__new__
 
     def make(values: Any) -> t.Row:
         row = new(t.Row, values)
-        row.__fields__ = names
+        row.__fields__ = fields
         return row
 
     return make
@@ -81,7 +81,7 @@ class RowCodec:
         self._out = [(i, f) for i, f in enumerate(out) if f is not None]
         self._back = [(i, f) for i, f in enumerate(back) if f is not None]
         self._converts = any(schema._needConversion)
-        self._row = row_maker(schema)
+        self._row = row_maker(schema.names)
 
     def encode(self, data: Any) -> bytes:
         """Returns a row as bytes.
@@ -157,7 +157,7 @@ def _from_json(kind: t.DataType) -> _One | None:  # noqa: PLR0911 - a return for
         key, item = _nullable(_from_json(kind.keyType)), _nullable(_from_json(kind.valueType))
         return lambda value: {key(k): item(v) for k, v in value}
     assert isinstance(kind, t.StructType), "coercion has refused the other types"
-    fields, make = [_nullable(_from_json(field.dataType)) for field in kind.fields], row_maker(kind)
+    fields, make = [_nullable(_from_json(field.dataType)) for field in kind.fields], row_maker(kind.names)
     whole = kind if any(kind._needConversion) else None
 
     def row(value: Any) -> Any:

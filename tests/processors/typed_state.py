@@ -52,7 +52,7 @@ ONE = (
 NONE = (None,) * len(ONE)
 OTHER = (
     0, 0, 0, 0, -0.0, 1.0, False, "", b"", Decimal("0"), Decimal("-1"), date(9999, 12, 31),
-    datetime(1900, 1, 1, tzinfo=UTC), [], {}, "0001-01-01T00:00:00", 
+    datetime(1900, 1, 1, tzinfo=UTC), [], {}, "0001-01-01T00:00:00",
     {"day": None, "worth": None},
 )  # fmt: skip
 

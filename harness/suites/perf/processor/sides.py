@@ -10,8 +10,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from harness.run.pipeline import read_records
 from harness.suites.perf.processor.counter import OUTPUT, Counter
-from impls.api import transform_with_state
 from impls.mechanisms.native_spark.conf import own_state_store
+from impls.processor.start import transform_with_state
 from impls.worker.output import Output
 
 __all__ = ["SIDES", "Place", "running"]
