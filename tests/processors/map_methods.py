@@ -13,6 +13,9 @@ class Maps(StatefulProcessor):
         for row in sorted(rows, key=lambda row: row.n):
             place = (row.shop, row.shelf)
             match row.do:
+                case "load":
+                    self._map.updateValue(place, (row.n,))
+                    continue
                 case "update":
                     self._map.updateValue(place, (row.n,))
                 case "remove":
@@ -43,7 +46,7 @@ CASE = Case(
         [(1, 4, "update", "a", 1), (1, 5, "remove", "b", 2), (1, 6, "remove", "never", 0), (2, 7, "get", "a", 2)],
         [(2, 8, "clear", None, None), (3, 9, "clear", None, None), (1, 10, "update", "a", -1)],
         [(2, 11, "get", "a", 1), (2, 12, "update", "a", 1), (1, 13, "get", "a", 1), (1, 14, "clear", None, None)],
-        [(1, 15 + n, "update", f"s{n % 7}", n) for n in range(150)],
+        [(1, 15 + n, "load", f"s{n % 7}", n) for n in range(150)],
         [(1, 200, "get", "s3", 3)],
     ],
 )
