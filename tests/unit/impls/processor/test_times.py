@@ -1,4 +1,4 @@
-"""Event time, late records, frames of pandas, and moves: what a processor computes does not depend on when bins move."""
+"""Event time, late records, frames of pandas, and moves: what a processor computes does not depend on the moves."""
 
 from collections import Counter
 from collections.abc import Iterator
