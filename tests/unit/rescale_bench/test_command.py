@@ -13,8 +13,8 @@ from rescale_bench.verbs import collection
 
 ROOT = Path(__file__).parents[3]
 NEED_THE_REPOSITORY = {
-    "check", "clean", "dist", "docs", "example", "figures", "fmt", "graph", "lock", "regress", "reproduce", "simulate", "test",
-    "verify-claims", "docker.bench", "docker.build", "docker.reproduce",
+    "check", "clean", "dist", "docs", "example", "figures", "fmt", "graph", "lock", "regress", "reproduce", "simulate",
+    "test", "verify-claims", "docker.bench", "docker.build", "docker.reproduce",
 }  # fmt: skip
 
 
