@@ -27,7 +27,6 @@ _PLACES = {
     "impls/operators/nexmark/README.md": "nexmark.md",
     "impls/spark/CLUSTER.md": "guides/cluster.md",
     "results/README.md": "results/files.md",
-    "results/reference/README.md": "results/reference.md",
 }
 _PARTS = ("docs", "docker", "examples", "generators", "harness", "impls", "plots", "results/reference")
 _IMAGES = {".png", ".svg"}
@@ -53,6 +52,9 @@ def _page_of(name: str) -> PurePosixPath:
         return PurePosixPath(_PLACES[name])
     if path.match("impls/mechanisms/*/README.md"):
         return PurePosixPath("mechanisms") / f"{path.parts[2]}.md"
+    if path.parts[:2] == ("results", "reference"):
+        parts = [part for part in path.with_suffix("").parts[1:] if part != "README"]
+        return PurePosixPath("results") / f"{'-'.join(parts)}.md"
     raise UsageError(f"The document {name} has no page: give it a place in harness/docs/pages.py.")
 
 
