@@ -64,7 +64,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
 
     Args:
         grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`. The frame has
-            Kafka's `partition` and `offset` among its columns; for time mode eventtime it has a watermark.
+            Kafka's `partition` and `offset` among its columns; without a watermark that stays 0, as in Spark.
         statefulProcessor: the processor.
         outputStructType: columns of the output, DDL text or a StructType.
         outputMode: "append" or "update"; rows go out as they come in both.
@@ -89,7 +89,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
-    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame, mode)
+    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame)
     raw = dumped(statefulProcessor, [statefulProcessor])
     schemas, variables = _tried(frame, raw, mode)
     key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
@@ -183,15 +183,13 @@ def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
     return found
 
 
-def _event_time(frame: DataFrame, mode: TimeMode) -> tuple[EventTime, str]:
+def _event_time(frame: DataFrame) -> tuple[EventTime, str]:
     """Returns what is known of the frame's watermark, and the event time of a record, µs, as SQL."""
     marked = [(field.name, field.metadata[_DELAY]) for field in frame.schema.fields if _DELAY in field.metadata]
     if len(marked) > 1:
         raise UsageError(f"The frame has {len(marked)} watermarks, on {', '.join(n for n, _ in marked)}: use one.")
     if not marked:
-        if mode == "eventtime":
-            raise UsageError("The timeMode eventtime needs a watermark: give the frame one with withWatermark.")
-        return EventTime(EVENT_TIME, of_all=True, clock=True), "0L"
+        return EventTime(EVENT_TIME, of_all=True, clock=True), f"{NEVER_LATE}L"
     name, delay = marked[0]
     if not isinstance(frame.schema[name].dataType, TimestampType):
         raise UsageError(f"The watermark must be on a timestamp, but {name} is none.")
