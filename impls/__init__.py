@@ -13,6 +13,7 @@ __all__ = [
     "StateError",
     "UsageError",
     "stream",
+    "transform_with_state",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show, see README.md
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> object:
         from impls import api  # noqa: PLC0415 - see above
 
         return getattr(api, name)
+    if name == "transform_with_state":
+        from impls.processor import start  # noqa: PLC0415
+
+        return start.transform_with_state
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

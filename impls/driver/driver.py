@@ -75,6 +75,7 @@ class Driver:
         self._last_end = time.perf_counter()
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
+        self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
@@ -215,7 +216,7 @@ class Driver:
     def _write_plan(self, epoch: int) -> WrittenPlan:
         """Makes a plan and makes it durable."""
         before = self.controller.changing.required
-        written = self.controller.plan(epoch, self._checkpoint.generation)
+        written = self.controller.plan(epoch, self._checkpoint.generation, self.now_ms())
         where = {"epoch": epoch, "migrating": written.migrating}
         fault("before-plan", **where)
         if written.drops:
