@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,14 @@ class InitialState:
     Attributes:
         folder: of the files, which all hosts see.
         now: processing time at which it was written, ms.
+        names: of its columns, which are others than the records'.
+        places: which of them are the grouping key.
     """
 
     folder: str
     now: int
+    names: tuple[str, ...]
+    places: tuple[int, ...]
 
     def of(self, bin_: int) -> pa.Table | None:
         """Returns a bin's initial state: columns bin, key and c0, c1, ...; None where it has none."""
@@ -63,7 +67,8 @@ class _Processing(Operator):
         if self.initial is None or table is None:
             return
         entries = Buffered(state)
-        life = Life(self.program, entries, Times(self.initial.now, 0))
+        program = replace(self.program, names=self.initial.names, places=self.initial.places)
+        life = Life(program, entries, Times(self.initial.now, 0))
         life.initial(table)
         life.close()
         entries.flush()

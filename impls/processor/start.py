@@ -175,7 +175,8 @@ def _initial(given: Grouped | None, key: StructType, checkpoint: Path, bins: int
         return None
     frame, keys = _frame_and_keys(given, "initialState")
     _check_alike(frame, keys, key)
-    return initial_state(frame, _key_sql(key, keys), bins, checkpoint / "initial", clock.time_ns() // 1_000_000)
+    now = clock.time_ns() // 1_000_000
+    return initial_state(frame, _places(frame, keys), _key_sql(key, keys), bins, folder=checkpoint / "initial", now=now)
 
 
 def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
