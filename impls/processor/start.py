@@ -65,9 +65,8 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     every epoch begins with a new copy of it.
 
     Args:
-        grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`. The frame has
-            Kafka's `partition` and `offset` among its columns, or is of files, as for `impls.stream`; for time mode
-            eventtime it has a watermark.
+        grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`, ordered as
+            for `impls.stream` by Kafka's `partition` and `offset`, or of files; for eventtime it has a watermark.
         statefulProcessor: the processor.
         outputStructType: columns of the output, DDL text or a StructType.
         outputMode: "append" or "update"; rows go out as they come in both.
