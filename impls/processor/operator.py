@@ -87,6 +87,7 @@ class ProcessorOperator(_Processing):
     program: Program
     columns: tuple[str, ...]
     initial: InitialState | None = None
+    output_schema: str | None = None
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Gives the records to the processor, key by key."""
@@ -112,6 +113,7 @@ class TimedProcessor(_Processing, TimedOperator):
     columns: tuple[str, ...]
     event_time: EventTime
     initial: InitialState | None = None
+    output_schema: str | None = None
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Refuses: a processor runs whole turns."""
@@ -198,9 +200,10 @@ def operator_of(
     program: Program, columns: tuple[str, ...], event_time: EventTime, initial: InitialState | None
 ) -> ProcessorOperator | TimedProcessor:
     """Returns the operator of a program, whose records have the columns c0, c1, ... and, with timers, `event_us`."""
+    output = program.output.json()
     if program.time_mode == "none":
-        return ProcessorOperator(program, columns, initial)
-    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial)
+        return ProcessorOperator(program, columns, initial, output)
+    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial, output)
 
 
 def _ms(watermark_us: int | None) -> int:

@@ -26,6 +26,8 @@ from impls.processor.program import Program
 from impls.processor.state import Scope
 from impls.protocol.eventtime import EventTime
 from impls.spark.code import dumped
+from impls.spark.order import ordered
+from impls.store.records import TIES
 from impls.worker.output import Output
 
 __all__ = ["transform_with_state"]
@@ -63,8 +65,8 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     every epoch begins with a new copy of it.
 
     Args:
-        grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`. The frame has
-            Kafka's `partition` and `offset` among its columns; without a watermark that stays 0, as in Spark.
+        grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`, ordered as
+            for `impls.stream` by Kafka's `partition` and `offset`, or of files; without a watermark that stays 0.
         statefulProcessor: the processor.
         outputStructType: columns of the output, DDL text or a StructType.
         outputMode: "append" or "update"; rows go out as they come in both.
@@ -230,13 +232,9 @@ def _columns(frame: DataFrame) -> tuple[str, ...]:
 
 def _prepared(frame: DataFrame, key: str, event_sql: str, time: str | None) -> DataFrame:
     """Returns the columns that the operator reads, under names that are no other column's."""
-    missing = [name for name in ("partition", "offset") if name not in frame.columns]
-    if missing:
-        raise UsageError(
-            f"The frame has no column {missing[0]!r}: select Kafka's partition and offset with the others; they give "
-            "the records of a key their order."
-        )
+    found = ordered(frame)
+    order = [name for name in ("partition", "offset", *TIES) if name in found.columns]
     scheduled = [F.col(time).alias("scheduled")] if time else []
     own = [F.col(f"`{name}`").alias(alias) for name, alias in zip(frame.columns, _columns(frame), strict=True)]
     event = F.expr(event_sql).cast("long").alias(EVENT_TIME)
-    return frame.select("partition", "offset", F.expr(key).alias("key"), event, *scheduled, *own)
+    return found.select(*order, F.expr(key).alias("key"), event, *scheduled, *own)
