@@ -56,11 +56,6 @@ class _Processing(Operator):
     program: Program
     initial: InitialState | None
 
-    @property
-    def output_schema(self) -> str:  # type: ignore[override]
-        """The output's columns, as Spark's `from_json` takes them."""
-        return str(self.program.output.json())
-
     def identity(self) -> dict[str, Any]:
         """Returns what decides where state lies and what its timers mean."""
         key = [[field.name, field.dataType.simpleString()] for field in self.program.key.fields]

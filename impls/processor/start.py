@@ -73,8 +73,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         timeMode: "none", "processingtime" or "eventtime". Processing time is that of the epoch, recorded in its plan.
         initialState: a DataFrame that is not streaming, grouped likewise; it is given to `handleInitialState` before
             the first record, and kept in the checkpoint's folder `initial`.
-        eventTimeColumnName: column of the output that has its event time; a row before the watermark fails the query,
-            as in Spark.
+        eventTimeColumnName: column of the output with its event time; a row before the watermark fails the query.
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
             its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
