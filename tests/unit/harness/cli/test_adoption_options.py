@@ -28,6 +28,6 @@ def test_aggregates_or_a_processor_are_named_and_not_both(processor, aggregates)
 def test_what_was_adopted_is_said_with_where_the_query_goes_on():
     adopted = Adopted(7, planned=True, entries=1200, state_bytes=2_000_000, file_bytes=3_000_000, seconds=4.0)
     assert in_words(adopted) == (
-        "1,200 entries (2.0 MB, 3.0 MB in snapshots) were adopted in 4.0 s. The query goes on behind batch 7 with epoch "
-        "8. Batch 8 was planned and not committed: its records are processed anew."
+        "1,200 entries of state (2.0 MB, 3.0 MB in snapshots) were adopted in 4.0 s. The query goes on behind batch 7 "
+        "with epoch 8. Batch 8 was planned and not committed: its records are processed anew."
     )
