@@ -1,5 +1,6 @@
 """Live state migration for stateful Spark Structured Streaming queries."""
 
+import logging
 from importlib import import_module
 
 from impls.errors import InvalidPlanError, StateError, UsageError
@@ -18,6 +19,8 @@ __all__ = [
     "stream",
     "transform_with_state",
 ]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show, see README.md
 
 
 def __getattr__(name: str) -> object:

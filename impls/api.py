@@ -34,10 +34,11 @@ from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
 from impls.spark.code import pickled
-from impls.spark.columns import prepared, with_heartbeat
+from impls.spark.columns import prepared, readable, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
 from impls.spark.offsetlog import epoch_begin
+from impls.spark.progress import ProgressMetrics
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.inputlog import tick_begin
@@ -106,7 +107,7 @@ def stream(
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
     Args:
-        df: a streaming DataFrame with Kafka's `partition` and `offset` columns, which give each key's record order.
+        df: a streaming DataFrame with `partition` and `offset`, Kafka's or your own; of files see `impls.spark.order`.
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
         results: a Kafka topic (`Output`) or a function of yours (`ForeachBatch`); None drops what the operator returns.
@@ -178,7 +179,7 @@ def _handle(
         run, driver, end = _in_real_time(how_to, frame, spec, opened, making)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
-    changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
+    changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
     hear = _listen(control, opened, driver, real_time=spec.turns)
     return StreamHandle(
         run, changes, opened, source=partial(_source, frame, spec, opened), end=end, listen=hear, **more
@@ -208,14 +209,15 @@ def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) 
 def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does; nothing is to be freed at the end."""
     driver = making(executor_for(frame.sparkSession.sparkContext.master, spec))
-    return runner(_writer(with_heartbeat(frame), opened, trigger)), driver, lambda: None
+    tell = ProgressMetrics(frame.sparkSession, driver.figures.counts).tell
+    return runner(_writer(with_heartbeat(frame), opened, trigger), tell), driver, lambda: None
 
 
 def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does."""
 
     def query(switchboard: Switchboard) -> RealTimeQuery:
-        return RealTimeQuery(frame, spec, switchboard, _name(opened), opened.spark, how.batch)
+        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch)
 
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
 
@@ -253,10 +255,6 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
     return Nowhere() if results is None else results
 
 
-def _name(opened: Checkpoint) -> str:
-    return f"rescale-{opened.query[:8]}"
-
-
 def _ready(frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path]) -> DataFrame:
     """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
@@ -267,7 +265,7 @@ def _ready(frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
-    writer = frame.writeStream.queryName(_name(opened)).trigger(processingTime=trigger)
+    writer = frame.writeStream.queryName(opened.name).trigger(processingTime=trigger)
     return writer.option("checkpointLocation", opened.spark)
 
 

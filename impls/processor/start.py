@@ -20,7 +20,7 @@ from impls.processor.handle import Handle, TimeMode
 from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
 from impls.processor.keys import key_sql
-from impls.processor.operator import EVENT_TIME, NEVER_LATE, operator_of
+from impls.processor.operator import EVENT_TIME, NEVER_LATE, InitialState, operator_of
 from impls.processor.output import json_rows, pandas_settings
 from impls.processor.program import Program
 from impls.processor.state import Scope
@@ -76,9 +76,9 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
             its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
-        state_dir: as for `impls.stream`.
-        checkpoint: as for `impls.stream`.
-        workers: as for `impls.stream`.
+        state_dir: these three as for `impls.stream`.
+        checkpoint: the same.
+        workers: the same.
         **options: what `impls.stream` takes besides: bins, mechanism, trigger, durability, ...
 
     Raises:
@@ -89,30 +89,19 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
-    output = _schema_of(frame, outputStructType)
-    settings = pandas_settings(frame.sparkSession.conf.get)
-    json_rows(output, settings["spark.sql.session.timeZone"])
-    _check_event_column(eventTimeColumnName, output)
-    event_time, event_sql = _event_time(frame, mode)
+    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame, mode)
     raw = dumped(statefulProcessor, [statefulProcessor])
     schemas, variables = _tried(frame, raw, mode)
     key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
     program = Program(
-        type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns),
-        tuple(frame.columns.index(name) for name in keys), output, mode, schemas, pandas, settings,
-        eventTimeColumnName, micros=not isinstance(results, Output),
+        type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
+        schemas, pandas, _settings(frame), eventTimeColumnName, micros=not isinstance(results, Output),
     )  # fmt: skip
-    sql = key_sql(key_schema, [f"`{name}`" for name in keys])
-    folder, bins = Path(checkpoint), options.get("bins", _BINS)
-    check_kept(folder, {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
-    initial = None
-    if initialState is not None:
-        start, start_keys = _frame_and_keys(initialState, "initialState")
-        _check_alike(start, start_keys, key_schema)
-        start_sql = key_sql(key_schema, [f"`{name}`" for name in start_keys])
-        initial = initial_state(start, start_sql, bins, folder / "initial", clock.time_ns() // 1_000_000)
+    prepared = _prepared(frame, _key_sql(key_schema, keys), event_sql, options.get("time"))
+    check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
+    initial = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
     return stream(
-        _prepared(frame, sql, event_sql, options.get("time")),
+        prepared,
         key="key",
         operator=operator_of(program, _columns(frame), event_time, initial),
         results=results,
@@ -155,16 +144,42 @@ def _grouping_columns(grouped: GroupedData) -> list[str]:
     return names
 
 
+def _output(frame: DataFrame, given: StructType | str, event_column: str) -> StructType:
+    """Returns the output's schema; raises UsageError where it has no form in JSON, or not the event time's column."""
+    output = _schema_of(frame, given)
+    json_rows(output, _settings(frame)["spark.sql.session.timeZone"])
+    kind = output[event_column].dataType if event_column in output.names else None
+    if event_column and not isinstance(kind, TimestampType | TimestampNTZType):
+        raise UsageError(f"The eventTimeColumnName {event_column!r} is no timestamp column of the output.")
+    return output
+
+
+def _settings(frame: DataFrame) -> dict[str, str]:
+    return pandas_settings(frame.sparkSession.conf.get)
+
+
+def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:
+    return tuple(frame.columns.index(name) for name in keys)
+
+
+def _key_sql(schema: StructType, keys: list[str]) -> str:
+    return key_sql(schema, [f"`{name}`" for name in keys])
+
+
+def _initial(given: Grouped | None, key: StructType, checkpoint: Path, bins: int) -> InitialState | None:
+    """Writes the initial state to files, if there is any."""
+    if given is None:
+        return None
+    frame, keys = _frame_and_keys(given, "initialState")
+    _check_alike(frame, keys, key)
+    return initial_state(frame, _key_sql(key, keys), bins, checkpoint / "initial", clock.time_ns() // 1_000_000)
+
+
 def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
     found = frame.sparkSession._parse_ddl(given) if isinstance(given, str) else given
     if not isinstance(found, StructType):
         raise UsageError(f"The outputStructType must be a StructType or its DDL text, not {given!r}.")
     return found
-
-
-def _check_event_column(name: str, output: StructType) -> None:
-    if name and (name not in output.names or not isinstance(output[name].dataType, TimestampType | TimestampNTZType)):
-        raise UsageError(f"The eventTimeColumnName {name!r} is no timestamp column of the output.")
 
 
 def _event_time(frame: DataFrame, mode: TimeMode) -> tuple[EventTime, str]:

@@ -5,6 +5,7 @@ An epoch is one Spark job with a task per worker.
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.driver import QueryEnded, StopNeeded
@@ -67,16 +69,21 @@ def run_job(spec: QuerySpec, order: EpochOrder, routed: DataFrame, begin: float)
         return replace(answers, sink_ms=given(sink, job, spec.operator, order.written.epoch, answers))
 
 
+_START_DEADLINE_S = 60.0
 _OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 
 
 def runner(
-    writer: DataStreamWriter,
+    writer: DataStreamWriter, tell: Callable[[StreamingQuery], None] = lambda _query: None
 ) -> Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]:
-    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`."""
+    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
+
+    `tell` is called with the query at the end of each epoch.
+    """
 
     def run(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
         signals: list[Exception] = []
+        running: Future[StreamingQuery] = Future()
 
         def epoch(batch: Any, number: int) -> None:
             try:
@@ -84,8 +91,10 @@ def runner(
             except _OURS as signal:  # Spark hands on the text of an exception only
                 signals.append(signal)
                 raise
+            tell(running.result(_START_DEADLINE_S))  # the first epoch may end before `start` returns
 
         query = writer.foreachBatch(epoch).start()
+        running.set_result(query)
         started()
         try:
             query.awaitTermination()

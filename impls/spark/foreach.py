@@ -28,7 +28,7 @@ _RESULTS = ("key", "value")
 _RESULT_SCHEMA = StructType([*REPORT_SCHEMA.fields, *(StructField(name, BinaryType()) for name in _RESULTS)])
 _COLUMNS = pa.schema([("report", pa.string()), ("cells", pa.binary()), *((name, pa.binary()) for name in _RESULTS)])
 _ROWS = 50_000  # of results in an Arrow batch
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(__package__)
 
 
 def schema_of(sink: Sink) -> StructType:
