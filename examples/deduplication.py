@@ -25,7 +25,7 @@ class Deduplicate(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.seen = handle.getValueState("seen", "times long", ttlDurationMs=TTL_S * 1000)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         rows = list(rows)
         if not self.seen.exists():
             self.seen.update((1,))
