@@ -27,9 +27,9 @@ class Operator(ABC):
         event_time: the column of the event time and what is known of it, for operators with timers, windows or values
             over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
             extra.
-        output_schema: columns of the results as DDL text ("user string, n long") where each value is a JSON object of
-            them, as Spark's `to_json` writes it; None where values are bytes of the operator's own. A sink that takes
-            a DataFrame has these columns then.
+        output_schema: columns of the results as DDL text ("user string, n long"), or as a StructType's JSON, where each
+            value is a JSON object of them, as Spark's `to_json` writes it; None where values are bytes of the
+            operator's own. A sink that takes a DataFrame has these columns then.
     """
 
     key_type: ClassVar[Literal["binary", "long"]] = "binary"

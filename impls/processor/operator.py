@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,14 @@ class InitialState:
     Attributes:
         folder: of the files, which all hosts see.
         now: processing time at which it was written, ms.
+        names: of its columns, which are others than the records'.
+        places: which of them are the grouping key.
     """
 
     folder: str
     now: int
+    names: tuple[str, ...]
+    places: tuple[int, ...]
 
     def of(self, bin_: int) -> pa.Table | None:
         """Returns a bin's initial state: columns bin, key and c0, c1, ...; None where it has none."""
@@ -52,6 +56,9 @@ class _Processing(Operator):
     program: Program
     initial: InitialState | None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "output_schema", self.program.output.json())
+
     def identity(self) -> dict[str, Any]:
         """Returns what decides where state lies and what its timers mean."""
         key = [[field.name, field.dataType.simpleString()] for field in self.program.key.fields]
@@ -63,7 +70,8 @@ class _Processing(Operator):
         if self.initial is None or table is None:
             return
         entries = Buffered(state)
-        life = Life(self.program, entries, Times(self.initial.now, 0))
+        program = replace(self.program, names=self.initial.names, places=self.initial.places)
+        life = Life(program, entries, Times(self.initial.now, 0))
         life.initial(table)
         life.close()
         entries.flush()
@@ -77,6 +85,7 @@ class ProcessorOperator(_Processing):
     program: Program
     columns: tuple[str, ...]
     initial: InitialState | None = None
+    output_schema: str | None = None
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Gives the records to the processor, key by key."""
@@ -102,6 +111,7 @@ class TimedProcessor(_Processing, TimedOperator):
     columns: tuple[str, ...]
     event_time: EventTime
     initial: InitialState | None = None
+    output_schema: str | None = None
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Refuses: a processor runs whole turns."""
@@ -188,9 +198,10 @@ def operator_of(
     program: Program, columns: tuple[str, ...], event_time: EventTime, initial: InitialState | None
 ) -> ProcessorOperator | TimedProcessor:
     """Returns the operator of a program, whose records have the columns c0, c1, ... and, with timers, `event_us`."""
+    output = program.output.json()
     if program.time_mode == "none":
-        return ProcessorOperator(program, columns, initial)
-    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial)
+        return ProcessorOperator(program, columns, initial, output)
+    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial, output)
 
 
 def _ms(watermark_us: int | None) -> int:
