@@ -36,6 +36,7 @@ def replace(*, checkpoint: str, code: str, wait: int, **how: Any) -> int:
     ways = {name: None if how[name] is None else _function(code, how[name]) for name in ("migrate", "back")}
     raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
     request = {"do": "replace", "code": raw.hex(), "lazy": how["lazy"], "budget_bytes": how["budget"]}
+    request |= {"mends": how["mends"]}
     return _carry_out(checkpoint, request, wait)
 
 

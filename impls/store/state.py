@@ -172,6 +172,10 @@ class BinState:
             new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]
             self._put_stored(bin_, names, new, old)
             low = names[-1] + b"\0"
+        self.name_shape(bin_, shape)
+
+    def name_shape(self, bin_: int, shape: int) -> None:
+        """Notes the shape of a bin's state."""
         if self.shape(bin_) != shape:
             name = bin_key(SHAPE, bin_)
             there = self._txn.get(name) is not None  # also the first shape is noted, where another one was left for it
