@@ -160,22 +160,18 @@ class BinState:
             return 0
         return int.from_bytes(open_value(name, bytes(raw)), "big")
 
-    def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None]) -> None:
-        """Turns a bin's state into another shape: `convert(key, value)` of each entry, None to delete it."""
+    def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None] | None) -> None:
+        """Gives a bin's state another shape: by `convert(key, value)` of each entry, None to delete it, or by name."""
         low, high = bin_range(STATE, bin_)
         unpack_range(self._txn, low, low + _HIGHEST)
-        while items := [
-            (bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)
-        ]:
+        while convert is not None and (
+            items := [(bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)]
+        ):
             names = [name for name, _ in items]
             old = open_values(names, [value for _, value in items])
             new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]
             self._put_stored(bin_, names, new, old)
             low = names[-1] + b"\0"
-        self.name_shape(bin_, shape)
-
-    def name_shape(self, bin_: int, shape: int) -> None:
-        """Notes the shape of a bin's state."""
         if self.shape(bin_) != shape:
             name = bin_key(SHAPE, bin_)
             there = self._txn.get(name) is not None  # also the first shape is noted, where another one was left for it

@@ -144,9 +144,11 @@ class Running:
             self.required = self.required.copy()
             self.required[bin_] = found
             return
-        for number, direction in path_between(found, shape, self._versions):
+        path = path_between(found, shape, self._versions)
+        for number, direction in path:
             self._turn(bin_, number, back=direction == "back")
-        self.state.name_shape(bin_, shape)  # also where it is only taken for one of it
+        if not path:
+            self.state.turn(bin_, shape, None)
         self.turned.append([bin_, shape])
         if self._plan is self._task.order.written.versions:  # not in a trial, which is thrown away
             _reach("during-refit", self._task)
