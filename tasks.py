@@ -17,6 +17,7 @@ from harness.cli.look import (  # noqa: F401
     reproduce,
     rescale,
     status,
+    top,
     validate,
 )
 from harness.cli.measure import durability_cost, generator_speed, recovery_curve, simulate  # noqa: F401

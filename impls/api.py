@@ -34,10 +34,11 @@ from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
 from impls.spark.code import pickled
-from impls.spark.columns import prepared, with_heartbeat
+from impls.spark.columns import prepared, readable, with_heartbeat
 from impls.spark.executor import runner
 from impls.spark.master import is_local
 from impls.spark.offsetlog import epoch_begin
+from impls.spark.progress import ProgressMetrics
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.inputlog import tick_begin
@@ -51,8 +52,9 @@ from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
+from impls.worker.sinks import ForeachBatch, Nowhere, Sink
 
-__all__ = ["ControlTopic", "RealTime", "stream"]
+__all__ = ["ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"]
 
 _MODES = ("micro-batch", "real-time")
 
@@ -80,7 +82,7 @@ def stream(
     *,
     key: str,
     operator: Operator,
-    results: Output,
+    results: Output | ForeachBatch | None,
     state_dir: str | Path,
     checkpoint: str | Path,
     workers: int,
@@ -105,10 +107,10 @@ def stream(
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
     Args:
-        df: a streaming DataFrame with Kafka's `partition` and `offset` columns, which give each key's record order.
+        df: a streaming DataFrame with `partition` and `offset`, Kafka's or your own; of files see `impls.spark.order`.
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
-        results: the topic that takes the results; read it with `impls.worker.results.Deduplicator`.
+        results: a Kafka topic (`Output`) or a function of yours (`ForeachBatch`); None drops what the operator returns.
         state_dir: folder for the workers' state on each host that runs tasks; on a cluster in STATE_DIR/HOST.
         checkpoint: folder for offsets, plans and commands; the same folder again continues the query.
         workers: number of workers at the query's first start; later starts continue with what the last one had.
@@ -133,15 +135,15 @@ def stream(
     Raises:
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
-    how = catalog.make(mechanism, **(options or {}))
+    how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
     start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, results, py_files)
+    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
-        spec = QuerySpec(opened.query, bins, first, results, state, files, how.shared, between, start is real_time)
+        spec = QuerySpec(opened.query, bins, first, sink, state, files, how.shared, between, start is real_time)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
         return _handle(frame, spec, opened, making, start, control=control, policy=policy, on_event=on_event)
@@ -177,7 +179,7 @@ def _handle(
         run, driver, end = _in_real_time(how_to, frame, spec, opened, making)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
-    changes = PipelineChanges(driver, spec.operator, pickled, tuple(frame.columns), spec.shared is not None)
+    changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
     hear = _listen(control, opened, driver, real_time=spec.turns)
     return StreamHandle(
         run, changes, opened, source=partial(_source, frame, spec, opened), end=end, listen=hear, **more
@@ -207,14 +209,15 @@ def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) 
 def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does; nothing is to be freed at the end."""
     driver = making(executor_for(frame.sparkSession.sparkContext.master, spec))
-    return runner(_writer(with_heartbeat(frame), opened, trigger)), driver, lambda: None
+    tell = ProgressMetrics(frame.sparkSession, driver.figures.counts).tell
+    return runner(_writer(with_heartbeat(frame), opened, trigger), tell), driver, lambda: None
 
 
 def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does."""
 
     def query(switchboard: Switchboard) -> RealTimeQuery:
-        return RealTimeQuery(frame, spec, switchboard, _name(opened), opened.spark, how.batch)
+        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch)
 
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
 
@@ -242,21 +245,27 @@ def _is_real_time(mode: str, df: DataFrame, how: Mechanism, checkpoint: str, log
     return True
 
 
-def _name(opened: Checkpoint) -> str:
-    return f"rescale-{opened.query[:8]}"
+def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
+    """Returns what workers give their results to; raises UsageError for a function in real time."""
+    if isinstance(results, ForeachBatch) and mode == "real-time":
+        raise UsageError(
+            "In real-time mode results leave in turns, not in epochs that a ForeachBatch could be given: send them to "
+            'Kafka, or use mode="micro-batch".'
+        )
+    return Nowhere() if results is None else results
 
 
-def _ready(frame: DataFrame, operator: Operator, results: Output, py_files: Sequence[str | Path]) -> DataFrame:
+def _ready(frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path]) -> DataFrame:
     """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
-    warm_workers(spark, results)
+    warm_workers(spark, sink)
     return frame
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
-    writer = frame.writeStream.queryName(_name(opened)).trigger(processingTime=trigger)
+    writer = frame.writeStream.queryName(opened.name).trigger(processingTime=trigger)
     return writer.option("checkpointLocation", opened.spark)
 
 

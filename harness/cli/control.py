@@ -10,19 +10,40 @@ from invoke.context import Context
 
 from harness.cli.verb import verb
 from harness.options import ending, parse_list
-from harness.options.declared import COUNT, REAL, Option
+from harness.options.declared import BYTES, COUNT, FLAG, REAL, Option
 from impls.errors import UsageError
 
 __all__ = ["OPTIONS", "command_of", "control"]
 
-_REQUEST, _WHEN, _TOPIC = "What to ask for", "From when on", "Topic"
-_ARGUMENTS = {"rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": ()}
+_REQUEST, _CHANGE, _WHEN, _TOPIC = "What to ask for", "Changes of the pipeline", "From when on", "Topic"
+_ARGUMENTS = {
+    "rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": (),
+    "replace": ("code", "migrate", "back", "lazy", "budget", "mends"), "insert": ("code", "before"), "remove": ("name",),
+}  # fmt: skip
+_NEEDED = {
+    "rescale": ("workers", "the number of workers to go to"), "remove": ("name", "the name of the step"),
+    "replace": ("code", "a Python file and a name in it"), "insert": ("code", "a Python file and a name in it"),
+}  # fmt: skip
+_CHANGES = ("replace", "insert", "remove")
 OPTIONS = (
-    Option("do", "what to ask for", group=_REQUEST, required=True, choices=tuple(_ARGUMENTS), subject="The request"),
+    Option("do", f"what to ask for: {', '.join(_ARGUMENTS)}", group=_REQUEST, required=True),
     Option("workers", "of rescale: number of workers to go to", COUNT, _REQUEST, shown="needed for rescale",
            subject="The number of workers"),
     Option("policy", "of rescale: placement policy", group=_REQUEST, shown="the query's"),
     Option("hosts", "of rescale: hosts that keep workers, separated by commas", group=_REQUEST, shown="all"),
+    Option("code", "of replace and insert: a Python file and a name in it, as in rules.py:limit", group=_CHANGE,
+           shown="needed for them"),
+    Option("migrate", "of replace: a function of the same file: a value of state to one of the new operator's",
+           group=_CHANGE, shown="none"),
+    Option("back", "of replace: a function of the same file: the way back", group=_CHANGE, shown="none"),
+    Option("lazy", "of replace: records come under the new version at once, state when its bin is touched", FLAG,
+           _CHANGE),
+    Option("budget", "of replace: most bytes of state that a worker turns in an epoch without need", BYTES, _CHANGE,
+           shown="256K", subject="The budget", least=1),
+    Option("mends", "of replace: a refused version at which bins had to stay; their state is taken for the new one's",
+           COUNT, _CHANGE, shown="none", subject="The version", least=1),
+    Option("before", "of insert: name of the step to put it in front of", group=_CHANGE, shown="behind all"),
+    Option("name", "of remove: name of the step", group=_CHANGE, shown="needed for remove"),
     Option("query", "names of the queries that it is for, separated by commas", group=_REQUEST, shown="all"),
     Option("from", "the input's time from which on it holds: HH:MM:SS today, or ISO 8601; local time without a zone",
            group=_WHEN, shown="the next epoch"),
@@ -89,17 +110,10 @@ def command_of(given: dict[str, Any], now: datetime) -> dict[str, Any]:
         given: values of the options by name.
         now: the time here.
     """
-    allowed = _ARGUMENTS[given["do"]]
-    for name in ("workers", "policy", "hosts"):
-        if given[name] is not None and name not in allowed:
-            raise UsageError(f"The option --{name} is one of rescale, not of {given['do']}.")
-    if "workers" in allowed and given["workers"] is None:
-        raise UsageError("A rescale needs --workers, the number of workers to go to.")
+    _check_arguments(given)
     if given["from"] is not None and given["offsets"] is not None:
         raise UsageError("A command holds from a time or from offsets: give --from or --offsets.")
-    command = {"do": given["do"], **{name: given[name] for name in allowed if given[name] is not None}}
-    if "hosts" in command:
-        command["hosts"] = list(parse_list(command["hosts"]))
+    command = _request_of(given)
     if given["sender"]:
         command["sender"] = given["sender"]
     if given["query"] is not None:
@@ -109,6 +123,34 @@ def command_of(given: dict[str, Any], now: datetime) -> dict[str, Any]:
     if given["offsets"] is not None:
         command["from"] = {"offsets": _offsets_of(given["offsets"])}
     return command
+
+
+def _check_arguments(given: dict[str, Any]) -> None:
+    """Raises UsageError for an option of another request, and for one that is needed."""
+    do = given["do"]
+    if do not in _ARGUMENTS:
+        raise UsageError(f"The request {do!r} is unknown: use one of {', '.join(_ARGUMENTS)}.")
+    for name in dict.fromkeys(name for names in _ARGUMENTS.values() for name in names):
+        if given[name] not in {None, False} and name not in _ARGUMENTS[do]:
+            takers = " and ".join(taker for taker, names in _ARGUMENTS.items() if name in names)
+            raise UsageError(f"The option --{name} is one of {takers}, not of {do}.")
+    needed, what = _NEEDED.get(do, ("do", ""))
+    if given[needed] is None:
+        raise UsageError(f"{'An' if do == 'insert' else 'A'} {do} needs --{needed}, {what}.")
+
+
+def _request_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns what a query is to do, as its control channel takes it."""
+    do = given["do"]
+    arguments = {name: given[name] for name in _ARGUMENTS[do]}
+    if do in _CHANGES:
+        from harness.run.change import request_of
+
+        return request_of(do, **arguments)
+    request = {"do": do, **{name: value for name, value in arguments.items() if value is not None}}
+    if "hosts" in request:
+        request["hosts"] = list(parse_list(request["hosts"]))
+    return request
 
 
 def _ms_of(text: str, now: datetime) -> int:

@@ -9,7 +9,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from harness.cli.verb import run, run_module, verb
-from harness.options.declared import COUNT, FLAG, FOLDER, TEXT, Option
+from harness.options.declared import COUNT, FLAG, FOLDER, REAL, TEXT, Option
 
 __all__ = [
     "compare",
@@ -21,6 +21,7 @@ __all__ = [
     "reproduce",
     "rescale",
     "status",
+    "top",
     "validate",
 ]
 
@@ -43,6 +44,18 @@ def rescale(c: Context, checkpoint: str, workers: int, hosts: str | None) -> Non
 def status(c: Context, checkpoint: str) -> None:
     """Show epoch, workers and migration of a running query."""
     run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} status")
+
+
+@verb(
+    _CHECKPOINT,
+    Option("once", "show it once", FLAG),
+    Option("json", "a line of JSON instead of each picture", FLAG),
+    Option("interval", "seconds from one picture to the next", REAL, default=1.0, unit="seconds", least=0.1, most=3600,
+           subject="The interval"),
+)  # fmt: skip
+def top(c: Context, checkpoint: str, *, once: bool, json: bool, interval: float) -> None:
+    """Watch a running query live: workers, rates, latency, queue, migration; Ctrl-C ends it."""
+    run("harness.live.top:top", checkpoint, once=once, as_json=json, interval=interval)
 
 
 @verb(_FOLDER)

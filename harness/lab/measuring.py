@@ -44,7 +44,9 @@ def measure_here(folder: Path, settings: Callable[..., _S], measure: Callable[[P
     return 0
 
 
-def measured_in_child(module: str, folder: Path, settings: Any) -> list[dict[str, Any]]:
+def measured_in_child(
+    module: str, folder: Path, settings: Any, *, deadline_s: float = _DEADLINE_S
+) -> list[dict[str, Any]]:
     """Returns what `python -m MODULE FOLDER` measures with settings, a dataclass; what is there already stays.
 
     Raises:
@@ -54,12 +56,12 @@ def measured_in_child(module: str, folder: Path, settings: Any) -> list[dict[str
     if not found.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / ASKED, asdict(settings))
-        _run_child(module, folder)
+        _run_child(module, folder, deadline_s)
     measured: list[dict[str, Any]] = json.loads(found.read_text())
     return measured
 
 
-def _run_child(module: str, folder: Path) -> None:
+def _run_child(module: str, folder: Path, deadline_s: float) -> None:
     """Runs the module; its standard input stays open as long as this process lives."""
     with (folder / "run.log").open("ab") as log:
         process = subprocess.Popen(
@@ -68,7 +70,7 @@ def _run_child(module: str, folder: Path) -> None:
         )  # fmt: skip
         assert process.stdin is not None
         try:
-            code = process.wait(_DEADLINE_S)
+            code = process.wait(deadline_s)
         except BaseException:
             process.stdin.close()  # which ends it
             process.wait()

@@ -15,7 +15,7 @@ from impls.operators import Operator
 from impls.operators.steps import Step
 from impls.spark.code import dumped
 
-__all__ = ["insert", "remove", "replace", "show"]
+__all__ = ["insert", "remove", "replace", "request_of", "show"]
 
 _POLL_S = 0.1
 
@@ -30,26 +30,42 @@ def show(checkpoint: str) -> int:
     return 0
 
 
-def replace(*, checkpoint: str, code: str, wait: int, **how: Any) -> int:
+def replace(*, checkpoint: str, wait: int, **what: Any) -> int:
     """Replaces an operator or a step, and returns the exit code: 1 when the query has refused it."""
-    by = _named(code, (Operator, Step))
-    ways = {name: None if how[name] is None else _function(code, how[name]) for name in ("migrate", "back")}
-    raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
-    request = {"do": "replace", "code": raw.hex(), "lazy": how["lazy"], "budget_bytes": how["budget"]}
-    request |= {"mends": how["mends"]}
-    return _carry_out(checkpoint, request, wait)
+    return _carry_out(checkpoint, request_of("replace", **what), wait)
 
 
-def insert(*, checkpoint: str, code: str, before: str | None, wait: int) -> int:
+def insert(*, checkpoint: str, wait: int, **what: Any) -> int:
     """Puts a step in, and returns the exit code."""
-    step = _named(code, (Step,))
-    raw = dumped(step, [step.function])
-    return _carry_out(checkpoint, {"do": "insert", "code": raw.hex(), "before": before}, wait)
+    return _carry_out(checkpoint, request_of("insert", **what), wait)
 
 
-def remove(*, checkpoint: str, name: str, wait: int) -> int:
+def remove(*, checkpoint: str, wait: int, name: str) -> int:
     """Takes a step out, and returns the exit code."""
-    return _carry_out(checkpoint, {"do": "remove", "name": name}, wait)
+    return _carry_out(checkpoint, request_of("remove", name=name), wait)
+
+
+def request_of(do: str, **what: Any) -> dict[str, Any]:
+    """Returns a change as a query takes it, from the control channel or a control topic.
+
+    Args:
+        do: "replace", "insert" or "remove".
+        **what: code (FILE:NAME), migrate and back (names in that file, or None), lazy, budget and mends of a replacement; code
+            and before of an insertion; name of the step to remove.
+
+    Raises UsageError when the code cannot be loaded, or is of another kind.
+    """
+    match do:
+        case "replace":
+            by = _named(what["code"], (Operator, Step))
+            ways = {name: what[name] and _function(what["code"], what[name]) for name in ("migrate", "back")}
+            raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
+            budget = {} if what["budget"] is None else {"budget_bytes": what["budget"]}
+            return {"do": do, "code": raw.hex(), "lazy": what["lazy"], "mends": what["mends"] or 0, **budget}
+        case "insert":
+            step = _named(what["code"], (Step,))
+            return {"do": do, "code": dumped(step, [step.function]).hex(), "before": what["before"]}
+    return {"do": do, "name": what["name"]}
 
 
 def _carry_out(checkpoint: str, request: dict[str, Any], wait: int) -> int:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +16,19 @@ from harness.measure.way import turns_of, way_of
 from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
+from impls.worker.cells import percentiles_ms
 
 __all__ = ["Recorder"]
 
 
 def _tick_line(record: EpochRecord) -> dict[str, Any]:
     """Returns what the line of a tick has besides: turns, a record's way, and the median latency of its records."""
-    found = _percentiles_ms(list(record.cells.values()))
+    found = percentiles_ms(list(record.cells.values()))
     return {
         "turns": turns_of(record.reports),
         "way_ms": way_of(record.reports),
         "latency_ms": round(found["p50"], 3) if found else None,
     }
-
-
-def _percentiles_ms(parts: Sequence[np.ndarray]) -> dict[str, float]:
-    """Returns p50, p99 and max in milliseconds of the records in latency cells; nothing without records."""
-    parts = [cells for cells in parts if len(cells)]
-    if not parts:
-        return {}
-    cells = np.concatenate(parts)
-    order = np.argsort(cells["latency_us"])
-    values, share = cells["latency_us"][order] / 1e3, np.cumsum(cells["count"][order]) / cells["count"].sum()
-    at = np.minimum(np.searchsorted(share, [0.5, 0.99]), len(values) - 1)
-    return {"p50": float(values[at[0]]), "p99": float(values[at[1]]), "max": float(values[-1])}
 
 
 def _epoch_line(record: EpochRecord) -> dict[str, Any]:
@@ -180,7 +168,7 @@ class Recorder:
         since = time.monotonic() - 1.0
         with self._lock:
             parts = [cells for at, cells in self._recent if at >= since]
-        return _percentiles_ms(parts)
+        return percentiles_ms(parts)
 
     def close(self) -> None:
         """Closes the files."""

@@ -11,7 +11,7 @@ from harness.lab.bringup import KEEP_LOGS, open_session
 from harness.lab.processes import VARIABLE
 from harness.run.native import PRELOAD_PARTITIONS
 from impls import catalog
-from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
+from impls.mechanisms.native_spark.conf import NATIVE_SETTINGS
 from impls.mechanisms.native_spark.real_time import NATIVE_REAL_TIME_SETTINGS
 from impls.spark.master import is_local
 from impls.spark.realtime.settings import real_time_settings, real_time_threads

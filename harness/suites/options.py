@@ -87,7 +87,8 @@ AUTOSCALE = (
     *running("two loads, one policy, two mechanisms, about 8 minutes"),
 )
 PERF = (
-    Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls",
+    Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls,"
+           " processor",
            TEXT, _WHAT, shown="all"),
     *running("small and short: shows that every part works, about 8 minutes",
              "measure anew although a result of the same code is there, or is half done"),

@@ -1,5 +1,6 @@
 """What is done with the commands of a control topic before an epoch is planned."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from impls.errors import StateError, UsageError
 from impls.protocol.events import identified
 
 __all__ = ["Carrier"]
+
+_LOG = logging.getLogger(__package__)
 
 
 class Carrier:
@@ -43,6 +46,7 @@ class Carrier:
         agenda = self._log.agenda
         self._find_bounds(begin)
         for one, sentence in agenda.refused(begin):
+            _LOG.info("The command %s is refused: %s", one.command.id, sentence)
             self._log.obey(agenda.carried(one, epoch, None, sentence))
         for one in agenda.reached(begin):
             if self._ending():
@@ -71,4 +75,5 @@ class Carrier:
                 refused = str(error) if known else f"The request is not understood: {type(error).__name__}: {error}."
         if refused and self._ending():
             return  # the query was stopped meanwhile, which is no fault of the command
+        _LOG.info("The command %s is %s with epoch %s.", one.command.id, "refused" if refused else "carried out", epoch)
         self._log.obey(self._log.agenda.carried(one, epoch, answer, refused))

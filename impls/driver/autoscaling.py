@@ -1,5 +1,6 @@
 """A running query that is autoscaled: a thread that measures intervals, asks the policy and rescales."""
 
+import logging
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ __all__ = ["Autoscaling", "Source", "past_of"]
 
 _POLL_S = 0.05
 _END_DEADLINE_S = 30.0
+_LOG = logging.getLogger(__package__)
 _LOG_BYTES = 4 << 20
 _KEPT_DECISIONS, _KEPT_RESCALES = 1000, 100
 
@@ -108,6 +110,7 @@ class Autoscaling:
             try:
                 due = self._turn(due)
             except StateError as error:
+                _LOG.warning("Autoscaling by %s has to wait: %s", self._settings.policy, error)
                 self._on_event("autoscale", {"policy": self._settings.policy, "error": str(error)})
                 due = time.monotonic() + self._settings.interval_s
             except UsageError:  # the query has ended
@@ -140,6 +143,7 @@ class Autoscaling:
         entry = {"policy": self._settings.policy, **decided.to_json()}
         self._append(entry)
         if decided.wanted is not None:
+            _LOG.info("The policy %s asks for %s workers: %s", self._settings.policy, decided.wanted, decided.reason)
             entry = {**entry, "command": self._rescale(decided.wanted)}
         self._last = entry
         self._on_event("autoscale", entry)

@@ -181,6 +181,11 @@ class Checkpoint:
         """Closes the journals and releases the folder."""
         self._open.close()
 
+    @property
+    def name(self) -> str:
+        """The name of the query in Spark and on its metrics."""
+        return f"rescale-{self.query[:8]}"
+
     def _take_lock(self) -> IO[str]:
         try:
             self.own.mkdir(parents=True, exist_ok=True)

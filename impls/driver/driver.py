@@ -1,9 +1,10 @@
 """One epoch after another: plan, derive the order from the plan and what is known, run the workers, observe."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,10 @@ from numpy.typing import NDArray
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.codes import Codes
 from impls.driver.epochs import observation_of, order_of
+from impls.driver.figures import Figures
 from impls.driver.keeper import Keeper
+from impls.driver.record import EpochRecord
+from impls.driver.sentences import in_short, told
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
@@ -27,6 +31,8 @@ from impls.protocol.report import Report
 from impls.protocol.versions import Change, Version
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
+
+_LOG = logging.getLogger(__package__)
 
 
 class QueryEnded(Exception):  # noqa: N818 - a signal to the supervisor, not a failure
@@ -44,38 +50,11 @@ class StopNeeded(Exception):  # noqa: N818
         self.epoch, self.what = epoch, what
 
 
-@dataclass(frozen=True, slots=True)
-class EpochRecord:
-    """The record of a finished epoch.
-
-    Attributes:
-        written: the plan it obeyed.
-        begin_us, end_us: wall clock of foreachBatch's begin and end, µs.
-        reports: one per worker, ascending.
-        cells: latency cells by worker, dtype CELL.
-        ms: between (end of the last epoch to begin of this one), plan, build, job, observe; milliseconds.
-        misplaced: bins not at their goal after the epoch.
-        durable_bytes: size of changelog and snapshots after the epoch.
-        events: migrations that began or ended with it.
-        state_bytes: size of the state of all bins.
-    """
-
-    written: WrittenPlan
-    begin_us: int
-    end_us: int
-    reports: list[Report]
-    cells: dict[int, NDArray[np.void]]
-    ms: dict[str, float]
-    misplaced: int
-    durable_bytes: int
-    events: tuple[Event, ...] = ()
-    state_bytes: int = 0
-
-
 class Driver:
     """Executes the controller's plans; everything durable it knows is in the checkpoint's journals.
 
     Attributes:
+        figures: what the query has done since this driver began.
         listeners: called with every finished epoch, behind `on_epoch`.
     """
 
@@ -91,10 +70,12 @@ class Driver:
     ):
         self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
-        self.listeners: list[Callable[[EpochRecord], None]] = []
+        self.figures = Figures()
+        self.listeners: list[Callable[[EpochRecord], None]] = [self.figures.take, _log]
         self._last_end = time.perf_counter()
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
+        self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._planning = threading.Lock()
@@ -192,6 +173,7 @@ class Driver:
             "plan": (planned - begin) * 1e3,
             "build": answers.build_ms,
             "job": answers.job_ms,
+            **({"sink": answers.sink_ms} if answers.sink_ms else {}),
         }
         reports, cells = answers.reports, answers.cells
         events = self._observe(written, reports, epoch_ms, answers.job_ms)
@@ -234,7 +216,7 @@ class Driver:
     def _write_plan(self, epoch: int) -> WrittenPlan:
         """Makes a plan and makes it durable."""
         before = self.controller.changing.required
-        written = self.controller.plan(epoch, self._checkpoint.generation)
+        written = self.controller.plan(epoch, self._checkpoint.generation, self.now_ms())
         where = {"epoch": epoch, "migrating": written.migrating}
         fault("before-plan", **where)
         if written.drops:
@@ -258,6 +240,14 @@ class Driver:
             known = self.controller
             self._keeper.observe(written.epoch, reports, known.location, known.routing, known.size)
         return events
+
+
+def _log(record: EpochRecord) -> None:
+    """Logs an epoch, and what happened in it."""
+    if _LOG.isEnabledFor(logging.DEBUG):
+        _LOG.debug("%s", in_short(record))
+    for sentence in told(record):
+        _LOG.info("%s", sentence)
 
 
 def _command_of(entry: dict[str, Any]) -> Command | Change:

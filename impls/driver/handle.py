@@ -1,5 +1,6 @@
 """The running query as its user sees it: rescale, rebalance, status, stop."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from impls.driver.autoscaled import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
 from impls.driver.driver import QueryEnded, StopNeeded
+from impls.driver.observed import Observed
 from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
@@ -22,6 +24,7 @@ from impls.protocol.seats import numbers_on, renumbered
 
 __all__ = ["Answerer", "Listener", "RunQuery", "StreamHandle"]
 
+_LOG = logging.getLogger(__package__)
 _STOP_DEADLINE_S = 60.0
 
 RunQuery = Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]
@@ -46,7 +49,7 @@ class Listener(Protocol):
         """Ends it; no request comes behind it."""
 
 
-class StreamHandle(Changeable, Autoscaled):
+class StreamHandle(Changeable, Autoscaled, Observed):
     """A stateful query that can be rescaled while it runs; all methods may be called from any thread.
 
     A supervisor thread runs the query, and starts it again after a stop that the mechanism asked for.
@@ -76,6 +79,7 @@ class StreamHandle(Changeable, Autoscaled):
         Changeable.__init__(self)
         self._on_event = on_event or (lambda _kind, _fields: None)
         Autoscaled.__init__(self, changes.driver, checkpoint, source, self._on_event)
+        Observed.__init__(self, changes.driver.figures, {"query": checkpoint.name})
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes, self._end = changes, end
         self.wants_restart = False
@@ -198,10 +202,21 @@ class StreamHandle(Changeable, Autoscaled):
         controller = self._driver.controller
         moved = moved_against_minimum(controller.location, goal, controller.size)
         command = self._driver.command(kind, goal, label, hosts)
+        self._driver.figures.plan(moved.bins, moved.size)
+        _LOG.info(
+            "Command %s: %s; %s bins with %s bytes of state are to move.", command.id, label, moved.bins, moved.size
+        )
         self._on_event("command", {"id": command.id, "label": label, "moves": asdict(moved)})
         return command.id
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._carried_out(request)
+        except UsageError as error:
+            _LOG.info("The request %r is refused: %s", request["do"], error)
+            raise
+
+    def _carried_out(self, request: dict[str, Any]) -> dict[str, Any]:
         match request["do"]:
             case "status":
                 return self.status()
@@ -217,9 +232,9 @@ class StreamHandle(Changeable, Autoscaled):
             case "stop":
                 self._driver.ending = True
                 return {"stopping": True}
-        answer = self.answer_change(request)
+        answer = self.answer_change(request) or self.answer_watch(request)
         if answer is None:
-            known = "status, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
+            known = "status, watch, rescale, rebalance, stop, pipeline, replace, insert, remove or change"
             raise UsageError(f"The request {request['do']!r} is unknown: {known}.")
         return answer
 
@@ -228,10 +243,12 @@ class StreamHandle(Changeable, Autoscaled):
             while self._run_once():
                 pass
         except Exception as error:
+            _LOG.error("The query %s has failed: %s", self._checkpoint.name, error)
             self._failure = error
         finally:
             self._driver.ending = True
             self.end_autoscaling()
+            self.end_serving()
             self._control.close()
             if self._listener is not None:
                 self._listener.close()
@@ -242,7 +259,10 @@ class StreamHandle(Changeable, Autoscaled):
     def _run_once(self) -> bool:
         """Runs the query until it ends and returns whether to start it again."""
         started = {"generation": self._checkpoint.generation}
+        name, begin = self._checkpoint.name, self._driver.last_epoch + 1
+        _LOG.info("The query %s begins with epoch %s, generation %s.", name, begin, started["generation"])
         signal = self._run(self._driver.run_epoch, lambda: self._on_event("query_start", started))
+        _LOG.info("The query %s has ended behind epoch %s.", name, self._driver.last_epoch)
         self._on_event("query_stop", {})
         if isinstance(signal, StopNeeded):
             self._driver.stopped(signal.epoch)

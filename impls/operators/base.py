@@ -27,12 +27,16 @@ class Operator(ABC):
         event_time: the column of the event time and what is known of it, for operators with timers, windows or values
             over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
             extra.
+        output_schema: columns of the results as DDL text ("user string, n long") where each value is a JSON object of
+            them, as Spark's `to_json` writes it; None where values are bytes of the operator's own. A sink that takes
+            a DataFrame has these columns then.
     """
 
     key_type: ClassVar[Literal["binary", "long"]] = "binary"
     columns: tuple[str, ...] = ()
     has_entries: ClassVar[bool] = True
     event_time: EventTime | None = None
+    output_schema: str | None = None
 
     def bin_sql(self, key: str, bins: int) -> str:
         """Returns a key's bin as a Spark SQL expression of the one for the key; by default the top bits of its hash."""

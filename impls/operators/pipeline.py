@@ -1,8 +1,8 @@
 """A pipeline: steps, a keyed operator, steps. It is an operator itself, and one version of what a query does."""
 
 import pickle
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,7 +12,7 @@ from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.steps import Step
 from impls.operators.timed import TimedOperator
-from impls.protocol.eventtime import Partial
+from impls.operators.turn import Turn, Turned
 from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -118,27 +118,19 @@ class TimedPipeline(_Piped, TimedOperator):
         object.__setattr__(self, "event_time", self.inner.event_time)
         object.__setattr__(self, "late", self.inner.late)
 
+    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
+        """Runs the operator on what the steps leave of the records, and returns what they leave of the results."""
+        left = [turn if turn.records is None else replace(turn, records=self._before(turn.records)) for turn in turns]
+        done = self.inner.run(state, left)
+        return replace(done, results=self._after(done.results))
+
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
-        """Applies what the steps leave."""
-        left = self._before(records)
-        if len(left):
-            self.inner.on_records(left, keyed)
-
-    def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Calls the operator's."""
-        self.inner.on_timer(bin_, time, key, keyed)
-
-    def on_merged(self, partial: Partial, keyed: Keyed) -> None:
-        """Calls the operator's."""
-        self.inner.on_merged(partial, keyed)
+        self.inner.on_records(records, keyed)
 
     def merge(self, values: list[Any]) -> list[Any]:
         """Calls the operator's."""
         return self.inner.merge(values)
-
-    def sent(self, results: Results) -> Results:
-        """Returns what the steps leave of the results."""
-        return self._after(results)
 
 
 def _take_over(pipeline: "Pipeline | TimedPipeline") -> None:
@@ -150,6 +142,7 @@ def _take_over(pipeline: "Pipeline | TimedPipeline") -> None:
     read = dict.fromkeys([*pipeline.inner.columns, *(column for step in pipeline.steps for column in step.columns)])
     object.__setattr__(pipeline, "columns", tuple(read))
     object.__setattr__(pipeline, "key_type", pipeline.inner.key_type)
+    object.__setattr__(pipeline, "output_schema", pipeline.inner.output_schema)
 
 
 def pipeline_of(steps: Sequence[Step], operator: Operator) -> Operator:

@@ -2,7 +2,7 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.protocol.eventtime import EventClock, EventTime, Partial
+from impls.operators.turn import Turn, Turned
+from impls.protocol.eventtime import EventClock, EventTime, Partial, merge_partials
 from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -64,9 +65,27 @@ class TimedOperator(Operator):
         value = function(json.loads(raw), name)
         return None if value is None else json.dumps(value, separators=(",", ":")).encode()
 
-    def sent(self, results: Results) -> Results:
-        """Returns the results to send; a pipeline's steps may change them."""
-        return results
+    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
+        """Runs turns, oldest first, on the state of bins that are here."""
+        keyed, out = Keyed(state), Turned()
+        for turn in turns:
+            keyed.watermark = turn.watermark
+            if turn.watermark is not None and (due := state.bins_with_timers(turn.bins, turn.watermark)):
+                out.fired += keyed.fire(due, turn.watermark, lambda b, time, key: self.on_timer(b, time, key, keyed))
+            for partial in turn.merged:
+                self.on_merged(partial, keyed)
+            records = turn.records
+            if records is not None and turn.watermark is not None:
+                late = records.column(self.event_time.column).to_numpy() < turn.watermark
+                out.late += int(late.sum())
+                records = records.filter(pa.array(~late)) if self.late == "drop" and late.any() else records
+            if records is not None and len(records):
+                self.on_records(records, keyed)
+            keyed.flush()
+        bins, keys, payloads = keyed.emitted
+        out.results = Results(np.array(bins, np.int32), keys, payloads)
+        out.partials = merge_partials(keyed.partials, self.merge)
+        return out
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Refuses: without the epoch's watermark there is nothing right to do."""

@@ -58,8 +58,7 @@ class Controller:
         self._drops: list[Drop] = []
         self._pulls: dict[int, Pull] = {}
         self.replicas: dict[tuple[int, int], int] = {}
-        self.homes: dict[int, str] = {}
-        self.hosts: tuple[str, ...] = ()
+        self.homes, self.hosts = dict[int, str](), tuple[str, ...]()
         self.changing = Changing(self.bins)
         self._events: list[Event] = []
         self._last_events: list[Event] = []
@@ -111,8 +110,8 @@ class Controller:
             stopped=self._stopped,
         )
 
-    def plan(self, epoch: int, generation: int) -> WrittenPlan:
-        """Returns the epoch's plan, which holds from now on; raises InvalidPlanError for a mechanism's invalid plan."""
+    def plan(self, epoch: int, generation: int, now_ms: int = 0) -> WrittenPlan:
+        """Returns the plan of an epoch at a processing time; it holds from now on; raises InvalidPlanError."""
         self._activate(epoch)
         plan = EpochPlan(self.routing.copy())
         if self._current is not None:
@@ -127,7 +126,8 @@ class Controller:
         moves = self._current is not None
         written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, moves, versions=versions)
         if self.clock is not None and plan.stop is None:
-            written = replace(written, watermark=self.clock.watermark, merged=self.clock.ready)
+            at, watermark, merged = self.clock.at(now_ms), self.clock.watermark, self.clock.ready
+            written = replace(written, watermark=watermark, merged=merged, clock=at)
         self._hold(written)
         return written
 
@@ -285,7 +285,7 @@ class Controller:
             dropped = set(written.drops)
             self._drops = [drop for drop in self._drops if drop.place not in dropped]
             if self.clock is not None:
-                self.clock.hold(written.watermark)
+                self.clock.hold(written.watermark, written.clock)
             self.changing.hold(written.versions)
 
     def _workers(self, plan: EpochPlan) -> int:

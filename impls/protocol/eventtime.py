@@ -19,7 +19,7 @@ import numpy as np
 
 from impls.errors import UsageError
 
-__all__ = ["EventClock", "EventTime", "Merge", "Partial", "merge_partials"]
+__all__ = ["EpochClock", "EventClock", "EventTime", "Merge", "Partial", "merge_partials"]
 
 Merge = Callable[[list[Any]], list[Any]]
 _NEVER = -(1 << 62)
@@ -34,15 +34,46 @@ class EventTime:
         disorder: how far records of one partition may be behind the highest event time before them; in the same unit.
         partitions: input partitions that have records for the operator; there is no watermark before all of them have
             been seen. With 0 those seen so far count, and a partition that is first read late brings late records.
+        of_all: the watermark follows the highest event time of all partitions, as Spark's does, not the lowest of
+            theirs.
+        clock: plans have an `EpochClock`, for operators that use processing time, or what Spark makes of a watermark.
     """
 
     column: str
     disorder: int = 0
     partitions: int = 0
+    of_all: bool = False
+    clock: bool = False
 
     def __post_init__(self) -> None:
         if self.disorder < 0 or self.partitions < 0:
             raise UsageError("The disorder of an event time and the number of its partitions must be 0 or more.")
+
+
+@dataclass(frozen=True)  # without slots, as WrittenPlan
+class EpochClock:
+    """The times of an epoch that its plan records, so that every attempt has the same.
+
+    Attributes:
+        now: processing time, ms since the Unix epoch: when the plan was made; never falls.
+        before: that of the epoch before, which is 0 for the first.
+        late: watermark of the epoch before, None where there was none.
+        waited: bins whose timers that epoch left out, as their state was not where they were routed, or was held.
+    """
+
+    now: int
+    before: int = 0
+    late: int | None = None
+    waited: tuple[int, ...] = ()
+
+    def to_json(self) -> list[Any]:
+        """Returns a JSON-ready list."""
+        return [self.now, self.before, self.late, list(self.waited)]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> "EpochClock":
+        """Reads what `to_json` wrote."""
+        return cls(data[0], data[1], data[2], tuple(data[3]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +124,26 @@ class EventClock:
         self._waiting: list[Partial] = []
         self.watermark: int | None = None
         self.ready: tuple[Partial, ...] = ()
+        self._held: tuple[int, int | None] = (0, None)  # processing time and watermark of the plan that holds
+        self._last: tuple[int, int | None] = self._held  # those of the epoch observed last
+        self._waited: tuple[int, ...] = ()
+
+    def at(self, now_ms: int) -> EpochClock | None:
+        """Returns the times of the epoch to be planned now, None where the operator asks for none."""
+        if not self._event_time.clock:
+            return None
+        before, late = self._last
+        return EpochClock(max(now_ms, before), before, late, self._waited)
 
     @property
     def settled(self) -> bool:
         """Whether all that the input so far gives rise to has been done: without new records nothing changes."""
         return not self.ready and (self.watermark is None or bool(self._run.min() >= self.watermark))
 
-    def hold(self, watermark: int | None) -> None:
-        """Takes over the watermark of a plan written before."""
+    def hold(self, watermark: int | None, clock: EpochClock | None) -> None:
+        """Takes over the watermark and the times of a written plan."""
         self.watermark = watermark
+        self._held = (0 if clock is None else clock.now, watermark)
 
     def observe(self, times: Iterable[tuple[int, int]], partials: Iterable[Partial], waits: Sequence[int]) -> None:
         """Takes in an epoch that ran with `watermark` and delivered `ready`.
@@ -119,10 +161,12 @@ class EventClock:
         waiting = merge_partials([*self._waiting, *partials], self._merge)
         self.ready = tuple(partial for partial in waiting if partial.time <= until)
         self._waiting = [partial for partial in waiting if partial.time > until]
+        self._last, self._waited = self._held, tuple(waits)
         for partition, time in times:
             self._seen[partition] = max(time, self._seen.get(partition, time))
         if self._seen and len(self._seen) >= self._event_time.partitions:
-            now = min(self._seen.values()) - self._event_time.disorder
+            furthest = (max if self._event_time.of_all else min)(self._seen.values())
+            now = furthest - self._event_time.disorder
             self.watermark = now if self.watermark is None else max(now, self.watermark)
 
     def to_json(self) -> dict[str, Any]:
@@ -133,6 +177,7 @@ class EventClock:
             "run": self._run.tolist(),
             "waiting": [partial.to_json() for partial in self._waiting],
             "ready": [partial.to_json() for partial in self.ready],
+            **({"last": [*self._last, list(self._waited)]} if self._event_time.clock else {}),
         }
 
     def restore(self, data: dict[str, Any]) -> None:
@@ -143,3 +188,6 @@ class EventClock:
         self._seen = dict(data["seen"])
         self._waiting = [Partial.from_json(partial) for partial in data["waiting"]]
         self.ready = tuple(Partial.from_json(partial) for partial in data["ready"])
+        if self._event_time.clock:
+            now, late, waited = data["last"]
+            self._last, self._waited = (now, late), tuple(waited)

@@ -78,12 +78,14 @@ class Answers:
         cells: latency cells by worker, dtype `impls.worker.cells.CELL`.
         build_ms: milliseconds until the epoch's work was on its way to the workers.
         job_ms: milliseconds from then on until all had answered.
+        sink_ms: milliseconds that a function of the user's took with their results behind that.
     """
 
     reports: list[Report]
     cells: dict[int, NDArray[np.void]]
     build_ms: float
     job_ms: float
+    sink_ms: float = 0.0
 
     @classmethod
     def of(cls, rows: list[tuple[Report, NDArray[np.void]]], *, build_ms: float, job_ms: float) -> "Answers":

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.protocol.arrays import array_of, text_of
-from impls.protocol.eventtime import Partial
+from impls.protocol.eventtime import EpochClock, Partial
 from impls.protocol.versions import Versions
 
 __all__ = ["DROP_ENTRIES", "Drop", "EpochPlan", "Pull", "Stop", "WrittenPlan", "drops_within_budget"]
@@ -74,6 +74,7 @@ class WrittenPlan:
         watermark: event time below which no more records are expected; None without event time, or before there is one.
         merged: partials that are complete, to be delivered in this epoch.
         versions: the version of the pipeline that each bin runs under; None as long as there is only one.
+        clock: the epoch's processing time and more, None where the operator asks for none.
     """
 
     epoch: int
@@ -85,11 +86,13 @@ class WrittenPlan:
     watermark: int | None = None
     merged: tuple[Partial, ...] = ()
     versions: Versions | None = None
+    clock: EpochClock | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
-        own = {name: value for name, value in vars(self).items() if name not in {"plan", "versions"}}
+        own = {name: value for name, value in vars(self).items() if name not in {"plan", "versions", "clock"}}
         own |= {"versions": self.versions.to_json()} if self.versions is not None else {}
+        own |= {"clock": self.clock.to_json()} if self.clock is not None else {}
         own["merged"] = [partial.to_json() for partial in self.merged]
         if self.watermark is None and not self.merged:
             del own["watermark"], own["merged"]
@@ -108,6 +111,7 @@ class WrittenPlan:
         own["drops"] = tuple(map(tuple, data["drops"]))
         own["merged"] = tuple(map(Partial.from_json, data.get("merged", ())))
         own["versions"] = Versions.from_json(data["versions"]) if "versions" in data else None
+        own["clock"] = EpochClock.from_json(data["clock"]) if "clock" in data else None
         return cls(plan=EpochPlan(**decided), **own)
 
 

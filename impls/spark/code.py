@@ -34,7 +34,8 @@ def dumped(what: Any, parts: list[Any]) -> bytes:
         UsageError: it cannot be pickled.
     """
     with ExitStack() as stack:
-        for module in dict.fromkeys(_own_modules(parts)):
+        registered = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]  # by the user, and to stay so
+        for module in dict.fromkeys(m for m in _own_modules(parts) if m.__name__ not in registered):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
             stack.callback(cloudpickle.unregister_pickle_by_value, module)
         try:

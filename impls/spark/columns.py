@@ -10,11 +10,15 @@ from pyspark.sql.types import IntegralType
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
+from impls.spark.order import ordered
+from impls.spark.progress import observed
+from impls.store.records import TIES
 
 __all__ = [
     "RoutingColumn",
     "key_bytes",
     "prepared",
+    "readable",
     "routing_literal",
     "with_heartbeat",
     "worker_column",
@@ -27,11 +31,15 @@ _DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `asci
 def prepared(
     df: DataFrame, key: str, operator: Operator, bins: int, time: str | None, *, further: Sequence[str] = ()
 ) -> DataFrame:
-    """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones."""
+    """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones.
+
+    Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`).
+    """
     own = dict.fromkeys([*operator.columns, *further])
-    missing = [c for c in ("partition", "offset", key, time, *own) if c and c not in df.columns]
+    missing = [c for c in (key, time, *own) if c and c not in df.columns]
     if missing:
         raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
+    df = ordered(df)
     when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
     whole = isinstance(df.schema[key].dataType, IntegralType)
     if operator.key_type == "long" and not whole:
@@ -44,20 +52,24 @@ def prepared(
         F.col("offset").cast("long"),
         when.alias("time"),
         (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
-        *[F.col(c) for c in own],
+        *[F.col(c) for c in (*own, *TIES) if c in df.columns],
     )
+
+
+def readable(frame: DataFrame) -> tuple[str, ...]:
+    """Returns the columns of what `prepared` returned that versions of the pipeline may read."""
+    return tuple(name for name in frame.columns if name not in TIES)
 
 
 def with_heartbeat(df: DataFrame) -> DataFrame:
     """Adds a source that ticks every second and yields no record, so that epochs follow each other on idle input.
 
-    Without it Structured Streaming starts no epoch on idle input and a migration would stand still.
+    Without it Structured Streaming starts no epoch on idle input and a migration would stand still. Spark's plan has no
+    partition for it, and observes it in place of what only the driver knows, see `impls.spark.progress`.
     """
     ticks = df.sparkSession.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    empty = [
-        (F.lit(-1) if f.name == "partition" else F.lit(None)).cast(f.dataType).alias(f.name) for f in df.schema.fields
-    ]
-    return df.unionByName(ticks.select(*empty)).where("partition >= 0")
+    nothing = observed(ticks.where(F.lit(False)))
+    return df.unionByName(nothing.select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields]))
 
 
 def key_bytes(key: Column) -> Column:

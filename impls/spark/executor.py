@@ -5,6 +5,8 @@ An epoch is one Spark job with a task per worker.
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +14,7 @@ import numpy as np
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.driver import QueryEnded, StopNeeded
@@ -19,8 +22,9 @@ from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
 from impls.spark.columns import RoutingColumn, workers_column
+from impls.spark.foreach import given, reports_of, schema_of
 from impls.spark.readiness import in_words
-from impls.spark.step import REPORT_SCHEMA, run_step
+from impls.spark.step import run_step
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 
@@ -50,25 +54,36 @@ class MicroBatchExecutor:
 
 
 def run_job(spec: QuerySpec, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
-    """Runs the step on records in the partitions of their workers; `begin` is when building the job began."""
-    job = routed.mapInArrow(partial(run_step, spec, order), REPORT_SCHEMA)
+    """Runs the step on records in the partitions of their workers; `begin` is when building the job began.
+
+    Where results go to a function of the user's, it is called before this returns.
+    """
+    sink = spec.output
+    job = routed.mapInArrow(partial(run_step, spec, order), schema_of(sink))
     built = time.perf_counter()
-    rows = job.collect()
-    done = time.perf_counter()
-    answers = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in rows]
-    return Answers.of(answers, build_ms=(built - begin) * 1e3, job_ms=(done - built) * 1e3)
+    with reports_of(job, sink) as reports:
+        rows = reports.collect()
+        done = time.perf_counter()
+        found = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in rows]
+        answers = Answers.of(found, build_ms=(built - begin) * 1e3, job_ms=(done - built) * 1e3)
+        return replace(answers, sink_ms=given(sink, job, spec.operator, order.written.epoch, answers))
 
 
+_START_DEADLINE_S = 60.0
 _OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 
 
 def runner(
-    writer: DataStreamWriter,
+    writer: DataStreamWriter, tell: Callable[[StreamingQuery], None] = lambda _query: None
 ) -> Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]:
-    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`."""
+    """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
+
+    `tell` is called with the query at the end of each epoch.
+    """
 
     def run(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
         signals: list[Exception] = []
+        running: Future[StreamingQuery] = Future()
 
         def epoch(batch: Any, number: int) -> None:
             try:
@@ -76,8 +91,10 @@ def runner(
             except _OURS as signal:  # Spark hands on the text of an exception only
                 signals.append(signal)
                 raise
+            tell(running.result(_START_DEADLINE_S))  # the first epoch may end before `start` returns
 
         query = writer.foreachBatch(epoch).start()
+        running.set_result(query)
         started()
         try:
             query.awaitTermination()

@@ -21,7 +21,7 @@ from impls.worker.query import QuerySpec
 
 __all__ = ["SeatedExecutor", "executor_for"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(__package__)
 _EXECUTOR_DEADLINE_S = 60.0
 _POLL_S = 0.1
 _COMING_UP_S = 60.0

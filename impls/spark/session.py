@@ -22,7 +22,7 @@ from impls.spark.master import check_master, check_retries, is_local
 from impls.spark.quiet import silence
 from impls.spark.remote import remote_settings
 from impls.spark.shipping import Archive, cluster_settings, ship
-from impls.worker.output import Output
+from impls.worker.sinks import Sink
 
 __all__ = ["check_session", "spark_session", "warm_workers"]
 
@@ -126,7 +126,7 @@ def check_session(spark: SparkSession) -> None:
         )
 
 
-def warm_workers(spark: SparkSession, output: Output) -> int:
+def warm_workers(spark: SparkSession, output: Sink) -> int:
     """Connects a worker for each task that can run at once and returns their number, 0 where it cannot be done.
 
     On a cluster nothing is done: its tasks need not come back to the workers of this job.

@@ -9,6 +9,7 @@ from impls.autoscale.intervals import Offsets
 from impls.spark.offsetlog import epoch_begin
 from impls.spark.realtime.inputlog import tick_begin
 from impls.worker.output import Output
+from impls.worker.sinks import Sink
 
 __all__ = ["broker_settings", "read_until"]
 
@@ -16,7 +17,7 @@ _KAFKA = "kafka"
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
 
-def broker_settings(df: DataFrame, results: Output) -> dict[str, str] | None:
+def broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
     """Returns librdkafka's settings for the broker of a DataFrame's Kafka source, None if it has none, or several.
 
     What a client needs besides the address, such as a password, it takes from the options of the results' topic.
@@ -24,7 +25,8 @@ def broker_settings(df: DataFrame, results: Output) -> dict[str, str] | None:
     leaves = df._jdf.queryExecution().analyzed().collectLeaves()
     streaming = [leaf for leaf in (leaves.apply(place) for place in range(leaves.size())) if leaf.isStreaming()]
     found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in streaming if str(leaf.sourceName()) == _KAFKA}
-    return {**results.options, "bootstrap.servers": found.pop()} if len(found) == 1 else None
+    more = results.options if isinstance(results, Output) else {}
+    return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
 
 
 def read_until(location: str, *, real_time: bool) -> Callable[[int], Offsets]:

@@ -2,24 +2,25 @@
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.report import Report
 from impls.spark.anchor import NAME, SEAT, host_name
+from impls.spark.foreach import with_results
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
+from impls.worker.sinks import ForeachBatch, Taken
 
-__all__ = ["REPORT_SCHEMA", "answer_of", "freeze_imports", "run_step"]
+__all__ = ["answer_of", "freeze_imports", "run_step"]
 
 _ready: set[str] = set()  # queries whose broker this process has been connected to for
-REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 
 
 def run_step(spec: QuerySpec, order: EpochOrder, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -37,11 +38,22 @@ def run_step(spec: QuerySpec, order: EpochOrder, batches: Iterator[pa.RecordBatc
         worker, host = order.seats[worker], host_name()
         tables = [table for table in map(_own_rows, tables) if len(table)]
     if worker >= 0:
-        report, cells = run_epoch(Task(spec, order, worker, context.attemptNumber(), host), tables)
-        freeze_imports()
-        yield answer_of(report, cells)
+        yield from _answers(Task(spec, order, worker, context.attemptNumber(), host), tables)
     else:
         _be_ready(spec)
+
+
+def _answers(task: Task, tables: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Runs a worker's epoch and yields its answer, behind its results where those go to Spark."""
+    if not isinstance(task.spec.output, ForeachBatch):
+        report, cells = run_epoch(task, tables)
+        freeze_imports()
+        yield answer_of(report, cells)
+        return
+    taken = Taken()
+    report, cells = run_epoch(replace(task, spec=replace(task.spec, output=taken)), tables)
+    freeze_imports()
+    yield from with_results(answer_of(report, cells), taken.results)
 
 
 def _be_ready(spec: QuerySpec) -> None:
@@ -60,7 +72,7 @@ def _own_rows(table: pa.Table) -> pa.Table:
 
 
 def answer_of(report: Report, cells: NDArray[np.void]) -> pa.RecordBatch:
-    """Returns a worker's answer to the driver, one row of `REPORT_SCHEMA`."""
+    """Returns a worker's answer to the driver, one row of `impls.spark.foreach.REPORT_SCHEMA`."""
     return pa.RecordBatch.from_pydict(
         {"report": pa.array([report.to_json()], pa.string()), "cells": pa.array([cells.tobytes()], pa.binary())}
     )

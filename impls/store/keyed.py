@@ -12,6 +12,7 @@ from typing import Any
 
 from impls.errors import UsageError
 from impls.protocol.eventtime import Partial
+from impls.store.buffered import Buffered
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
@@ -63,8 +64,7 @@ class Keyed:
 
     def __init__(self, state: BinState):
         self._state = state
-        self._stored: dict[tuple[int, bytes], bytes | None] = {}
-        self._written: dict[int, dict[bytes, bytes | None]] = {}
+        self._entries = Buffered(state)
         self._values: dict[tuple[int, bytes], Any] = {}
         self._changed: dict[tuple[int, bytes], None] = {}  # values to encode, in order
         self._timed: set[int] = set()
@@ -91,13 +91,13 @@ class Keyed:
 
     def load(self, bins: Sequence[int], keys: Sequence[bytes], name: str = "") -> None:
         """Reads the values of many keys at once; reading them one by one afterwards costs nothing."""
-        self._load([(b, _name(_VALUE, k, name)) for b, k in zip(bins, keys, strict=True)])
+        self._entries.load([(b, _name(_VALUE, k, name)) for b, k in zip(bins, keys, strict=True)])
 
     def value(self, bin_: int, key: bytes, name: str = "") -> Any:
         """Returns a key's value, None when it has none; to change it, call set_value with it."""
         place = (bin_, _name(_VALUE, key, name))
         if (value := self._values.get(place, _ABSENT)) is _ABSENT:
-            raw = self._get(*place)
+            raw = self._entries.get(*place)
             value = self._values[place] = None if raw is None else json.loads(raw)
         return value
 
@@ -112,53 +112,53 @@ class Keyed:
     def append(self, bin_: int, key: bytes, item: Any, name: str = "") -> None:
         """Adds an item to the end of a key's list."""
         head = _name(_LIST, key, name)
-        length = int.from_bytes(self._get(bin_, head) or b"", "big")
-        self._put(bin_, head + length.to_bytes(6, "big"), _dump(item))
-        self._put(bin_, head, (length + 1).to_bytes(6, "big"))
+        length = int.from_bytes(self._entries.get(bin_, head) or b"", "big")
+        self._entries.put(bin_, head + length.to_bytes(6, "big"), _dump(item))
+        self._entries.put(bin_, head, (length + 1).to_bytes(6, "big"))
 
     def items(self, bin_: int, key: bytes, name: str = "") -> list[Any]:
         """Returns a key's list, empty when it has none."""
         head = _name(_LIST, key, name)
-        length = int.from_bytes(self._get(bin_, head) or b"", "big")
-        found = self._scan(bin_, head + b"\0", head + length.to_bytes(6, "big")) if length else []
+        length = int.from_bytes(self._entries.get(bin_, head) or b"", "big")
+        found = self._entries.scan(bin_, head + b"\0", head + length.to_bytes(6, "big")) if length else []
         return [json.loads(raw) for _, raw in found]
 
     def clear(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's list."""
         head = _name(_LIST, key, name)
-        self._delete_all(bin_, head, _after(head))
+        self._entries.delete_all(bin_, head, _after(head))
 
     # -- map ----------------------------------------------------------------------------------------------------------
 
     def load_map(self, bins: Sequence[int], keys: Sequence[bytes], fields: Sequence[bytes], name: str = "") -> None:
         """Reads many fields of maps at once."""
-        self._load([(b, _name(_MAP, k, name, f)) for b, k, f in zip(bins, keys, fields, strict=True)])
+        self._entries.load([(b, _name(_MAP, k, name, f)) for b, k, f in zip(bins, keys, fields, strict=True)])
 
     def field(self, bin_: int, key: bytes, field: bytes, name: str = "") -> Any:
         """Returns a field of a key's map, None when it is not there."""
-        raw = self._get(bin_, _name(_MAP, key, name, field))
+        raw = self._entries.get(bin_, _name(_MAP, key, name, field))
         return None if raw is None else json.loads(raw)
 
     def set_field(self, bin_: int, key: bytes, field: bytes, value: Any, name: str = "") -> None:
         """Sets a field of a key's map; None deletes it."""
-        self._put(bin_, _name(_MAP, key, name, field), None if value is None else _dump(value))
+        self._entries.put(bin_, _name(_MAP, key, name, field), None if value is None else _dump(value))
 
     def fields(self, bin_: int, key: bytes, name: str = "") -> list[tuple[bytes, Any]]:
         """Returns (field, value) of a key's map in order of the fields."""
         head = _name(_MAP, key, name)
-        return [(found[len(head) :], json.loads(raw)) for found, raw in self._scan(bin_, head, _after(head))]
+        return [(found[len(head) :], json.loads(raw)) for found, raw in self._entries.scan(bin_, head, _after(head))]
 
     def clear_fields(self, bin_: int, key: bytes, name: str = "") -> None:
         """Deletes a key's map."""
         head = _name(_MAP, key, name)
-        self._delete_all(bin_, head, _after(head))
+        self._entries.delete_all(bin_, head, _after(head))
 
     # -- timers -------------------------------------------------------------------------------------------------------
 
     def set_timer(self, bin_: int, time: int, key: bytes) -> None:
         """Asks for `on_timer` when the watermark has reached a time; setting the same timer again changes nothing."""
         name = _timer(time, key)
-        self._put(bin_, name, b"")
+        self._entries.put(bin_, name, b"")
         self._timed.add(bin_)
         firing, until, heap = self._firing
         if firing == bin_ and time <= until:
@@ -166,7 +166,7 @@ class Keyed:
 
     def cancel_timer(self, bin_: int, time: int, key: bytes) -> None:
         """Takes a timer back; one that is not set is left alone."""
-        self._put(bin_, _timer(time, key), None)
+        self._entries.put(bin_, _timer(time, key), None)
         self._timed.add(bin_)
 
     def fire(self, bins: Iterable[int], until: int, call: Callable[[int, int, bytes], None]) -> int:
@@ -174,15 +174,15 @@ class Keyed:
 
         Timers set meanwhile take part. Returns how many were fired.
         """
-        due = {b: [name for name, _ in self._scan(b, _TIMER, _timer(until + 1))] for b in bins}
-        self._load([(b, _name(_VALUE, name[9:], "")) for b, names in due.items() for name in names])
+        due = {b: [name for name, _ in self._entries.scan(b, _TIMER, _timer(until + 1))] for b in bins}
+        self._entries.load([(b, _name(_VALUE, name[9:], "")) for b, names in due.items() for name in names])
         fired = 0
         for bin_, heap in due.items():
             self._firing = (bin_, until, heap)
             while heap:
                 name = heapq.heappop(heap)
-                if self._get(bin_, name) is not None:  # else cancelled, or set twice
-                    self._put(bin_, name, None)
+                if self._entries.get(bin_, name) is not None:  # else cancelled, or set twice
+                    self._entries.put(bin_, name, None)
                     self._timed.add(bin_)
                     fired += 1
                     call(bin_, int.from_bytes(name[1:9], "big") - _BIAS, name[9:])
@@ -195,53 +195,13 @@ class Keyed:
         """Writes what has changed to the state."""
         for bin_, name in self._changed:
             value = self._values[bin_, name]
-            self._put(bin_, name, None if value is None else _dump(value))
+            self._entries.put(bin_, name, None if value is None else _dump(value))
         self._changed.clear()
-        written = [(b, name, value) for b, own in self._written.items() for name, value in own.items()]
-        self._load([(b, name) for b, name, _ in written])
-        puts = [(b, name, value) for b, name, value in written if value is not None]
-        old = [self._stored[b, name] for b, name, _ in puts]
-        for b, name, value in written:
-            if value is None and self._stored[b, name] is not None:
-                self._state.delete(b, name)
-        if puts:
-            self._state.put_many([b for b, _, _ in puts], [n for _, n, _ in puts], [v for _, _, v in puts], old)
-        self._stored |= {(b, name): value for b, name, value in written}
-        self._written.clear()
+        self._entries.flush()
         for bin_ in sorted(self._timed):
             first = self._state.first(bin_, _TIMER, _VALUE)
             self._state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
         self._timed.clear()
-
-    def _load(self, places: Iterable[tuple[int, bytes]]) -> None:
-        wanted = [place for place in dict.fromkeys(places) if place not in self._stored]
-        if wanted:
-            found = self._state.get_many([b for b, _ in wanted], [name for _, name in wanted])
-            self._stored |= dict(zip(wanted, found, strict=True))
-
-    def _get(self, bin_: int, name: bytes) -> bytes | None:
-        own = self._written.get(bin_)
-        if own is not None and name in own:
-            return own[name]
-        if (bin_, name) not in self._stored:
-            self._load([(bin_, name)])
-        return self._stored[bin_, name]
-
-    def _put(self, bin_: int, name: bytes, value: bytes | None) -> None:
-        self._written.setdefault(bin_, {})[name] = value
-
-    def _scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
-        found = self._state.scan(bin_, low, high)
-        self._stored |= {(bin_, name): value for name, value in found}
-        own = {name: value for name, value in self._written.get(bin_, {}).items() if low <= name < high}
-        if not own:
-            return found
-        merged: dict[bytes, bytes | None] = {**dict(found), **own}
-        return sorted((name, value) for name, value in merged.items() if value is not None)
-
-    def _delete_all(self, bin_: int, low: bytes, high: bytes) -> None:
-        for name, _ in self._scan(bin_, low, high):
-            self._put(bin_, name, None)
 
 
 def _dump(value: Any) -> bytes:

@@ -7,13 +7,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 __all__ = [
+    "TIES",
     "Results",
     "concat",
     "counts",
     "from_bytes",
+    "in_turn",
     "times_of",
     "to_bytes",
 ]
+
+TIES = ("rescale_file", "rescale_row")
+"""Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.order`."""
 
 _NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
@@ -86,8 +91,21 @@ def concat(tables: list[pa.Table]) -> pa.Table:
     table = pa.concat_tables(tables)
     if len(table) < 2:
         return table
-    order = np.lexsort((table.column("offset").to_numpy(), table.column("partition").to_numpy()))
+    by = ["partition", "offset", *(TIES if _of_files(table) else ())]
+    order = np.lexsort([table.column(name).to_numpy() for name in reversed(by)])
     return table if bool((np.diff(order) == 1).all()) else table.take(pa.array(order))
+
+
+def in_turn(tables: list[pa.Table]) -> pa.Table:
+    """Returns the records of several epochs, the earliest first, in the order in which they would have been applied.
+
+    Offsets grow from epoch to epoch. Modification times need not: a file may come late with an old one.
+    """
+    return pa.concat_tables(tables) if _of_files(tables[0]) else concat(tables)
+
+
+def _of_files(table: pa.Table) -> bool:
+    return TIES[0] in table.column_names
 
 
 def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:

@@ -13,7 +13,7 @@ from impls.transfer.settings import Transfer
 
 __all__ = ["offer"]
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(__package__)
 _started: list["subprocess.Popen[bytes]"] = []  # so that they are waited for when they end before this process
 
 

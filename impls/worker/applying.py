@@ -12,7 +12,7 @@ from impls.protocol.report import Pipelines, Queues, Report
 from impls.store.changes import Changes
 from impls.store.offsets import Advance, Offsets
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
-from impls.store.records import Results, concat
+from impls.store.records import Results, in_turn
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.turns import TimedInput, apply_timed
@@ -137,7 +137,7 @@ class Applying:
             table = table.filter(pa.array(~waits))
         if table is not None:
             parts.append(table)
-        found = concat(parts) if len(parts) > 1 else (parts[0] if parts else None)
+        found = in_turn(parts) if len(parts) > 1 else (parts[0] if parts else None)
         return found if found is None or self._offsets is None else self._offsets.new(found)
 
     def _keep(self, records: pa.Table | None, state: BinState) -> None:

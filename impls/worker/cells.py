@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "INTERVAL_US", "are_moved", "cells_of", "make_cells", "quantise"]
+__all__ = ["CELL", "INTERVAL_US", "are_moved", "cells_of", "make_cells", "percentiles_ms", "quantise"]
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 INTERVAL_US = 250_000
@@ -88,3 +88,15 @@ def cells_of(times: pa.Table, done_us: int, moving: Sequence[int]) -> tuple[NDAr
     if scheduled.null_count:
         return np.empty(0, CELL), 0
     return make_cells(scheduled.to_numpy(), done_us, are_moved(times, moving))
+
+
+def percentiles_ms(parts: Sequence[NDArray[np.void]]) -> dict[str, float]:
+    """Returns p50, p99 and max in milliseconds of the records in latency cells; nothing without records."""
+    parts = [cells for cells in parts if len(cells)]
+    if not parts:
+        return {}
+    cells = np.concatenate(parts)
+    order = np.argsort(cells["latency_us"])
+    values, share = cells["latency_us"][order] / 1e3, np.cumsum(cells["count"][order]) / cells["count"].sum()
+    at = np.minimum(np.searchsorted(share, [0.5, 0.99]), len(values) - 1)
+    return {"p50": float(values[at[0]]), "p99": float(values[at[1]]), "max": float(values[-1])}

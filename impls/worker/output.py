@@ -20,7 +20,11 @@ _producers: dict[tuple[tuple[str, Any], ...], Producer] = {}
 
 @dataclass(frozen=True)
 class Output:
-    """A Kafka topic for results.
+    """A Kafka topic for results; the broker acknowledges them before an epoch ends, in real time before a turn's end.
+
+    Guarantee: each result exactly once and each key's in order for a reader with `impls.worker.results.Deduplicator`.
+    Results are stored with the state and sent behind the commit; after a crash they are sent again, so the raw topic
+    may hold repeats. Each carries a number in its header, and the same number always means the same result.
 
     Attributes:
         bootstrap: broker addresses.

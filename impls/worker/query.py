@@ -8,7 +8,7 @@ from impls.operators.base import Operator
 from impls.protocol.order import EpochOrder
 from impls.protocol.shared import Shared
 from impls.transfer.settings import Transfer
-from impls.worker.output import Output
+from impls.worker.sinks import Sink
 
 __all__ = ["QuerySpec", "Task"]
 
@@ -32,7 +32,7 @@ class QuerySpec:
     query: str
     bins: int
     operator: Operator
-    output: Output
+    output: Sink
     state_dir: str
     files: Files | None = None
     shared: Shared | None = None

@@ -11,7 +11,7 @@ up to w1 and then up to w2 is firing up to w2. What a bin computes therefore doe
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import lmdb
 import numpy as np
@@ -20,76 +20,33 @@ from numpy.typing import NDArray
 
 from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator
-from impls.protocol.eventtime import Partial, merge_partials
+from impls.operators.turn import Turn, Turned
+from impls.protocol.eventtime import EpochClock, Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
-from impls.store.keyed import Keyed
 from impls.store.queue import put_queued, queue_lengths, queued_records, take_queues
 from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.versions import Attempt, Running, joined
 
-__all__ = ["TimedInput", "Turn", "add_turns", "apply_timed", "highest_times", "shadow_timed", "without_records"]
+__all__ = ["TimedInput", "add_turns", "apply_timed", "highest_times", "shadow_timed", "without_records"]
 
 _META = b"turn"
 _PLACE = ["bin", "partition", "offset", "time"]
+_NO_BINS = np.zeros(0, bool)
 
 
-@dataclass(frozen=True)
-class Turn:
-    """One epoch's input of the bins that are marked: bool of shape (B,)."""
-
-    bins: NDArray[np.bool_]
-    watermark: int | None
-    records: pa.Table | None = None
-    merged: Sequence[Partial] = ()
-
-
-@dataclass
-class _Turned:
-    """The effects of turns: results, partials merged within the worker, late records, timers fired."""
-
-    results: Results = field(default_factory=Results.none)
-    partials: list[Partial] = field(default_factory=list)
-    late: int = 0
-    fired: int = 0
-
-
-def _run_turns(operator: Operator, state: BinState, turns: Iterable[Turn]) -> _Turned:
-    """Runs turns, oldest first, on the state of bins that are here."""
-    assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
-    keyed, out = Keyed(state), _Turned()
-    for turn in turns:
-        keyed.watermark = turn.watermark
-        if turn.watermark is not None and (due := state.bins_with_timers(turn.bins, turn.watermark)):
-            out.fired += keyed.fire(due, turn.watermark, lambda b, time, key: operator.on_timer(b, time, key, keyed))
-        for partial in turn.merged:
-            operator.on_merged(partial, keyed)
-        records = turn.records
-        if records is not None and turn.watermark is not None:
-            late = _times(records, operator) < turn.watermark
-            out.late += int(late.sum())
-            records = records.filter(pa.array(~late)) if operator.late == "drop" and late.any() else records
-        if records is not None and len(records):
-            operator.on_records(records, keyed)
-        keyed.flush()
-    bins, keys, payloads = keyed.emitted
-    out.results = operator.sent(Results(np.array(bins, np.int32), keys, payloads))
-    out.partials = merge_partials(keyed.partials, operator.merge)
-    return out
-
-
-def _run_versions(task: Task, running: Running, turns: Sequence[Turn]) -> _Turned:
-    """Runs turns as `_run_turns` does, those of each bin under its version."""
+def _run_versions(task: Task, running: Running, turns: Sequence[Turn]) -> Turned:
+    """Runs turns, oldest first, those of each bin under its version."""
     running.fit(_touched(running.state, turns))
     parts = []
     for number, mask in running.groups(np.arange(task.spec.bins, dtype=np.int32)):
         own = [_of_bins(turn, mask) for turn in turns]
         with running.blamed(number):
-            parts.append(_run_turns(running.operator(number), running.state, own))
+            parts.append(_timed(running.operator(number)).run(running.state, own))
     merged = merge_partials([p for part in parts for p in part.partials], _timed(task.spec.operator).merge)
     late, fired = sum(part.late for part in parts), sum(part.fired for part in parts)
-    return _Turned(joined([part.results for part in parts]), merged, late, fired)
+    return Turned(joined([part.results for part in parts]), merged, late, fired)
 
 
 def _touched(state: BinState, turns: Iterable[Turn]) -> list[int]:
@@ -107,7 +64,8 @@ def _touched(state: BinState, turns: Iterable[Turn]) -> list[int]:
 def _of_bins(turn: Turn, mask: NDArray[np.bool_]) -> Turn:
     records = turn.records
     own = None if records is None else records.filter(pa.array(mask[records.column("bin").to_numpy()]))
-    return Turn(turn.bins & mask, turn.watermark, own, [partial for partial in turn.merged if mask[partial.bin]])
+    merged = [partial for partial in turn.merged if mask[partial.bin]]
+    return replace(turn, bins=turn.bins & mask, records=own, merged=merged)
 
 
 def _timed(operator: Operator) -> TimedOperator:
@@ -127,29 +85,41 @@ def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
     return [[p, int(times[partitions == p].max())] for p in np.unique(partitions).tolist()]
 
 
-def _with_turn(records: pa.Table, epoch: int, watermark: int | None, merged: Sequence[Partial]) -> pa.Table:
+def _with_turn(records: pa.Table, epoch: int, own: Turn, bin_: int) -> pa.Table:
     """Returns records of a bin, as they wait in its queue, with the rest of their turn."""
-    turn = {"epoch": epoch, "watermark": watermark, "merged": [partial.to_json() for partial in merged]}
+    turn = {"epoch": epoch, "watermark": own.watermark, "merged": [partial.to_json() for partial in own.merged]}
+    if own.clock is not None:
+        waited = (bin_,) if bin_ in own.clock.waited else ()
+        turn["clock"] = replace(own.clock, waited=waited).to_json()
     return records.replace_schema_metadata({_META: json.dumps(turn).encode()})
 
 
 def _queued_turns(tables: Iterable[pa.Table], bins: int) -> list[Turn]:
     """Returns the turns that `_with_turn` made of one worker's queues, oldest first; bins of one epoch together."""
-    epochs: dict[int, list[tuple[pa.Table, int | None, list[Partial]]]] = {}
+    epochs: dict[int, list[Turn]] = {}
     for table in tables:
         turn = json.loads(table.schema.metadata[_META])
         merged = [Partial.from_json(partial) for partial in turn["merged"]]
-        epochs.setdefault(turn["epoch"], []).append((table, turn["watermark"], merged))
+        clock = EpochClock.from_json(turn["clock"]) if "clock" in turn else None
+        epochs.setdefault(turn["epoch"], []).append(Turn(_NO_BINS, turn["watermark"], table, merged, clock))
     turns = []
     for _, parts in sorted(epochs.items()):
-        partials = sorted((p for _, _, merged in parts for p in merged), key=lambda p: (p.time, p.key))
-        records = [table for table, _, _ in parts if len(table)]
+        partials = sorted((p for part in parts for p in part.merged), key=lambda p: (p.time, p.key))
+        records = [part.records for part in parts if part.records is not None and len(part.records)]
         mask = np.zeros(bins, bool)
         mask[[partial.bin for partial in partials]] = True
         for table in records:
             mask[table.column("bin").to_numpy()] = True
-        turns.append(Turn(mask, parts[0][1], concat(records) if records else None, partials))
+        turns.append(Turn(mask, parts[0].watermark, concat(records) if records else None, partials, _clock(parts)))
     return turns
+
+
+def _clock(parts: Sequence[Turn]) -> EpochClock | None:
+    """Returns the times of an epoch's turn from its parts, each of which knows of its own bin whether it waited."""
+    clock = parts[0].clock
+    if clock is None:
+        return None
+    return replace(clock, waited=tuple(bin_ for part in parts if part.clock for bin_ in part.clock.waited))
 
 
 def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, bytes | None]]:
@@ -162,7 +132,7 @@ def add_turns(txn: lmdb.Transaction, epoch: int, turn: Turn) -> list[tuple[int, 
     added: list[tuple[int, bytes | None]] = []
     for bin_ in sorted({*np.unique(bins).tolist(), *(partial.bin for partial in turn.merged)}):
         merged = [partial for partial in turn.merged if partial.bin == bin_]
-        part = _with_turn(records.filter(pa.array(bins == bin_)), epoch, turn.watermark, merged)
+        part = _with_turn(records.filter(pa.array(bins == bin_)), epoch, replace(turn, merged=merged), bin_)
         number = (len(part) + len(merged)).to_bytes(4, "little")
         added.append((bin_, epoch.to_bytes(6, "big") + number + to_bytes(part)))
         put_queued(txn, bin_, added[-1][1] or b"")
@@ -248,6 +218,7 @@ def apply_timed(
             written.watermark,
             None if records is None else records.filter(pa.array(chosen[records.column("bin").to_numpy()])),
             [partial for partial in merged if chosen[partial.bin]],
+            written.clock,
         )
         for chosen in (waits, ~waits)
     )
@@ -255,7 +226,7 @@ def apply_timed(
     turns.append(now if now.records is None else replace(now, records=new(now.records)))
     state = BinState(txn, bins) if running is None else running.state
     if running is None:
-        done = _run_turns(operator, state, turns)
+        done = _timed(operator).run(state, turns)
     else:
         trial(now.records, lambda tried, few: _attempt(task, tried, few))
         done = _run_versions(task, running, turns)
@@ -269,7 +240,8 @@ def apply_timed(
 def _attempt(task: Task, running: Running, records: pa.Table) -> None:
     mask = np.zeros(task.spec.bins, bool)
     mask[records.column("bin").to_numpy()] = True
-    _run_versions(task, running, [Turn(mask, task.order.written.watermark, records)])
+    written = task.order.written
+    _run_versions(task, running, [Turn(mask, written.watermark, records, clock=written.clock)])
 
 
 def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:
@@ -277,8 +249,9 @@ def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table
     mask = np.zeros(task.spec.bins, bool)
     mask[bins] = True
     merged = [partial for partial in task.order.written.merged if mask[partial.bin]]
-    turns, versions = [Turn(mask, task.order.written.watermark, records, merged)], task.order.written.versions
+    written = task.order.written
+    turns, versions = [Turn(mask, written.watermark, records, merged, written.clock)], written.versions
     if versions is None:
-        _run_turns(task.spec.operator, state, turns)
+        _timed(task.spec.operator).run(state, turns)
     else:
         _run_versions(task, Running.of_shadows(task, state), turns)

@@ -6,8 +6,8 @@ import os
 import pytest
 from auctions import FROM_SCRATCH, auction, bid, ends, random_events
 
+from impls.mechanisms.native_spark.conf import own_state_store
 from impls.mechanisms.native_spark.nexmark import answers
-from impls.mechanisms.native_spark.query import NATIVE_SETTINGS
 
 pytestmark = pytest.mark.spark
 FILES = 6
@@ -21,15 +21,8 @@ EDGES = [
 @pytest.fixture
 def native(spark):
     """The shared session with the state store that Spark's own queries have."""
-    settings = {k: v for k, v in NATIVE_SETTINGS.items() if k.startswith("spark.sql")}
-    settings |= {"spark.sql.shuffle.partitions": "2", "fs.file.impl": NATIVE_SETTINGS["spark.hadoop.fs.file.impl"]}
-    settings["fs.file.impl.disable.cache"] = "true"  # it holds what other queries of the session use
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+    with own_state_store(spark, 2):
+        yield spark
 
 
 def asked(spark, folder, query, events):

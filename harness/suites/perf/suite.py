@@ -16,6 +16,7 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.perf import hosts, migratable, moving, phases, pulls, steady
 from harness.suites.perf.part import Part, Scale
+from harness.suites.perf.processor import part as processor
 from impls.errors import UsageError
 from plots.perf import write_figures
 
@@ -28,7 +29,7 @@ _FIGURES = "figures"
 
 PARTS: tuple[Part, ...] = (
     steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, moving.GROWTH,
-    hosts.HOSTS, pulls.PART,
+    hosts.HOSTS, pulls.PART, processor.PART,
 )  # fmt: skip
 
 

@@ -25,16 +25,8 @@ from impls.mechanisms.native_spark.progress import EpochListener, found_nothing,
 from impls.placement import initial
 from impls.worker.output import Output
 
-__all__ = ["NATIVE_SETTINGS", "NativeQuery", "RecordSource"]
+__all__ = ["NativeQuery", "RecordSource"]
 
-NATIVE_SETTINGS = {
-    "spark.sql.streaming.stateStore.providerClass":
-    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",  # offline repartition asks for it
-    # RocksDB's snapshots copy through Hadoop's LocalFileSystem and fail on the raw one
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
-}  # fmt: skip
 _POLL_S = 0.05
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
 _STOP_DEADLINE_S = 60.0

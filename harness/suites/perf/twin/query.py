@@ -21,7 +21,7 @@ from impls.protocol.controller import Controller
 from impls.protocol.report import Report
 from impls.spark.columns import prepared
 from impls.spark.executor import MicroBatchExecutor
-from impls.spark.step import REPORT_SCHEMA
+from impls.spark.foreach import REPORT_SCHEMA
 from impls.worker.cells import CELL
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec

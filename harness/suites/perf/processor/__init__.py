@@ -1,0 +1,1 @@
+"""The same StatefulProcessor by Spark's own transformWithState and by this runtime, in turns."""

@@ -1,0 +1,184 @@
+"""The process of one measurement: `python -m harness.suites.perf.processor.process FOLDER`; see `measure_here`.
+
+Each side has topics of its own with the same records. Its query is started for a block and stopped behind it, so that
+the other side's has the machine to itself.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from generators.stream import NUMBER_BYTES
+from harness.experiment.make import make_experiment
+from harness.lab.bringup import bring_up, open_session
+from harness.lab.measuring import measure_here
+from harness.lab.topics import create_topics
+from harness.lab.waiting import wait_for
+from harness.measure.hdr import percentiles
+from harness.run.load import Load, schedule
+from harness.suites.perf.processor.received import Received
+from harness.suites.perf.processor.sides import SIDES, Place, running
+
+__all__ = ["Block", "ProcessorSettings", "throughput"]
+
+_HEAVY = ("state-*", "broker")
+_FILL_DEADLINE_S = 1_200.0
+_DEADLINE_S = 300.0
+_PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class ProcessorSettings:
+    """One measurement on `keys` keys.
+
+    Attributes:
+        rounds: blocks of each side.
+        epochs: of a backlog that a block works off first, of `epoch_records` records each.
+        rate, seconds: of the steady load that follows, behind `lead_in_s`.
+        workers: of each side.
+    """
+
+    keys: int
+    rounds: int
+    epochs: int
+    epoch_records: int
+    rate: int
+    seconds: float
+    lead_in_s: float = 4.0
+    workers: int = 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """What one side did in a round.
+
+    Attributes:
+        side: "Spark" or "live".
+        throughput: records per second off the backlog.
+        p50_ms, p99_ms: latency at the steady rate.
+        records: of both loads.
+    """
+
+    side: str
+    round: int
+    throughput: float
+    p50_ms: float
+    p99_ms: float
+    records: int
+
+
+def throughput(times_ms: NDArray[np.int64], epoch_records: int) -> float:
+    """Returns records per second of a backlog by the times of its results, from the end of the first epoch on.
+
+    >>> throughput(np.array([9, 10, 10, 30, 40, 60]), 3)
+    60.0
+    """
+    ordered = np.sort(times_ms)
+    return float((len(ordered) - epoch_records) * 1e3 / (ordered[-1] - ordered[epoch_records - 1]))
+
+
+@dataclass
+class _Side:
+    """One side's topics, query and results."""
+
+    name: str
+    place: Place
+    received: Received
+    spark: SparkSession
+    settings: ProcessorSettings
+    sent: int = 0
+
+    def fill(self) -> None:
+        """Makes the state: one record per key."""
+        self._send(F.col("id"), self.settings.keys)
+        with running(self.name, self.spark, self.place) as check:
+            self._await(check, "one record per key", _FILL_DEADLINE_S)
+        self.received.skip()
+
+    def block(self, number: int, folder: Path) -> Block:
+        """Works off a backlog, and then the records of a steady load as they come."""
+        wanted = self.settings
+        self._send(
+            F.pmod(F.xxhash64(F.col("id"), F.lit(number)), F.lit(wanted.keys)), wanted.epochs * wanted.epoch_records
+        )
+        with running(self.name, self.spark, self.place) as check:
+            self._await(check, "the backlog's last result", _DEADLINE_S)
+            rate = throughput(self.received.take().appended_ms, wanted.epoch_records)
+            begin_us = self._steady(check, number, folder)
+        found = self.received.take()
+        timed = found.scheduled_us >= begin_us
+        latency_us = found.appended_ms[timed] * 1000 - found.scheduled_us[timed]
+        p50, p99 = percentiles(np.maximum(latency_us, 1), np.ones(len(latency_us), np.int64), (50.0, 99.0)).tolist()
+        return Block(self.name, number, rate, p50 / 1e3, p99 / 1e3, self.received.counted)
+
+    def _steady(self, check: Callable[[], None], number: int, folder: Path) -> int:
+        """Runs the steady load to its last result, and returns when its lead-in ends."""
+        wanted = self.settings
+        experiment = make_experiment(
+            mechanism="none", name="processor", workload="hash", keys=wanted.keys, rate=wanted.rate, migration="none",
+            workers=wanted.workers, lead_in_s=wanted.lead_in_s, duration_s=wanted.seconds, seed=number + 1,
+            input_partitions=_PARTITIONS,
+        )  # fmt: skip
+        load = schedule(folder, experiment, self.place.topic)
+        with Load(folder, self.place.bootstrap, load, resume=False) as generator:
+            wait_for(generator.finished, "the load", wanted.lead_in_s + wanted.seconds + _DEADLINE_S, tend=check)
+        self.sent += load["records"]
+        self._await(check, "the load's last result", _DEADLINE_S)
+        return int(load["start_us"] + wanted.lead_in_s * 1e6)
+
+    def _await(self, check: Callable[[], None], what: str, deadline_s: float) -> None:
+        wait_for(lambda: self.received.there() >= self.sent, f"{what} ({self.name})", deadline_s, tend=check)
+
+    def _send(self, key: Column, records: int) -> None:
+        """Sends records of time 0 with the key that an expression gives for each id, in key-count's form."""
+        digits = F.lpad(key.cast("string"), NUMBER_BYTES, "0")
+        value = F.concat(digits, F.lit("0" * NUMBER_BYTES)).alias("value")
+        writer = self.spark.range(records).select(value).write.format("kafka").option("topic", self.place.topic)
+        writer.option("kafka.bootstrap.servers", self.place.bootstrap).save()
+        self.sent += records
+
+
+def _measure(folder: Path, settings: ProcessorSettings) -> list[Block]:
+    """Runs both sides' blocks in turns, each pair in the other order than the one before."""
+    session = partial(open_session, "processor", settings.workers)
+    with bring_up(folder, session=session) as services:
+        sides = [_side(name, folder, services.broker.bootstrap, services.spark, settings) for name in SIDES]
+        for side in sides:
+            side.fill()
+        return [
+            side.block(number, folder / f"{number:02d}-{side.name}")
+            for number in range(settings.rounds)
+            for side in sides[:: 1 if number % 2 else -1]
+        ]
+
+
+def _side(name: str, folder: Path, bootstrap: str, spark: SparkSession, settings: ProcessorSettings) -> _Side:
+    place = Place(
+        bootstrap, f"in-{name}", f"out-{name}", _PARTITIONS, folder / f"state-{name}", settings.workers,
+        settings.epoch_records,
+    )  # fmt: skip
+    create_topics(bootstrap, {place.topic: _PARTITIONS})
+    create_topics(bootstrap, {place.results: _PARTITIONS}, broker_time=True)
+    return _Side(name, place, Received(bootstrap, place.results, _PARTITIONS), spark, settings)
+
+
+def _main(arguments: list[str]) -> int:
+    """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
+    folder = Path(arguments[0])
+    code = measure_here(folder, ProcessorSettings, _measure)
+    for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
+        shutil.rmtree(doomed, ignore_errors=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))

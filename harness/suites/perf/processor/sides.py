@@ -1,0 +1,85 @@
+"""The two queries of the comparison: one frame of records, one processor, results on Kafka as JSON."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from harness.run.pipeline import read_records
+from harness.suites.perf.processor.counter import OUTPUT, Counter
+from impls.mechanisms.native_spark.conf import own_state_store
+from impls.processor.start import transform_with_state
+from impls.worker.output import Output
+
+__all__ = ["SIDES", "Place", "running"]
+
+SIDES = ("Spark", "live")
+_BINS = 256
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a side reads and writes, and how large it is.
+
+    Attributes:
+        topic, results: names of the topics.
+        partitions: of the results' topic.
+        folder: for checkpoint and state.
+        workers: state partitions of Spark's own, workers of this runtime.
+        epoch_records: most records of an epoch.
+    """
+
+    bootstrap: str
+    topic: str
+    results: str
+    partitions: int
+    folder: Path
+    workers: int
+    epoch_records: int
+
+    def records(self, spark: SparkSession) -> DataFrame:
+        """Returns the records of the topic."""
+        return read_records(spark, self.bootstrap, self.topic, self.epoch_records)
+
+
+@contextmanager
+def running(side: str, spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]:
+    """Runs a side's query, from its start or from where it was stopped; what is yielded raises what it failed with."""
+    with (_by_spark if side == "Spark" else _by_this_runtime)(spark, place) as check:
+        yield check
+
+
+@contextmanager
+def _by_spark(spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]:
+    with own_state_store(spark, place.workers):
+        counted = place.records(spark).groupBy("key").transformWithState(Counter(), OUTPUT, "Update", "None")
+        results = counted.select(F.col("key").cast("string"), F.to_json(F.struct("*")).alias("value"))
+        writer = results.writeStream.format("kafka").outputMode("update").option("topic", place.results)
+        writer = writer.option("kafka.bootstrap.servers", place.bootstrap)
+        query = writer.option("checkpointLocation", str(place.folder / "spark")).start()
+
+    def check() -> None:
+        if (error := query.exception()) is not None:
+            raise error
+
+    try:
+        yield check
+    finally:
+        query.stop()
+
+
+@contextmanager
+def _by_this_runtime(spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]:
+    with transform_with_state(
+        place.records(spark).groupBy("key"), Counter(), OUTPUT, "Update", "None",
+        results=Output(place.bootstrap, place.results, place.partitions), state_dir=place.folder / "state",
+        checkpoint=place.folder / "live", workers=place.workers, bins=_BINS,
+    ) as handle:  # fmt: skip
+
+        def check() -> None:
+            handle.await_end(0)
+
+        yield check

@@ -1,0 +1,1 @@
+"""Spark's StatefulProcessor, unchanged, as a keyed operator of this runtime."""

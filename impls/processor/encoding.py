@@ -1,0 +1,149 @@
+"""State of a StatefulProcessor as entries of bins: what is stored for a value, a list, a map, a timer.
+
+| entry | name (`impls.processor.names`) | value |
+|---|---|---|
+| value | VALUE, variable, key | row |
+| list | LIST, variable, key | indexes of the first item and behind the last, 6 bytes each; with a time to live 8 more |
+| its items | ITEM, variable, key, index | row |
+| map's field | MAP, variable, key, key of the field | row |
+| timer | TIMER, time, key | - |
+| timers of a key | TIMERS, key | their times in ascending order, 8 bytes each |
+| expiry | EXPIRY, time, name of a value, list or field | - |
+
+Keys are encoded by `impls.processor.keys`, rows by `impls.processor.rows`. With a time to live a value, item or field
+begins with the time at which it expires (8 bytes), and a value, field and list also says under which time its expiry
+stands: one entry has one expiry, at or before the time at which it expires. Times are ms, and sort as bytes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.sql.types import StructType
+
+from impls.processor import names
+from impls.processor.keys import KeyCodec
+from impls.processor.rows import RowCodec
+from impls.store.hashing import hash_bytes
+
+__all__ = ["Encoding", "Entries", "Variable", "list_head", "with_expiry"]
+
+Entries = list[tuple[bytes, bytes]]
+"""Names and values of entries."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A state variable.
+
+    Attributes:
+        name: its name.
+        kind: what `getValueState`, `getListState` and `getMapState` make.
+        schema: of its value, of a list's items, of the values of a map's fields.
+        key_schema: of the keys of a map's fields; None for the others.
+        ttl_ms: time to live, ms; None without one.
+    """
+
+    name: str
+    kind: Literal["value", "list", "map"]
+    schema: StructType
+    key_schema: StructType | None = None
+    ttl_ms: int | None = None
+
+    @property
+    def head(self) -> bytes:
+        """What the names of its entries begin with; the key follows."""
+        family = {"value": names.VALUE, "list": names.LIST, "map": names.MAP}[self.kind]
+        return family + names.label_part(self.name)
+
+
+def list_head(first: int, end: int) -> bytes:
+    """Returns the value of a list's entry whose items have the indexes first..end-1."""
+    return first.to_bytes(6, "big") + end.to_bytes(6, "big")
+
+
+def with_expiry(expires: int, noted: int | None, row: bytes) -> bytes:
+    """Returns a row with the time at which it expires, and that of its expiry entry; None for a list's item."""
+    return names.time_bytes(expires) + (b"" if noted is None else names.time_bytes(noted)) + row
+
+
+class Encoding:
+    """State to entries, for whoever writes state without a processor; all of a key are entries of `bin_of(key)`.
+
+    >>> encoding = Encoding(StructType.fromDDL("user string"))
+    >>> key = encoding.key(("ann",))
+    >>> entries = encoding.value(Variable("n", "value", StructType.fromDDL("n long")), key, (3,))
+
+    Args:
+        key_schema: of the grouping key, as Spark gives it in the order of the grouping columns.
+    """
+
+    def __init__(self, key_schema: StructType):
+        self._key, self._rows, self._keys = KeyCodec(key_schema), dict[str, RowCodec](), dict[str, KeyCodec]()
+
+    def key(self, row: Sequence[Any]) -> bytes:
+        """Returns a grouping key, one value per column, as bytes; `impls.processor.keys.key_sql` does so in Spark."""
+        return self._key.encode(row)
+
+    def bin_of(self, key: bytes, bins: int) -> int:
+        """Returns the bin of a key."""
+        return hash_bytes(key) * bins >> 64
+
+    def value(self, variable: Variable, key: bytes, row: Sequence[Any], expires: int | None = None) -> Entries:
+        """Returns the entries of a value; `expires` is the time at which it does, ms, for one with a time to live."""
+        return self._expiring(variable.head + names.key_part(key), b"", self._row(variable).encode(row), expires)
+
+    def items(
+        self, variable: Variable, key: bytes, rows: Sequence[Sequence[Any]], expires: Sequence[int] | None = None
+    ) -> Entries:
+        """Returns the entries of a list, none for an empty one; `expires` has one time per item."""
+        if not rows:
+            return []
+        name, codec = variable.head + names.key_part(key), self._row(variable)
+        head, raw = list_head(0, len(rows)), [codec.encode(row) for row in rows]
+        out: Entries = []
+        if expires is not None:
+            head += names.time_bytes(min(expires))
+            raw = [with_expiry(at, None, row) for at, row in zip(expires, raw, strict=True)]
+            out.append((names.expiry_name(min(expires), name), b""))
+        return [(name, head), *((names.item_name(name, i), row) for i, row in enumerate(raw)), *out]
+
+    def field(
+        self, variable: Variable, key: bytes, field: Sequence[Any], row: Sequence[Any], expires: int | None = None
+    ) -> Entries:
+        """Returns the entries of one field of a map."""
+        assert variable.key_schema is not None, "a map has a schema of its keys"
+        codec = self._keys.setdefault(variable.name, KeyCodec(variable.key_schema, _of(variable)))
+        part, front = names.field_part(codec.encode(field))
+        name = variable.head + names.key_part(key) + part
+        return self._expiring(name, front, self._row(variable).encode(row), expires)
+
+    def timers(self, key: bytes, times: Iterable[int]) -> Entries:
+        """Returns the entries of a key's timers, ms, none for none.
+
+        The earliest time of a bin's timers and expiries is to be given to `BinState.set_earliest_timer`.
+        """
+        ordered = sorted(set(times))
+        if not ordered:
+            return []
+        own = (names.TIMERS + names.key_part(key), b"".join(map(names.time_bytes, ordered)))
+        return [own, *(names.timer_name(time, key) for time in ordered)]
+
+    def earliest(self, entries: Entries) -> int | None:
+        """Returns the earliest time of timers and expiries among a bin's entries, ms; None without any."""
+        times = [names.time_of(name[1:]) for name, _ in entries if name[:1] in {names.TIMER, names.EXPIRY}]
+        return min(times, default=None)
+
+    def _row(self, variable: Variable) -> RowCodec:
+        if variable.name not in self._rows:
+            self._rows[variable.name] = RowCodec(variable.schema, _of(variable))
+        return self._rows[variable.name]
+
+    def _expiring(self, name: bytes, front: bytes, row: bytes, expires: int | None) -> Entries:
+        if expires is None:
+            return [(name, front + row)]
+        return [(name, front + with_expiry(expires, expires, row)), (names.expiry_name(expires, name), b"")]
+
+
+def _of(variable: Variable) -> str:
+    return f"The state variable {variable.name}"

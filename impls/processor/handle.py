@@ -1,0 +1,186 @@
+"""The handle that a processor gets: pyspark's StatefulProcessorHandle on a worker's entries.
+
+What a handle refuses, and when, is what Spark's `StatefulProcessorHandleImpl` refuses; errors carry Spark's conditions.
+"""
+
+import operator
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, Literal
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql.streaming.stateful_processor import ListState, MapState, StatefulProcessorHandle, ValueState
+from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
+from pyspark.sql.types import StructType
+
+from impls.processor import names
+from impls.processor.encoding import Variable
+from impls.processor.keys import KeyCodec
+from impls.processor.rows import RowCodec
+from impls.processor.state import ListClient, MapClient, Scope, ValueClient
+
+__all__ = ["Handle", "TimeMode"]
+
+TimeMode = Literal["none", "processingtime", "eventtime"]
+_Schema = StructType | str
+_NAMES = {"none": "NoTime", "processingtime": "ProcessingTime", "eventtime": "EventTime"}
+
+
+def _refused(what: str, condition: str, text: str) -> PySparkRuntimeError:
+    return PySparkRuntimeError(f"Error {what}: [{condition}] {text}")
+
+
+@lru_cache(maxsize=64)
+def _row_codec(schema: StructType, where: str) -> RowCodec:
+    return RowCodec(schema, where)
+
+
+@lru_cache(maxsize=64)
+def _key_codec(schema: StructType, where: str) -> KeyCodec:
+    return KeyCodec(schema, where)
+
+
+class Handle(StatefulProcessorHandle):
+    """The handle of a processor for one turn; pyspark's classes of state are those that it returns.
+
+    Attributes:
+        phase: what the processor is at; state variables are made in CREATED (on the driver PRE_INIT), timers are for
+            INITIALIZED and DATA_PROCESSED.
+        variables: those made, by name.
+        deleted: names given to `deleteIfExists`.
+    """
+
+    def __init__(self, scope: Scope, time_mode: TimeMode, parse: Callable[[str], StructType]):
+        self._scope, self._time_mode, self._parse = scope, time_mode, parse
+        self.phase = Phase.CREATED
+        self.variables: dict[str, Variable] = {}
+        self.deleted: list[str] = []
+
+    def getValueState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ValueState:
+        """Returns a state variable of one value per key."""
+        made = self._made("value", stateName, schema, ttlDurationMs)
+        client: Any = ValueClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
+        return ValueState(client, stateName)
+
+    def getListState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ListState:
+        """Returns a state variable of a list per key."""
+        made = self._made("list", stateName, schema, ttlDurationMs)
+        client: Any = ListClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
+        return ListState(client, stateName)
+
+    def getMapState(
+        self, stateName: str, userKeySchema: _Schema, valueSchema: _Schema, ttlDurationMs: int | None = None
+    ) -> MapState:
+        """Returns a state variable of a map per key."""
+        made = self._made("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
+        assert made.key_schema is not None, "a map has a schema of its keys"
+        keys = _key_codec(made.key_schema, _of(stateName))
+        client: Any = MapClient(self._scope, made, _row_codec(made.schema, _of(stateName)), keys)
+        return MapState(client, stateName)
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        """Sets a timer of the key; setting it again changes nothing."""
+        time, times = operator.index(expiryTimestampMs), self._timers("register timer", "register_timer")
+        if time not in times:
+            name, value = names.timer_name(time, self._scope.key)
+            self._scope.put(name, value)
+            self._put_timers([*times, time])
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        """Takes a timer of the key back; one that is not set is left alone."""
+        time, times = operator.index(expiryTimestampMs), self._timers("deleting timer", "delete_timer")
+        if time in times:
+            self._scope.put(names.timer_name(time, self._scope.key)[0], None)
+            self._put_timers([other for other in times if other != time])
+
+    def listTimers(self) -> Iterator[int]:
+        """Returns the times of the key's timers, ascending."""
+        return iter(self._timers("listing timers", "list_timers"))
+
+    def deleteIfExists(self, stateName: str) -> None:
+        """Deletes a state variable's values: of a bin's keys, as soon as one of them gets a record."""
+        self._check_phase("deleting state", "delete_if_exists")
+        self.deleted.append(stateName)
+        self.variables.pop(stateName, None)
+
+    def _timers(self, what: str, operation: str) -> list[int]:
+        """Returns the times of the key's timers, if timers can be used now."""
+        if self._time_mode == "none":
+            raise _refused(
+                what,
+                "STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_TIME_MODE",
+                f"Failed to perform stateful processor operation={operation} with invalid timeMode=NoTime.",
+            )
+        if self.phase not in {Phase.INITIALIZED, Phase.DATA_PROCESSED}:
+            self._refuse_phase(what, operation)
+        raw = self._scope.get(names.TIMERS) or b""
+        return [names.time_of(raw[at : at + 8]) for at in range(0, len(raw), 8)]
+
+    def _put_timers(self, times: list[int]) -> None:
+        raw = b"".join(map(names.time_bytes, sorted(times)))
+        self._scope.put(self._scope.name(names.TIMERS), raw or None)
+        self._scope.timed.add(self._scope.bin)
+
+    def _check_phase(self, what: str, operation: str) -> None:
+        if self.phase not in {Phase.CREATED, Phase.PRE_INIT}:
+            self._refuse_phase(what, operation)
+
+    def _refuse_phase(self, what: str, operation: str) -> None:
+        raise _refused(
+            what,
+            "STATEFUL_PROCESSOR_CANNOT_PERFORM_OPERATION_WITH_INVALID_HANDLE_STATE",
+            f"Failed to perform stateful processor operation={operation} with invalid handle state={self.phase.name}.",
+        )
+
+    def _made(
+        self,
+        kind: Literal["value", "list", "map"],
+        name: str,
+        schema: _Schema,
+        ttl_ms: int | None,
+        key_schema: _Schema | None = None,
+    ) -> Variable:
+        what = f"initializing {kind} state"
+        self._check_phase(what, f"get_{kind}_state")
+        if name in self.variables:
+            raise _refused(
+                what,
+                "STATE_STORE_DUPLICATE_STATE_VARIABLE_DEFINED",
+                f"State variable with name {name} has already been defined in the StatefulProcessor.",
+            )
+        if not name or name.startswith("_") or name != name.strip():
+            raise _refused(
+                what,
+                "STATE_STORE_CANNOT_USE_COLUMN_FAMILY_WITH_INVALID_NAME",
+                f"A state variable cannot have the name {name!r}: it is empty, or begins with _ or a blank.",
+            )
+        keys = None if key_schema is None else self._schema(key_schema)
+        made = Variable(name, kind, self._schema(schema), keys, self._ttl(what, name, ttl_ms))
+        self.variables[name] = made
+        return made
+
+    def _schema(self, schema: _Schema) -> StructType:
+        return self._parse(schema) if isinstance(schema, str) else schema
+
+    def _ttl(self, what: str, name: str, ttl_ms: int | None) -> int | None:
+        """Returns a time to live, None for none; 0 is none, as in Spark."""
+        if not ttl_ms:
+            return None
+        if self._time_mode != "processingtime":
+            raise _refused(
+                what,
+                "STATEFUL_PROCESSOR_INCORRECT_TIME_MODE_TO_ASSIGN_TTL",
+                f"Cannot use TTL for state={name} in timeMode={_NAMES[self._time_mode]}, use TimeMode.ProcessingTime() "
+                "instead.",
+            )
+        if ttl_ms < 0:
+            raise _refused(
+                what,
+                "STATEFUL_PROCESSOR_TTL_DURATION_MUST_BE_POSITIVE",
+                f"TTL duration must be greater than zero for State store operation=update on state={name}.",
+            )
+        return ttl_ms
+
+
+def _of(name: str) -> str:
+    return f"The state variable {name}"

@@ -1,0 +1,203 @@
+"""A processor as a keyed operator: one for time mode none, and one whose turns have timers."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from impls.errors import UsageError
+from impls.operators.base import Operator
+from impls.operators.timed import TimedOperator
+from impls.operators.turn import Turn, Turned
+from impls.processor.expiring import expire, note_earliest
+from impls.processor.program import Life, Program, Times
+from impls.protocol.eventtime import EpochClock, EventTime
+from impls.store.buffered import Buffered
+from impls.store.keyed import Keyed
+from impls.store.records import Results, from_bytes
+from impls.store.state import BinState
+
+__all__ = ["EVENT_TIME", "NEVER_LATE", "InitialState", "ProcessorOperator", "TimedProcessor", "operator_of"]
+
+EVENT_TIME = "event_us"  # the column of records' event time, µs
+NEVER_LATE = -(1 << 62)  # event time of a record that has none: Spark keeps it
+
+
+@dataclass(frozen=True)
+class InitialState:
+    """Where the initial state is: a file of Arrow for each bin that has any.
+
+    Attributes:
+        folder: of the files, which all hosts see.
+        now: processing time at which it was written, ms.
+    """
+
+    folder: str
+    now: int
+
+    def of(self, bin_: int) -> pa.Table | None:
+        """Returns a bin's initial state: columns bin, key and c0, c1, ...; None where it has none."""
+        path = Path(self.folder) / f"{bin_}.arrow"
+        return from_bytes(path.read_bytes()) if path.exists() else None
+
+
+class _Processing(Operator):
+    """What both operators are alike in."""
+
+    program: Program
+    initial: InitialState | None
+
+    def identity(self) -> dict[str, Any]:
+        """Returns what decides where state lies and what its timers mean."""
+        key = [[field.name, field.dataType.simpleString()] for field in self.program.key.fields]
+        return {"processor": self.program.name, "key": key, "time_mode": self.program.time_mode}
+
+    def create(self, bin_: int, bins: int, state: BinState) -> None:
+        """Gives the processor the bin's initial state."""
+        table = None if self.initial is None else self.initial.of(bin_)
+        if self.initial is None or table is None:
+            return
+        entries = Buffered(state)
+        life = Life(self.program, entries, Times(self.initial.now, 0))
+        life.initial(table)
+        life.close()
+        entries.flush()
+        note_earliest(entries, life.scope.timed)
+
+
+@dataclass(frozen=True)
+class ProcessorOperator(_Processing):
+    """A processor of time mode none."""
+
+    program: Program
+    columns: tuple[str, ...]
+    initial: InitialState | None = None
+
+    def apply(self, records: pa.Table, state: BinState) -> Results:
+        """Gives the records to the processor, key by key."""
+        entries, made = Buffered(state), _Made()
+        life = Life(self.program, entries, Times(-1, -1))
+        life.records(records)
+        life.close()
+        made.take(life, 0)
+        entries.flush()
+        return made.results()
+
+
+@dataclass(frozen=True)
+class TimedProcessor(_Processing, TimedOperator):
+    """A processor with timers: of processing time, which plans record, or of Spark's watermark.
+
+    As in Spark a turn gives the processor first its records, then the timers that are due. A bin whose last turn was
+    left out, as it was on the way, has the timers first that this turn would have given: what it computes does not
+    depend on when it moved.
+    """
+
+    program: Program
+    columns: tuple[str, ...]
+    event_time: EventTime
+    initial: InitialState | None = None
+
+    def on_records(self, records: pa.Table, keyed: Keyed) -> None:
+        """Refuses: a processor runs whole turns."""
+        raise UsageError(f"{self.program.name} runs whole turns: give it to the worker core.")
+
+    def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
+        """Runs turns, oldest first."""
+        entries, made, out = Buffered(state), _Made(), Turned()
+        for turn in turns:
+            assert turn.clock is not None, "the plan of an operator with a clock has one"
+            self._missed(entries, turn, turn.clock, made, out)
+            self._turn(entries, turn, turn.clock, made, out)
+        out.results = made.results()
+        return out
+
+    def _missed(self, entries: Buffered, turn: Turn, clock: EpochClock, made: "_Made", out: Turned) -> None:
+        """Gives the timers that the turn before would have given to bins that waited in it."""
+        waited = np.zeros_like(turn.bins)
+        waited[list(clock.waited)] = True
+        times = Times(clock.before, _ms(clock.late))
+        bins = self._due(entries.state, turn.bins & waited, times)
+        if bins:
+            life = Life(self.program, entries, times)
+            self._timers(life, bins, times)
+            self._end(life, made, out, times)
+
+    def _turn(self, entries: Buffered, turn: Turn, clock: EpochClock, made: "_Made", out: Turned) -> None:
+        times, records = Times(clock.now, _ms(turn.watermark)), turn.records
+        if records is not None and self.program.time_mode == "eventtime":
+            late = _late(records.column(EVENT_TIME).to_numpy(), _ms(clock.late))
+            out.late += int(late.sum())
+            records = records.filter(pa.array(~late)) if late.any() else records
+        bins = self._due(entries.state, turn.bins, times)
+        given = records is not None and len(records) > 0
+        if not given and not bins:
+            return
+        life = Life(self.program, entries, times)
+        if given:
+            life.records(records)
+        self._timers(life, sorted({*bins, *life.scope.timed}), times)
+        self._end(life, made, out, times)
+
+    def _due(self, state: BinState, bins: NDArray[np.bool_], times: Times) -> list[int]:
+        return state.bins_with_timers(bins, self._until(times))
+
+    def _until(self, times: Times) -> int:
+        return times.watermark if self.program.time_mode == "eventtime" else times.now
+
+    def _timers(self, life: Life, bins: list[int], times: Times) -> None:
+        life.timers(bins, self._until(times))
+        if self.program.time_mode == "processingtime":
+            expire(life.entries, bins, times.now)
+        life.scope.timed.update(bins)
+
+    def _end(self, life: Life, made: "_Made", out: Turned, times: Times) -> None:
+        life.close()
+        made.take(life, times.watermark)
+        out.fired += life.fired
+        life.entries.flush()
+        note_earliest(life.entries, life.scope.timed)
+
+
+class _Made:
+    """The output of turns."""
+
+    def __init__(self) -> None:
+        self._bins: list[int] = []
+        self._keys: list[bytes] = []
+        self._payloads: list[bytes] = []
+
+    def take(self, life: Life, watermark: int) -> None:
+        """Takes the output of a life."""
+        self._payloads += life.payloads(watermark)
+        for bin_, key, count in life.sources:
+            self._bins += [bin_] * count
+            self._keys += [key] * count
+
+    def results(self) -> Results:
+        """Returns all of it."""
+        return Results(np.array(self._bins, np.int32), self._keys, self._payloads)
+
+
+def operator_of(
+    program: Program, columns: tuple[str, ...], event_time: EventTime, initial: InitialState | None
+) -> ProcessorOperator | TimedProcessor:
+    """Returns the operator of a program, whose records have the columns c0, c1, ... and, with timers, `event_us`."""
+    if program.time_mode == "none":
+        return ProcessorOperator(program, columns, initial)
+    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial)
+
+
+def _ms(watermark_us: int | None) -> int:
+    """Returns a watermark as Spark has it: ms, and 0 before there is one."""
+    return 0 if watermark_us is None else max(0, math.floor(watermark_us / 1000))
+
+
+def _late(times_us: NDArray[np.int64], watermark: int) -> NDArray[np.bool_]:
+    late: NDArray[np.bool_] = (times_us <= watermark * 1000) & (times_us != NEVER_LATE)
+    return late

@@ -1,0 +1,201 @@
+"""Rows that a processor gives, as Spark takes them: Arrow columns of the output's types, then JSON as `to_json` has it.
+
+Nulls are left out, but for those of arrays and maps. Times are given to the millisecond, in the session's time zone.
+"""
+
+import base64
+import datetime as dt
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import orjson
+import pyarrow as pa
+from pyspark.errors import PySparkRuntimeError, PySparkValueError
+from pyspark.sql import types as t
+from pyspark.sql.conversion import PandasToArrowConversion
+from pyspark.sql.pandas.types import to_arrow_type
+
+from impls.errors import UsageError
+
+__all__ = ["Frames", "Rows", "check_event_times", "json_rows", "pandas_settings"]
+
+_One = Callable[[Any], Any]
+_DEFAULTS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
+    "spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName": "true",
+    "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled": "false",
+    "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+
+
+def pandas_settings(conf: Callable[[str, str], str | None]) -> dict[str, str]:
+    """Returns a session's settings by which Spark takes rows to pandas and back; `conf` asks it, with a default."""
+    return {name: conf(name, default) or default for name, default in _DEFAULTS.items()}
+
+
+class Rows:
+    """Rows of pyspark, collected; to be given to `json_rows` as Arrow."""
+
+    def __init__(self, schema: t.StructType):
+        arrow = to_arrow_type(schema, timezone="UTC", prefers_large_types=False)
+        self._schema, self.rows = pa.schema(list(arrow)), list[dict[str, Any]]()
+        self._nested = any(isinstance(f.dataType, t.ArrayType | t.MapType | t.StructType) for f in schema.fields)
+
+    def take(self, given: Iterable[Any]) -> int:
+        """Takes what a processor gives for a key, and returns how many rows; raises what Spark's worker raises."""
+        before = len(self.rows)
+        nested = self._nested  # where nothing is, the deep copy of a row costs more than all else here
+        self.rows += [row.asDict(nested) for row in given]
+        return len(self.rows) - before
+
+    def batches(self) -> Sequence[pa.RecordBatch]:
+        """Returns the rows; raises what pyarrow raises for one that is not of the output's types."""
+        return [pa.RecordBatch.from_pylist(self.rows, schema=self._schema)]
+
+
+class Frames:
+    """Frames of pandas, collected."""
+
+    def __init__(self, schema: t.StructType, settings: dict[str, str]):
+        self._schema, self._batches = t.StructType([t.StructField("_0", schema)]), list[pa.RecordBatch]()
+        self._how = {
+            "timezone": settings["spark.sql.session.timeZone"],
+            "safecheck": settings["spark.sql.execution.pandas.convertToArrowArraySafely"] == "true",
+            "assign_cols_by_name": settings["spark.sql.legacy.execution.pandas.groupedMap.assignColumnsByName"]
+            == "true",
+            "int_to_decimal_coercion_enabled": settings[
+                "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled"
+            ]
+            == "true",
+        }
+
+    def take(self, given: Iterable[Any]) -> int:
+        """Takes what a processor gives for a key, and returns how many rows; raises what Spark's worker raises."""
+        import pandas as pd  # noqa: PLC0415 - for processors of pandas only
+
+        taken = 0
+        for frame in given:
+            if not isinstance(frame, pd.DataFrame):
+                raise PySparkValueError(
+                    "Invalid return type. Please make sure that the UDF returns a pandas.DataFrame when the specified "
+                    "return type is StructType."
+                )
+            made = PandasToArrowConversion.convert([frame], self._schema, arrow_cast=True, **self._how)  # type: ignore[arg-type]
+            self._batches.append(pa.RecordBatch.from_struct_array(made.column(0)))
+            taken += len(frame)
+        return taken
+
+    def batches(self) -> Sequence[pa.RecordBatch]:
+        """Returns the frames' rows."""
+        return self._batches
+
+
+def check_event_times(batch: pa.RecordBatch, column: str, watermark: int) -> None:
+    """Raises PySparkRuntimeError, as Spark fails, for a row whose event time is before the watermark, ms."""
+    if not column:
+        return
+    for moment in batch.column(column).to_pylist():
+        if moment is not None and (time := t.TimestampType().toInternal(moment) // 1000) < watermark:
+            raise PySparkRuntimeError(
+                "[EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED] Previous node emitted a row with "
+                f"eventTime={time} which is older than current_watermark_value={watermark}."
+            )
+
+
+def json_rows(schema: t.StructType, zone: str, *, micros: bool = False) -> Callable[[pa.RecordBatch], list[bytes]]:
+    """Returns the function that makes JSON objects, as bytes, of the rows of a batch with a schema's columns.
+
+    With `micros` times are given to the microsecond.
+
+    Raises:
+        UsageError: values of one of the types have no form in JSON here.
+    """
+    how = _Moments(ZoneInfo(zone), "microseconds" if micros else "milliseconds")
+    writers = [_writer(f.dataType, how, f"The output column {f.name}") for f in schema.fields]
+    names, dumps = schema.names, orjson.dumps
+
+    def written(batch: pa.RecordBatch) -> list[bytes]:
+        columns = []
+        for column, write in zip(batch.columns, writers, strict=True):
+            values = column.to_pylist()
+            columns.append(values if write is None else [None if v is None else write(v) for v in values])
+        return [
+            dumps({name: value for name, value in zip(names, row, strict=True) if value is not None})
+            for row in zip(*columns, strict=True)
+        ]
+
+    return written
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """How times are written."""
+
+    zone: ZoneInfo
+    precision: str
+
+    def zoned(self, value: dt.datetime) -> str:
+        text = self.local(value.astimezone(self.zone))
+        return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+    def local(self, value: dt.datetime) -> str:
+        return value.isoformat(timespec=self.precision)
+
+
+def _writer(kind: t.DataType, how: _Moments, where: str) -> _One | None:  # noqa: PLR0911 - a return for each type
+    """Returns what makes of a value of Arrow, which is not null, one that orjson writes; None where it is one."""
+    if isinstance(kind, t.UserDefinedType):
+        return _writer(kind.sqlType(), how, where)
+    if isinstance(kind, t.IntegralType | t.BooleanType | t.StringType | t.CharType | t.VarcharType | t.NullType):
+        return None
+    if isinstance(kind, t.FloatType):
+        return lambda value: _number(float(str(np.float32(value))))  # its shortest form, as Java gives it
+    if isinstance(kind, t.DoubleType):
+        return _number
+    if isinstance(kind, t.DecimalType):
+        return lambda value: orjson.Fragment(str(value))
+    if isinstance(kind, t.BinaryType):
+        return lambda value: base64.b64encode(value).decode()
+    if isinstance(kind, t.DateType):
+        return dt.date.isoformat
+    if isinstance(kind, t.TimestampType):
+        return how.zoned
+    if isinstance(kind, t.TimestampNTZType):
+        return how.local
+    if isinstance(kind, t.ArrayType):
+        one = _nullable(_writer(kind.elementType, how, where))
+        return lambda value: [one(item) for item in value]
+    if isinstance(kind, t.MapType):
+        item = _nullable(_writer(kind.valueType, how, where))
+        return lambda value: {_key(k): item(v) for k, v in (value.items() if isinstance(value, dict) else value)}
+    if isinstance(kind, t.StructType):
+        fields = {f.name: _nullable(_writer(f.dataType, how, where)) for f in kind.fields}
+        return lambda value: {n: write(value[n]) for n, write in fields.items() if value[n] is not None}
+    raise UsageError(f"{where} has the type {kind.simpleString()}, which has no form in JSON: cast it to a string.")
+
+
+def _nullable(write: _One | None) -> _One:
+    return (lambda value: value) if write is None else lambda value: None if value is None else write(value)
+
+
+def _number(value: float) -> Any:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime):
+        return str(t.TimestampType().toInternal(value))
+    if isinstance(value, dt.date):
+        return str(t.DateType().toInternal(value))
+    return str(value) if not isinstance(value, Decimal) else format(value, "f")

@@ -1,0 +1,243 @@
+"""`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
+
+import time as clock
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, GroupedData
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
+from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
+
+from impls.api import stream
+from impls.driver.handle import StreamHandle
+from impls.errors import UsageError
+from impls.processor.encoding import Variable
+from impls.processor.handle import Handle, TimeMode
+from impls.processor.initial import initial_state
+from impls.processor.kept import check_kept
+from impls.processor.keys import key_sql
+from impls.processor.operator import EVENT_TIME, NEVER_LATE, InitialState, operator_of
+from impls.processor.output import json_rows, pandas_settings
+from impls.processor.program import Program
+from impls.processor.state import Scope
+from impls.protocol.eventtime import EventTime
+from impls.spark.code import dumped
+from impls.worker.output import Output
+
+__all__ = ["transform_with_state"]
+
+_TIME_MODES = ("none", "processingtime", "eventtime")
+_OUTPUT_MODES = ("append", "update")
+_DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
+_BINS = 256
+
+Grouped = GroupedData | tuple[DataFrame, Sequence[str]]
+"""What is grouped: `df.groupBy(...)`, or a frame and its key columns."""
+
+
+def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
+    grouped: Grouped,
+    statefulProcessor: StatefulProcessor,
+    outputStructType: StructType | str,
+    outputMode: str,
+    timeMode: str,
+    initialState: Grouped | None = None,
+    eventTimeColumnName: str = "",
+    *,
+    pandas: bool = False,
+    results: Any,
+    state_dir: str | Path,
+    checkpoint: str | Path,
+    workers: int,
+    **options: Any,
+) -> StreamHandle:
+    """Starts a query that runs a StatefulProcessor of Spark's, unchanged, and returns the handle that rescales it.
+
+    The arguments up to `eventTimeColumnName` are those of `GroupedData.transformWithState`, in its order. The processor
+    gets a subclass of pyspark's StatefulProcessorHandle, and from it pyspark's ValueState, ListState and MapState;
+    keys, rows, frames, timer values and errors are as in Spark. As there its `init` also runs once in the driver, and
+    every epoch begins with a new copy of it.
+
+    Args:
+        grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`. The frame has
+            Kafka's `partition` and `offset` among its columns; for time mode eventtime it has a watermark.
+        statefulProcessor: the processor.
+        outputStructType: columns of the output, DDL text or a StructType.
+        outputMode: "append" or "update"; rows go out as they come in both.
+        timeMode: "none", "processingtime" or "eventtime". Processing time is that of the epoch, recorded in its plan.
+        initialState: a DataFrame that is not streaming, grouped likewise; it is given to `handleInitialState` before
+            the first record, and kept in the checkpoint's folder `initial`.
+        eventTimeColumnName: column of the output that has its event time; a row before the watermark fails the query,
+            as in Spark.
+        pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
+        results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
+            its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
+        state_dir: these three as for `impls.stream`.
+        checkpoint: the same.
+        workers: the same.
+        **options: what `impls.stream` takes besides: bins, mechanism, trigger, durability, ...
+
+    Raises:
+        UsageError: an argument cannot be used, or what the processor's `init` asks for has changed since the
+            checkpoint was made.
+        PySparkRuntimeError: `init` asks for something that Spark refuses too: a variable twice, a time to live without
+            processing time, ...
+    """
+    frame, keys = _frame_and_keys(grouped, "the first argument")
+    mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
+    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame, mode)
+    raw = dumped(statefulProcessor, [statefulProcessor])
+    schemas, variables = _tried(frame, raw, mode)
+    key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
+    program = Program(
+        type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
+        schemas, pandas, _settings(frame), eventTimeColumnName, micros=not isinstance(results, Output),
+    )  # fmt: skip
+    prepared = _prepared(frame, _key_sql(key_schema, keys), event_sql, options.get("time"))
+    check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
+    initial = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
+    return stream(
+        prepared,
+        key="key",
+        operator=operator_of(program, _columns(frame), event_time, initial),
+        results=results,
+        state_dir=state_dir,
+        checkpoint=checkpoint,
+        workers=workers,
+        **{**options, "time": "scheduled"} if options.get("time") else options,
+    )
+
+
+def _one_of(given: str, known: tuple[str, ...], what: str) -> Any:
+    if str(given).lower() not in known:
+        raise UsageError(f"The {what} {given!r} is unknown: use {', '.join(known[:-1])} or {known[-1]}.")
+    return str(given).lower()
+
+
+def _frame_and_keys(grouped: Grouped, what: str) -> tuple[DataFrame, list[str]]:
+    """Returns what is grouped and the columns by which it is."""
+    if isinstance(grouped, GroupedData):
+        frame, keys = grouped._df, _grouping_columns(grouped)
+    elif isinstance(grouped, tuple) and len(grouped) == 2 and isinstance(grouped[0], DataFrame):
+        frame, keys = grouped[0], list(grouped[1])
+    else:
+        raise UsageError(f'As {what} give df.groupBy("user") or (df, ["user"]), not {type(grouped).__name__}.')
+    missing = [name for name in keys if name not in frame.columns]
+    if missing or not keys:
+        name = repr(missing[0]) if missing else "none"
+        raise UsageError(f"The frame is grouped by {name}; it has the columns {', '.join(frame.columns)}.")
+    return frame, keys
+
+
+def _grouping_columns(grouped: GroupedData) -> list[str]:
+    """Returns the columns of a groupBy; raises UsageError for expressions."""
+    found = grouped.count()._jdf.queryExecution().analyzed().groupingExpressions()
+    names = []
+    for expression in (found.apply(place) for place in range(found.size())):
+        if expression.getClass().getSimpleName() != "AttributeReference":
+            raise UsageError(f"Group by columns: give {expression.sql()} a name with withColumn first.")
+        names.append(str(expression.name()))
+    return names
+
+
+def _output(frame: DataFrame, given: StructType | str, event_column: str) -> StructType:
+    """Returns the output's schema; raises UsageError where it has no form in JSON, or not the event time's column."""
+    output = _schema_of(frame, given)
+    json_rows(output, _settings(frame)["spark.sql.session.timeZone"])
+    kind = output[event_column].dataType if event_column in output.names else None
+    if event_column and not isinstance(kind, TimestampType | TimestampNTZType):
+        raise UsageError(f"The eventTimeColumnName {event_column!r} is no timestamp column of the output.")
+    return output
+
+
+def _settings(frame: DataFrame) -> dict[str, str]:
+    return pandas_settings(frame.sparkSession.conf.get)
+
+
+def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:
+    return tuple(frame.columns.index(name) for name in keys)
+
+
+def _key_sql(schema: StructType, keys: list[str]) -> str:
+    return key_sql(schema, [f"`{name}`" for name in keys])
+
+
+def _initial(given: Grouped | None, key: StructType, checkpoint: Path, bins: int) -> InitialState | None:
+    """Writes the initial state to files, if there is any."""
+    if given is None:
+        return None
+    frame, keys = _frame_and_keys(given, "initialState")
+    _check_alike(frame, keys, key)
+    return initial_state(frame, _key_sql(key, keys), bins, checkpoint / "initial", clock.time_ns() // 1_000_000)
+
+
+def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
+    found = frame.sparkSession._parse_ddl(given) if isinstance(given, str) else given
+    if not isinstance(found, StructType):
+        raise UsageError(f"The outputStructType must be a StructType or its DDL text, not {given!r}.")
+    return found
+
+
+def _event_time(frame: DataFrame, mode: TimeMode) -> tuple[EventTime, str]:
+    """Returns what is known of the frame's watermark, and the event time of a record, µs, as SQL."""
+    marked = [(field.name, field.metadata[_DELAY]) for field in frame.schema.fields if _DELAY in field.metadata]
+    if len(marked) > 1:
+        raise UsageError(f"The frame has {len(marked)} watermarks, on {', '.join(n for n, _ in marked)}: use one.")
+    if not marked:
+        if mode == "eventtime":
+            raise UsageError("The timeMode eventtime needs a watermark: give the frame one with withWatermark.")
+        return EventTime(EVENT_TIME, of_all=True, clock=True), "0L"
+    name, delay = marked[0]
+    if not isinstance(frame.schema[name].dataType, TimestampType):
+        raise UsageError(f"The watermark must be on a timestamp, but {name} is none.")
+    event_time = EventTime(EVENT_TIME, disorder=int(delay) * 1000, of_all=True, clock=True)
+    return event_time, f"coalesce(unix_micros(`{name}`), {NEVER_LATE}L)"
+
+
+def _tried(frame: DataFrame, raw: bytes, mode: TimeMode) -> tuple[dict[str, StructType], dict[str, Variable]]:
+    """Runs a copy's `init` as Spark does in its driver; returns the schemas it gave as text, and its variables."""
+    schemas: dict[str, StructType] = {}
+
+    def parse(text: str) -> StructType:
+        return schemas.setdefault(text, _schema_of(frame, text))
+
+    processor: StatefulProcessor = cloudpickle.loads(raw)
+    nothing = cast(Any, None)  # no state is read here: every call of a variable says that there is no key
+    handle = Handle(Scope(nothing, 0), mode, parse)
+    handle.phase = Phase.PRE_INIT
+    processor.init(handle)
+    processor.close()
+    return schemas, handle.variables
+
+
+def _check_alike(frame: DataFrame, keys: list[str], key: StructType) -> None:
+    if frame.isStreaming:
+        raise UsageError("The initialState must not be a streaming DataFrame.")
+    found = [frame.schema[name].dataType for name in keys]
+    if found != [field.dataType for field in key.fields]:
+        ours, theirs = (
+            ", ".join(kind.simpleString() for kind in kinds) for kinds in ([f.dataType for f in key.fields], found)
+        )
+        raise UsageError(f"The initialState is grouped by columns of the types {theirs}, the input by {ours}.")
+
+
+def _columns(frame: DataFrame) -> tuple[str, ...]:
+    return tuple(f"c{place}" for place in range(len(frame.columns)))
+
+
+def _prepared(frame: DataFrame, key: str, event_sql: str, time: str | None) -> DataFrame:
+    """Returns the columns that the operator reads, under names that are no other column's."""
+    missing = [name for name in ("partition", "offset") if name not in frame.columns]
+    if missing:
+        raise UsageError(
+            f"The frame has no column {missing[0]!r}: select Kafka's partition and offset with the others; they give "
+            "the records of a key their order."
+        )
+    scheduled = [F.col(time).alias("scheduled")] if time else []
+    own = [F.col(f"`{name}`").alias(alias) for name, alias in zip(frame.columns, _columns(frame), strict=True)]
+    event = F.expr(event_sql).cast("long").alias(EVENT_TIME)
+    return frame.select("partition", "offset", F.expr(key).alias("key"), event, *scheduled, *own)

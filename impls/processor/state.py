@@ -1,0 +1,288 @@
+"""State variables of a processor on a worker's entries: what pyspark's ValueState, ListState and MapState talk to.
+
+pyspark's own classes ask a client that sends messages to a JVM; these clients have its methods, and read and write the
+entries of the key at work. Methods and errors are those of pyspark.sql.streaming.{value,list,map}_state_client.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pyspark.errors import PySparkRuntimeError
+
+from impls.processor import names
+from impls.processor.encoding import Variable, list_head, with_expiry
+from impls.processor.keys import KeyCodec
+from impls.processor.rows import RowCodec
+from impls.store.buffered import Buffered
+
+__all__ = ["ListClient", "MapClient", "Scope", "ValueClient"]
+
+_EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
+_NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
+
+
+class Scope:
+    """What all state variables of a processor share in a turn: the entries, the key at work, processing time.
+
+    Attributes:
+        entries: those of the worker's bins.
+        now: processing time, ms.
+        timed: bins whose timers or expiries may have changed.
+    """
+
+    def __init__(self, entries: Buffered, now: int):
+        self.entries, self.now, self.timed = entries, now, set[int]()
+        self.bin, self.key, self._part = -1, b"", b""
+        self._places: list[tuple[int, bytes]] = []
+        self._loaded: set[bytes] = set()
+
+    def expect(self, keys: Iterable[tuple[int, bytes]]) -> None:
+        """Says which keys, each with its bin, are to come: the first read of a variable reads it for all of them."""
+        self._places, self._loaded = [(bin_, names.key_part(key)) for bin_, key in keys], set()
+
+    def at(self, bin_: int, key: bytes) -> None:
+        """Makes a key the one at work."""
+        self.bin, self.key, self._part = bin_, key, names.key_part(key)
+
+    def name(self, head: bytes) -> bytes:
+        """Returns the name of the key's entry, given its beginning."""
+        if self.bin < 0:
+            raise PySparkRuntimeError(_NO_KEY)
+        return head + self._part
+
+    def get(self, head: bytes) -> bytes | None:
+        """Returns the value of the key's entry, given the beginning of its name."""
+        if head not in self._loaded:
+            self._loaded.add(head)
+            self.entries.load([(bin_, head + part) for bin_, part in self._places])
+        return self.entries.get(self.bin, self.name(head))
+
+    def put(self, name: bytes, value: bytes | None) -> None:
+        """Writes an entry of the key; None deletes it."""
+        self.entries.put(self.bin, name, value)
+
+    def note(self, entry: bytes, *, due: int | None, before: int | None) -> None:
+        """Puts the expiry of an entry at a time, None for none, instead of `before`, None where there was none."""
+        if due != before:
+            if before is not None:
+                self.put(names.expiry_name(before, entry), None)
+            if due is not None:
+                self.put(names.expiry_name(due, entry), b"")
+            self.timed.add(self.bin)
+
+
+def _noted(old: bytes | None) -> int | None:
+    return None if old is None else names.time_of(old[_NOTED])
+
+
+class _Rows:
+    """Rows of a variable, with a time to live or without."""
+
+    def __init__(self, scope: Scope, variable: Variable, codec: RowCodec):
+        self._scope, self._codec, self._head, self._ttl = scope, codec, variable.head, variable.ttl_ms
+
+    def _live(self, raw: bytes | None, *, noted: bool = True) -> bytes | None:
+        """Returns the row of what is stored, None where that is nothing or has expired."""
+        if raw is None or not self._ttl:
+            return raw
+        return None if names.time_of(raw[_EXPIRES]) <= self._scope.now else raw[16 if noted else 8 :]
+
+    def _store(self, name: bytes, row: bytes, old: bytes | None, front: bytes = b"") -> None:
+        """Writes a row of which `old` was stored, both without the `front` of the value."""
+        if not self._ttl:
+            self._scope.put(name, front + row)
+            return
+        expires, before = self._scope.now + self._ttl, _noted(old)
+        due = expires if before is None else min(before, expires)
+        self._scope.note(name, due=due, before=before)
+        self._scope.put(name, front + with_expiry(expires, due, row))
+
+    def _remove(self, name: bytes, old: bytes | None) -> None:
+        """Deletes an entry."""
+        if old is not None:
+            if self._ttl:
+                self._scope.note(name, due=None, before=_noted(old))
+            self._scope.put(name, None)
+
+
+class ValueClient(_Rows):
+    """The client of a ValueState."""
+
+    def exists(self, _name: str) -> bool:
+        """Returns whether the key has a value."""
+        return self._live(self._scope.get(self._head)) is not None
+
+    def get(self, _name: str) -> tuple[Any, ...] | None:
+        """Returns the key's value."""
+        raw = self._live(self._scope.get(self._head))
+        return None if raw is None else self._codec.decode(raw)
+
+    def update(self, _name: str, value: Any) -> None:
+        """Sets the key's value."""
+        row = self._codec.encode(value)
+        self._store(self._scope.name(self._head), row, self._scope.get(self._head) if self._ttl else None)
+
+    def clear(self, _name: str) -> None:
+        """Deletes the key's value."""
+        self._remove(self._scope.name(self._head), self._scope.get(self._head))
+
+
+class ListClient(_Rows):
+    """The client of a ListState."""
+
+    def __init__(self, scope: Scope, variable: Variable, codec: RowCodec):
+        super().__init__(scope, variable, codec)
+        self._name, self._reading = variable.name, dict[str, Iterator[bytes]]()
+
+    def exists(self, _name: str) -> bool:
+        """Returns whether the key's list has an item."""
+        return next(self._rows(), None) is not None
+
+    def get(self, _name: str, iterator_id: str) -> tuple[tuple[Any, ...], bool]:
+        """Returns the next item of an iterator, which begins with its first call, and that it may not be the last."""
+        rows = self._reading.get(iterator_id)
+        if rows is None:
+            rows = self._reading[iterator_id] = self._rows()
+        row = next(rows, None)
+        if row is None:
+            del self._reading[iterator_id]
+            raise StopIteration
+        return self._codec.decode(row), False
+
+    def append_value(self, _name: str, value: Any) -> None:
+        """Adds an item."""
+        self._append([self._codec.encode(value)])
+
+    def append_list(self, _name: str, values: Sequence[Any]) -> None:
+        """Adds items; raises PySparkRuntimeError for none, as Spark does."""
+        self._append(self._encoded(values))
+
+    def put(self, _name: str, values: Sequence[Any]) -> None:
+        """Makes items the list; raises PySparkRuntimeError for none, as Spark does."""
+        rows = self._encoded(values)
+        self.clear(_name)
+        self._append(rows)
+
+    def clear(self, _name: str) -> None:
+        """Deletes the list."""
+        name, (first, end, noted) = self._scope.name(self._head), self._bounds()
+        for index in range(first, end):
+            self._scope.put(names.item_name(name, index), None)
+        if end > first:
+            self._scope.note(name, due=None, before=noted)
+            self._scope.put(name, None)
+
+    def _encoded(self, values: Sequence[Any]) -> list[bytes]:
+        rows = [self._codec.encode(value) for value in values]
+        if not rows:
+            raise PySparkRuntimeError(
+                "Error updating value state: [ILLEGAL_STATE_STORE_VALUE.EMPTY_LIST_VALUE] Illegal value provided to "
+                f"the State Store: Cannot write empty list values to State store for StateName {self._name}."
+            )
+        return rows
+
+    def _bounds(self) -> tuple[int, int, int | None]:
+        """Returns (index of the first item, index behind the last, time of the expiry)."""
+        raw = self._scope.get(self._head)
+        if raw is None:
+            return 0, 0, None
+        noted = names.time_of(raw[12:]) if self._ttl else None
+        return int.from_bytes(raw[:6], "big"), int.from_bytes(raw[6:12], "big"), noted
+
+    def _append(self, rows: list[bytes]) -> None:
+        name, (first, end, noted) = self._scope.name(self._head), self._bounds()
+        back = b""
+        if self._ttl:
+            expires = self._scope.now + self._ttl
+            rows = [with_expiry(expires, None, row) for row in rows]
+            due = expires if noted is None else min(noted, expires)
+            self._scope.note(name, due=due, before=noted)
+            back = names.time_bytes(due)
+        for index, row in enumerate(rows, end):
+            self._scope.put(names.item_name(name, index), row)
+        self._scope.put(name, list_head(first, end + len(rows)) + back)
+
+    def _rows(self) -> Iterator[bytes]:
+        """Yields the items that have not expired, as they are when the first is asked for."""
+        name, (first, end, _) = self._scope.name(self._head), self._bounds()
+        if end == first:
+            return
+        low, high = names.item_name(name, first), names.item_name(name, end)
+        for _, raw in self._scope.entries.scan(self._scope.bin, low, high):
+            row = self._live(raw, noted=False)
+            if row is not None:
+                yield row
+
+
+class MapClient(_Rows):
+    """The client of a MapState."""
+
+    def __init__(self, scope: Scope, variable: Variable, codec: RowCodec, keys: KeyCodec):
+        super().__init__(scope, variable, codec)
+        self._keys, self._reading = keys, dict[str, Iterator[tuple[bytes, bytes]]]()
+
+    def exists(self, _name: str) -> bool:
+        """Returns whether the key's map has a field."""
+        return next(self._fields(), None) is not None
+
+    def get_value(self, _name: str, key: Any) -> Any:
+        """Returns a field's value as a Row, None where there is none."""
+        raw = self._live(self._stored(key)[2])
+        return None if raw is None else self._codec.decode_row(raw)
+
+    def contains_key(self, _name: str, key: Any) -> bool:
+        """Returns whether there is a field."""
+        return self._live(self._stored(key)[2]) is not None
+
+    def update_value(self, _name: str, key: Any, value: Any) -> None:
+        """Sets a field."""
+        row = self._codec.encode(value)
+        name, front, old = self._stored(key)
+        self._store(name, row, old, front)
+
+    def remove_key(self, _name: str, key: Any) -> None:
+        """Deletes a field."""
+        name, _, old = self._stored(key)
+        self._remove(name, old)
+
+    def clear(self, _name: str) -> None:
+        """Deletes all fields."""
+        head = self._scope.name(self._head)
+        for name, raw in self._scope.entries.scan(self._scope.bin, head, names.after(head)):
+            self._remove(name, names.field_of(name[len(head) :], raw)[1])
+
+    def get_key_value_pair(self, _name: str, iterator_id: str) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
+        """Returns the next field of an iterator, which begins with its first call, and that it may not be the last."""
+        key, row = self._next(iterator_id)
+        return tuple(self._keys.decode(key)), self._codec.decode(row), False
+
+    def get_row(self, _name: str, iterator_id: str, is_key: bool) -> tuple[tuple[Any, ...], bool]:
+        """Returns the key or the value of the next field of an iterator."""
+        key, row = self._next(iterator_id)
+        return tuple(self._keys.decode(key)) if is_key else self._codec.decode(row), False
+
+    def _stored(self, key: Any) -> tuple[bytes, bytes, bytes | None]:
+        """Returns (name, what the value begins with, the rest of it) of a field."""
+        part, front = names.field_part(self._keys.encode(key))
+        name = self._scope.name(self._head) + part
+        raw = self._scope.entries.get(self._scope.bin, name)
+        return name, front, None if raw is None else raw[len(front) :]
+
+    def _next(self, iterator_id: str) -> tuple[bytes, bytes]:
+        fields = self._reading.get(iterator_id)
+        if fields is None:
+            fields = self._reading[iterator_id] = self._fields()
+        found = next(fields, None)
+        if found is None:
+            del self._reading[iterator_id]
+            raise StopIteration
+        return found
+
+    def _fields(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yields (key, row) of the fields that have not expired, as they are when the first is asked for."""
+        head = self._scope.name(self._head)
+        for name, raw in self._scope.entries.scan(self._scope.bin, head, names.after(head)):
+            key, stored = names.field_of(name[len(head) :], raw)
+            row = self._live(stored)
+            if row is not None:
+                yield key, row

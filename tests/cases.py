@@ -1,0 +1,138 @@
+"""What a processor is run with: its columns, modes and chunks of input; the files of tests/processors each have one."""
+
+import base64
+import importlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from pyspark import cloudpickle
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import StructType
+
+FOLDER = Path(__file__).parent / "processors"
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One processor and its input.
+
+    Attributes:
+        processor: makes it.
+        key: its key columns.
+        input, output: DDL of the rows that come and go.
+        chunks: rows of each step, in the order of `input`'s columns; what a step gives rise to is done before the next.
+        mode, time: output mode and time mode, as Spark's method takes them.
+        watermark: column and delay of the event time.
+        event_time_column: the output's column with the event time.
+        initial: DDL and rows of the initial state.
+        pandas: whether rows come and go as frames.
+        wait_ms: with processing time: how long behind its rows a step has one more epoch.
+        replaced: makes the processor that takes over when both queries have been stopped, from a step on.
+        whole: outputs are compared behind the last step: which epoch without rows has them is nobody's promise.
+        says: for a processor that fails: words in the message, where ours is not of Spark's error class.
+    """
+
+    processor: Callable[[], StatefulProcessor]
+    key: tuple[str, ...]
+    input: str
+    output: str
+    chunks: Sequence[Sequence[tuple[Any, ...]]]
+    mode: str = "update"
+    time: str = "none"
+    watermark: tuple[str, str] | None = None
+    event_time_column: str = ""
+    initial: tuple[str, Sequence[tuple[Any, ...]]] | None = None
+    pandas: bool = False
+    wait_ms: int = 0
+    replaced: dict[int, Callable[[], StatefulProcessor]] = field(default_factory=dict)
+    whole: bool = False
+    says: tuple[str, ...] = ()
+
+
+def at(seconds: float) -> datetime:
+    """A time of the input, some seconds behind its begin."""
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def at_ms(seconds: float) -> int:
+    """The same in ms since the Unix epoch, for a processor to register a timer."""
+    return int(at(seconds).timestamp() * 1000)
+
+
+def found(prefix: str = "") -> dict[str, Case]:
+    """Every case by the name of its file; their code goes to workers by value, which do not have these files."""
+    cases = {}
+    for path in sorted(FOLDER.glob("*.py")):
+        if path.stem.startswith("fails_") == (prefix == "fails_"):
+            module = importlib.import_module(f"processors.{path.stem}")
+            cloudpickle.register_pickle_by_value(module)
+            cases[path.stem] = module.CASE
+    return cases
+
+
+def encoded(case: Case, rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """Rows as JSON that `records` reads back."""
+    names = StructType.fromDDL(case.input).names
+    return [json.dumps(dict(zip(names, row, strict=True)), default=_plain).encode() for row in rows]
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case datetime():
+            return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        case date() | Decimal():
+            return str(value)
+    raise TypeError(f"{value!r} has no JSON")
+
+
+def step_records(case: Case) -> int:
+    """Records of each step in the topic: shorter chunks are filled up with records without a value."""
+    longest = max(map(len, case.chunks))
+    return longest + longest % 2
+
+
+def records(case: Case, spark: Any, kafka: str, topic: str) -> Any:
+    """The rows of a case, with its watermark and where each came from; an epoch has all of a step or nothing of it."""
+    raw = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("minOffsetsPerTrigger", step_records(case))
+        .load()
+    )
+    value = F.from_json(F.col("value").cast("string"), case.input).alias("row")
+    frame = raw.where("value IS NOT NULL").select(value, "partition", "offset").select("row.*", "partition", "offset")
+    return frame.withWatermark(*case.watermark) if case.watermark else frame
+
+
+def send(case: Case, kafka: str, topic: str, step: int) -> None:
+    """Produces a step's records, in turns to both partitions of a topic."""
+    rows = encoded(case, case.chunks[step])
+    producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True})
+    for n, value in enumerate([*rows, *[None] * (step_records(case) - len(rows))]):
+        producer.produce(topic, value, partition=n % 2)
+    assert producer.flush(30) == 0
+
+
+def initial_state(case: Case, spark: Any) -> Any:
+    """The grouped frame of a case's initial state, None where it has none."""
+    if case.initial is None:
+        return None
+    schema, rows = case.initial
+    return spark.createDataFrame(list(rows), schema).groupBy(*case.key)
+
+
+def canonical(text: str | bytes) -> str:
+    """A JSON value with its fields in order; numbers as they are written."""
+    return json.dumps(json.loads(text, parse_float=str), sort_keys=True)

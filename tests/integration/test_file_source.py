@@ -1,0 +1,125 @@
+"""Folders of files as a source: rescaled and killed, every key's records are applied in the files' order."""
+
+import json
+import os
+
+import pytest
+from foreach_process import ForeachProcess, start_query
+from pipeline import await_true
+
+import impls
+from impls.errors import UsageError
+
+USERS = 20
+
+
+class Files:
+    """Files with numbered records; the order of time is not that of names."""
+
+    def __init__(self, folder):
+        self.folder, self.sent, self.files = folder / "input", 0, []
+        self.folder.mkdir()
+
+    def write(self, records, *, kind="json"):
+        rows = [{"user": f"u{n * 7 % USERS}", "number": n} for n in range(self.sent, self.sent + records)]
+        name = f"{len(self.files) * 37 % 101:03}.{kind}"
+        if kind == "json":
+            (self.folder / f".{name}").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            pq.write_table(pa.Table.from_pylist(rows), self.folder / f".{name}", row_group_size=7)
+        when = 1_750_000_000_000 + 10 * len(self.files)  # ms: some files of one second
+        os.utime(self.folder / f".{name}", ns=(when * 1_000_000, when * 1_000_000))
+        (self.folder / f".{name}").rename(self.folder / name)  # it is whole when Spark lists it
+        self.files.append(rows)
+        self.sent += records
+
+    def expected(self, per_epoch):
+        """The rows of each epoch, when so many files are read in each, in the order of time."""
+        counts, found = {}, []
+        for first in range(0, len(self.files), per_epoch):
+            rows = {}
+            for record in (row for rows_ in self.files[first : first + per_epoch] for row in rows_):
+                user = record["user"]
+                counts[user] = counts.get(user, 0) + 1
+                rows[user] = (user, counts[user], record["number"])
+            found.append(sorted(rows.values()))
+        return found
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_files_are_applied_in_the_order_of_their_times_across_a_rescale(spark, files, tmp_path, kind):
+    for _ in range(9):
+        files.write(40, kind=kind)
+    calls = []
+    sink = impls.ForeachBatch(lambda frame, epoch: calls.append((epoch, sorted(map(tuple, frame.collect())))))
+    with start_query(spark, tmp_path, sink, files=3, kind=kind) as query:
+        await_true(lambda: query.await_end(0) or len(calls) >= 3, "nine files")
+        query.rescale(4)
+        for _ in range(6):
+            files.write(40, kind=kind)
+        last = files.sent - 1
+        await_true(lambda: query.await_end(0) or any(row[2] == last for _, rows in calls for row in rows), "all files")
+        assert query.await_migration(60)
+        assert query.status()["workers"] == 4
+    final = {user: (user, n, number) for _, rows in calls for user, n, number in rows}
+    assert sorted(final.values()) == sorted({row[0]: row for rows in files.expected(1) for row in rows}.values())
+    assert [rows for _, rows in calls[:3]] == files.expected(3)[:3]
+
+
+@pytest.mark.lengthy
+def test_a_driver_that_dies_between_the_function_and_the_commit_gives_the_epoch_again(files, tmp_path):
+    for _ in range(5):
+        files.write(40)
+    (tmp_path / "kill").touch()
+    assert ForeachProcess(tmp_path).await_end() == -9
+    child = ForeachProcess(tmp_path)
+
+    def calls():
+        return [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
+
+    def done():
+        assert child.process.poll() is None, child.log.read_text()[-2000:]
+        return len({epoch for epoch, _ in calls()}) == 5
+
+    await_true(done, "five epochs")
+    (tmp_path / "stop").touch()
+    assert child.await_end() == 0, child.log.read_text()[-2000:]
+    told = calls()
+    epochs = [epoch for epoch, _ in told]
+    assert epochs == sorted(epochs)
+    assert len(epochs) == 6, "the epoch in which the driver died comes again, and no other"
+    twice = next(epoch for epoch in epochs if epochs.count(epoch) == 2)
+    first, second = (rows for epoch, rows in told if epoch == twice)
+    assert first == second
+    assert [[tuple(row) for row in rows] for rows in dict(told).values()] == files.expected(1)
+
+
+@pytest.mark.spark
+def test_a_source_without_an_order_is_refused_before_anything_is_made(spark, tmp_path):
+    def start(frame):
+        from impls.operators import HashCount
+
+        return impls.stream(
+            frame, key="key", operator=HashCount(), results=None, state_dir=tmp_path / "state",
+            checkpoint=tmp_path / "checkpoint", workers=2,
+        )  # fmt: skip
+
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    with pytest.raises(UsageError, match=r"no column 'partition'.*needs columns of its own for the order"):
+        start(rate.selectExpr("value % 10 as key"))
+    with pytest.raises(UsageError, match="no column 'offset'"):
+        start(rate.selectExpr("value % 10 as key", "0 as partition"))
+    with pytest.raises(UsageError, match=r"takes one of spark\.readStream"):
+        start(spark.range(3).selectExpr("id as key"))
+    assert not (tmp_path / "checkpoint").exists()
+    with start(rate.selectExpr("value % 10 as key", "0 as partition", "value as offset")) as query:
+        await_true(lambda: query.await_end(0) or query.figures()["records"] >= 100, "records of the rate source")

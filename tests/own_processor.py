@@ -1,0 +1,162 @@
+"""A case's query by `impls.transform_with_state`: undisturbed, across rescales, or with a worker killed in a step."""
+
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cases import Case, canonical, initial_state, records
+from confluent_kafka import Consumer, TopicPartition
+from native_processor import Held, Progress
+from pipeline import await_true
+from pyspark.sql.streaming import StatefulProcessor
+from stored_processor import stored_state
+
+import impls
+from impls.worker.output import Output
+from impls.worker.results import Deduplicator, number_of
+
+BINS, WORKERS, RESULT_PARTITIONS = 16, 2, 4
+RESCALED = {1: 3, 2: 1, 3: 2}  # workers from a step on
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What happens to the query while it runs: rescales as a step's records come, a worker's death in its midst."""
+
+    name: str
+    rescaled: bool = False
+    killed: bool = False
+
+
+VARIANTS = (Variant("plain"), Variant("rescaled", rescaled=True), Variant("killed", rescaled=True, killed=True))
+
+
+class Deadly(StatefulProcessor):
+    """Another processor, that kills its process with -9 at its second call behind the file's coming."""
+
+    def __init__(self, inner: StatefulProcessor, file: str):
+        self._inner, self._file, self._calls = inner, file, 0
+
+    def init(self, handle):
+        self._inner.init(handle)
+
+    def close(self):
+        self._inner.close()
+
+    def handleInitialState(self, key, initialState, timerValues):  # noqa: N802, N803
+        self._inner.handleInitialState(key, initialState, timerValues)
+
+    def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
+        yield from self._inner.handleInputRows(key, rows, timerValues)
+        self._die()
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):  # noqa: N802, N803
+        yield from self._inner.handleExpiredTimer(key, timerValues, expiredTimerInfo)
+        self._die()
+
+    def _die(self):
+        try:
+            Path(self._file).unlink()
+        except FileNotFoundError:
+            return
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Own:
+    """The query of a case in one variant; `kills` counts workers killed."""
+
+    def __init__(self, case: Case, spark: Any, where: tuple[str, str, str], folder: Path, variant: Variant):
+        self.case, self.name, self._spark, self._where, self._variant = case, variant.name, spark, where, variant
+        self._folder = folder / variant.name
+        self._folder.mkdir(parents=True)
+        self._deadly = self._folder / "kill"
+        self.progress = Progress(self._folder / "checkpoint" / "spark")
+        self.kills = 0
+        self.handle: Any = None
+        self._results = _Results(where[0], where[2])
+
+    def start(self, processor: Any) -> None:
+        """Starts it, or goes on with another processor."""
+        case, (kafka, topic, results) = self.case, self._where
+        before, frame = self.progress.last(), records(case, self._spark, kafka, topic)
+        self._schema = frame.select(*case.key).schema
+        self.handle = impls.transform_with_state(
+            frame.groupBy(*case.key),
+            Deadly(processor, str(self._deadly)) if self._variant.killed else processor,
+            case.output, case.mode, case.time,
+            initialState=initial_state(case, self._spark), eventTimeColumnName=case.event_time_column,
+            pandas=case.pandas, results=Output(kafka, results, RESULT_PARTITIONS),
+            state_dir=self._folder / "state", checkpoint=self._folder / "checkpoint", workers=WORKERS, bins=BINS,
+        )  # fmt: skip
+        await_true(lambda: self.handle.await_end(0) or self.progress.last() > before, f"an epoch ({self.name})")
+
+    def disturb(self, step: int) -> None:
+        """Does what the variant asks for before a step's records come."""
+        if self._variant.rescaled and step in RESCALED:
+            self.handle.rescale(RESCALED[step])
+        if self._variant.killed:
+            self.kills += not self._deadly.exists()
+            self._deadly.touch()
+
+    def finish(self, total: int) -> None:
+        """Waits until all that so many records give rise to is done."""
+        await_true(lambda: self.handle.await_end(0) or self.progress.has(total), f"{total} records ({self.name})")
+        if self.case.time.lower() == "processingtime":
+            await_true(lambda: self.handle.await_end(0) or self.progress.waited(total, self.case.wait_ms), "an epoch")
+        await_true(self._done, f"the end of what {total} records give rise to ({self.name}): {self.handle.status()}")
+
+    def _done(self) -> bool:
+        self.handle.await_end(0)
+        status = self.handle.status()
+        return status.get("settled", True) and not status["migrating"] and not status["queued"]
+
+    def outputs(self) -> list[str]:
+        """The outputs since the last call."""
+        return sorted(map(canonical, self._results.new()))
+
+    def stop(self) -> None:
+        """Ends it; raises what it failed with."""
+        if self.handle is not None and not self.handle.ended(0):
+            self.handle.stop()
+
+    def state(self, held: list[Held]) -> list[Held]:
+        """What it has of the variables that Spark's own has; nobody runs it any more."""
+        owners = self.handle.goal.tolist()
+        return stored_state(self.case, self._folder / "state", owners, held, self._schema)
+
+    def close(self) -> None:
+        """Frees the consumer."""
+        self._results.close()
+
+
+class _Results:
+    """Reads a results topic, repeats removed."""
+
+    def __init__(self, kafka: str, topic: str):
+        self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "processors", "enable.auto.commit": False})
+        self._places = [TopicPartition(topic, partition, 0) for partition in range(RESULT_PARTITIONS)]
+        self._consumer.assign(self._places)
+        self._read = [0] * RESULT_PARTITIONS
+        self._seen = Deduplicator()
+
+    def new(self) -> list[bytes]:
+        """Everything that was sent since the last call."""
+        ends = [self._consumer.get_watermark_offsets(place, timeout=10)[1] for place in self._places]
+        values: list[bytes] = []
+
+        def reached() -> bool:
+            for message in self._consumer.consume(1000, timeout=0.05):
+                assert message.error() is None, message.error()
+                self._read[message.partition()] = message.offset() + 1
+                n = number_of(message.headers())
+                if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
+                    values.append(message.value())
+            return self._read >= ends
+
+        await_true(lambda: all(at >= end for at, end in zip(self._read, ends, strict=True)) or reached(), "results")
+        return values
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,18 @@
+"""An output row with text where the schema has a number."""
+
+from cases import Case
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Texts(StatefulProcessor):
+    def init(self, handle):
+        pass
+
+    def handleInputRows(self, key, rows, timerValues):
+        yield Row(key=key[0], n="many")
+
+
+CASE = Case(
+    Texts, key=("key",), input="key string", output="key string, n int", chunks=[[("a",)]], says=("many", "int")
+)

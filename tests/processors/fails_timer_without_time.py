@@ -1,0 +1,18 @@
+"""A timer in time mode none."""
+
+from cases import Case
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Times(StatefulProcessor):
+    def init(self, handle):
+        self._handle = handle
+
+    def handleInputRows(self, key, rows, timerValues):
+        self._handle.registerTimer(1_000)
+        return iter([])
+
+
+CASE = Case(
+    Times, key=("key",), input="key string", output="key string", chunks=[[("a",)]], says=("timer", "time mode")
+)

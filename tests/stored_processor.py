@@ -1,0 +1,83 @@
+"""What the workers' environments hold of a processor's state, decoded by the tables of `impls.processor.encoding`."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from cases import Case
+from native_processor import Held, shown
+from pyspark.sql.types import StructType
+
+from impls.processor import names
+from impls.processor.keys import KeyCodec
+from impls.processor.rows import RowCodec
+from impls.store.environment import Store, store_path
+from impls.store.state import BinState
+
+Entries = dict[bytes, bytes]
+HIGHEST = b"\xff" * 450
+
+
+def stored_state(case: Case, state: Path, owners: list[int], held: list[Held], keys: StructType) -> list[Held]:
+    """Each variable of `held` as the workers have it; `owners` has the worker of each bin, `keys` the key columns."""
+    entries = dict(pair for worker in set(owners) for pair in _entries(state, worker, owners))
+    codec = KeyCodec(keys)
+    digests = _digests(case, codec)
+    decoded = defaultdict(list)
+    for name, value in entries.items():
+        if name[:1] in {names.VALUE, names.LIST, names.MAP}:
+            variable, part, rest = _parted(name)
+            decoded[variable].append((codec.decode(digests.get(part, part[2:])), name, rest, value))
+        elif name[:1] == names.TIMER:
+            decoded["timers"].append((codec.decode(value or name[11:]), names.time_of(name[1:9])))
+    assert set(decoded) <= {one.name for one in held}
+    return [Held(one.name, one.kind, shown(_rows(one, decoded[one.name], entries))) for one in held]
+
+
+def _entries(state: Path, worker: int, owners: list[int]) -> Iterator[tuple[bytes, bytes]]:
+    with closing(Store.open(store_path(state, worker))) as store:
+        txn = store.begin()
+        try:
+            found = BinState(txn, len(owners))
+            for bin_ in [bin_ for bin_, owner in enumerate(owners) if owner == worker]:
+                yield from found.scan(bin_, b"", HIGHEST)
+        finally:
+            txn.abort()
+
+
+def _digests(case: Case, codec: KeyCodec) -> dict[bytes, bytes]:
+    """Keys of more than 150 bytes by what stands for them in names: here they are one text."""
+    texts = {value for chunk in case.chunks for row in chunk for value in row[:1] if isinstance(value, str)}
+    raw = [codec.encode((text,)) for text in texts] if len(case.key) == 1 else []
+    return {names.key_part(one): one for one in raw}
+
+
+def _parted(name: bytes) -> tuple[str, bytes, bytes]:
+    """The variable, the part for the key, and what follows."""
+    begin = 2 + name[1]
+    size = int.from_bytes(name[begin : begin + 2], "big")
+    end = begin + 2 + (32 if size == 0xFFFF else size)
+    return name[2:begin].decode(), name[begin:end], name[end:]
+
+
+def _rows(one: Held, found: list[Any], entries: Entries) -> Iterator[tuple[Any, ...]]:
+    if one.kind == "timer":
+        yield from found
+        return
+    codec, now = RowCodec(one.schema), time.time_ns() // 1_000_000
+    keys = None if one.key_schema is None else KeyCodec(one.key_schema)
+    for key, name, rest, value in found:
+        if one.kind == "list":
+            first, end = int.from_bytes(value[:6], "big"), int.from_bytes(value[6:12], "big")
+            raw = [entries[names.item_name(name, index)] for index in range(first, end)]
+            items = [item for item in raw if not one.lives or names.time_of(item) > now]
+            if items:
+                yield key, [codec.decode(item[8 * one.lives :]) for item in items]
+            continue
+        field, row = (b"", value) if keys is None else names.field_of(rest, value)
+        if not one.lives or names.time_of(row) > now:
+            middle = [] if keys is None else [keys.decode(field)]
+            yield (key, *middle, codec.decode(row[16 * one.lives :]))
