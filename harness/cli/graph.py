@@ -12,7 +12,8 @@ __all__ = ["LAYERS", "TOP", "imports_of", "layer_of", "modules", "with_graph", "
 TOP = ("generators", "plots", "impls", "harness")
 LAYERS = {
     "impls": ("errors", "faults", "protocol", "store", "placement", "operators", "durability", "transfer", "worker",
-              "autoscale", "driver", "controltopic", "realtime", "spark", "mechanisms", "catalog", "api", "processor"),
+              "autoscale", "driver", "controltopic", "realtime", "spark", "mechanisms", "catalog", "api", "processor",
+              "aggregation", "adoption"),
     "harness": ("files", "guard", "options", "setup", "lab", "measure", "oracle", "experiment", "results", "report",
                 "live", "run", "suites", "cli"),
 }  # fmt: skip

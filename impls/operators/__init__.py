@@ -1,5 +1,6 @@
 """Keyed operators that run on the migration runtime; they know nothing of migration."""
 
+from impls.operators.aggregates.operator import Aggregate
 from impls.operators.base import Operator
 from impls.operators.keycount import DenseCount, HashCount
 from impls.operators.pipeline import Pipeline, TimedPipeline
@@ -8,6 +9,7 @@ from impls.operators.steps import Batch, Filter, Map, ResultMap
 from impls.operators.timed import KeyedProcess, TimedOperator
 
 __all__ = [
+    "Aggregate",
     "Batch",
     "DenseCount",
     "Filter",

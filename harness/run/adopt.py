@@ -1,0 +1,41 @@
+"""What `./inv adopt` does: a session of Spark's, progress while it works, and at the end what was adopted."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from harness.lab.bringup import open_session
+from impls.adoption.adopting import Adopted, adopt
+from impls.errors import UsageError
+
+__all__ = ["in_words", "run_adopt"]
+
+
+def run_adopt(given: dict[str, Any], aggregates: Mapping[str, str] | None) -> int:
+    """Adopts a checkpoint as the options say, prints what was adopted and returns the exit code."""
+    if aggregates is None:
+        raise UsageError('Name the query\'s aggregates, as in --aggregates "count(*) AS n, sum(amount) AS total".')
+    native, into = given.pop("checkpoint"), given.pop("into")
+    spark = open_session("adopt", given.pop("threads"))
+    try:
+        adopted = adopt(spark, native, into, aggregates=aggregates, tell=_tell, **given)
+    finally:
+        spark.stop()
+    sys.stderr.write("\n")
+    sys.stdout.write(f"{in_words(adopted)}\n{into}\n")
+    return 0
+
+
+def _tell(done: int, total: int) -> None:
+    sys.stderr.write(f"\rstate is read and written: {done} of {total} tasks ")
+    sys.stderr.flush()
+
+
+def in_words(adopted: Adopted) -> str:
+    """Returns two sentences: what was adopted, and where the query goes on."""
+    size, files = (f"{number / 1e6:,.1f} MB" for number in (adopted.state_bytes, adopted.file_bytes))
+    what = (
+        f"{adopted.entries:,} entries of state ({size}, {files} in snapshots) were adopted in {adopted.seconds:.1f} s."
+    )
+    anew = ", which was planned and not committed: its records are processed anew" if adopted.planned else ""
+    return f"{what} The query goes on behind batch {adopted.batch} with epoch {adopted.batch + 1}{anew}."
