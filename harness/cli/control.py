@@ -18,7 +18,8 @@ __all__ = ["OPTIONS", "command_of", "control"]
 _REQUEST, _CHANGE, _WHEN, _TOPIC = "What to ask for", "Changes of the pipeline", "From when on", "Topic"
 _ARGUMENTS = {
     "rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": (),
-    "replace": ("code", "migrate", "back", "lazy", "budget", "mends"), "insert": ("code", "before"), "remove": ("name",),
+    "replace": ("code", "migrate", "back", "lazy", "budget", "mends"), "insert": ("code", "before"),
+    "remove": ("name",),
 }  # fmt: skip
 _NEEDED = {
     "rescale": ("workers", "the number of workers to go to"), "remove": ("name", "the name of the step"),

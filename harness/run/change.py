@@ -50,8 +50,8 @@ def request_of(do: str, **what: Any) -> dict[str, Any]:
 
     Args:
         do: "replace", "insert" or "remove".
-        **what: code (FILE:NAME), migrate and back (names in that file, or None), lazy, budget and mends of a replacement; code
-            and before of an insertion; name of the step to remove.
+        **what: code (FILE:NAME), migrate and back (names in that file, or None), lazy, budget and mends of a
+            replacement; code and before of an insertion; name of the step to remove.
 
     Raises UsageError when the code cannot be loaded, or is of another kind.
     """
