@@ -20,11 +20,14 @@ __all__ = ["initial_state"]
 _DONE = "done.json"
 
 
-def initial_state(frame: DataFrame, key: str, bins: int, folder: Path, now: int) -> InitialState:
+def initial_state(
+    frame: DataFrame, places: tuple[int, ...], key: str, bins: int, *, folder: Path, now: int
+) -> InitialState:
     """Writes a frame's rows to files, unless that was done when the checkpoint was made, and says where they are.
 
     Args:
         frame: the initial state.
+        places: which of its columns are the grouping key.
         key: the grouping key's bytes as SQL.
         bins: number of bins.
         folder: of the files, which all hosts must see.
@@ -39,7 +42,8 @@ def initial_state(frame: DataFrame, key: str, bins: int, folder: Path, now: int)
         write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = partial(_write, str(folder.absolute()))
         routed.mapInArrow(write, "bin int").count()
         done.write_text(json.dumps({"now": now}))
-    return InitialState(str(folder.absolute()), int(json.loads(done.read_text())["now"]))
+    written = int(json.loads(done.read_text())["now"])
+    return InitialState(str(folder.absolute()), written, tuple(frame.columns), places)
 
 
 def _write(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

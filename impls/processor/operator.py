@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,14 @@ class InitialState:
     Attributes:
         folder: of the files, which all hosts see.
         now: processing time at which it was written, ms.
+        names: of its columns, which are others than the records'.
+        places: which of them are the grouping key.
     """
 
     folder: str
     now: int
+    names: tuple[str, ...]
+    places: tuple[int, ...]
 
     def of(self, bin_: int) -> pa.Table | None:
         """Returns a bin's initial state: columns bin, key and c0, c1, ...; None where it has none."""
@@ -63,7 +67,8 @@ class _Processing(Operator):
         if self.initial is None or table is None:
             return
         entries = Buffered(state)
-        life = Life(self.program, entries, Times(self.initial.now, 0))
+        program = replace(self.program, names=self.initial.names, places=self.initial.places)
+        life = Life(program, entries, Times(self.initial.now, 0))
         life.initial(table)
         life.close()
         entries.flush()
@@ -77,6 +82,8 @@ class ProcessorOperator(_Processing):
     program: Program
     columns: tuple[str, ...]
     initial: InitialState | None = None
+    output_schema: str | None = None
+    reads_ranges: bool = False
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Gives the records to the processor, key by key."""
@@ -102,6 +109,7 @@ class TimedProcessor(_Processing, TimedOperator):
     columns: tuple[str, ...]
     event_time: EventTime
     initial: InitialState | None = None
+    output_schema: str | None = None
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Refuses: a processor runs whole turns."""
@@ -185,12 +193,18 @@ class _Made:
 
 
 def operator_of(
-    program: Program, columns: tuple[str, ...], event_time: EventTime, initial: InitialState | None
+    program: Program,
+    columns: tuple[str, ...],
+    event_time: EventTime,
+    initial: InitialState | None,
+    *,
+    reads_ranges: bool,
 ) -> ProcessorOperator | TimedProcessor:
     """Returns the operator of a program, whose records have the columns c0, c1, ... and, with timers, `event_us`."""
+    output = program.output.json()
     if program.time_mode == "none":
-        return ProcessorOperator(program, columns, initial)
-    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial)
+        return ProcessorOperator(program, columns, initial, output, reads_ranges)
+    return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial, output)
 
 
 def _ms(watermark_us: int | None) -> int:

@@ -47,6 +47,8 @@ class ProgressMetrics:
 
     def __init__(self, spark: SparkSession, figures: Callable[[], Mapping[str, Any]]):
         self._spark, self._figures, self._works = spark, figures, True
+        self._classes: tuple[Any, Any, Any] | None = None
+        self._paths: list[tuple[int, ...]] = []
 
     def tell(self, query: StreamingQuery) -> None:
         """Adds the figures to the epoch that a query runs."""
@@ -61,19 +63,58 @@ class ProgressMetrics:
 
     def _add(self, query: StreamingQuery, text: str) -> None:
         """Adds a row with a text in its last column to the observed metrics of the epoch under way."""
-        node = _observing(query._jsq.streamingQuery().lastExecution().executedPlan())
-        if node is None:
+        if self._classes is None:
+            self._classes = self._found()
+        row_of, string_of, accumulators = self._classes
+        node = self._node(query._jsq.streamingQuery().lastExecution().executedPlan())
+        width = node.child().output().size()
+        row = row_of(width)
+        row.update(width - 1, string_of.fromString(text))
+        accumulators.get(node.accumulatorId()).get().add(row)
+
+    def _found(self) -> tuple[Any, Any, Any]:
+        """Returns Spark's classes that are needed: to name one asks the JVM for each part of its name."""
+        spark: Any = self._spark._jvm.org.apache.spark  # type: ignore[union-attr]
+        row = spark.sql.catalyst.expressions.GenericInternalRow
+        return row, spark.unsafe.types.UTF8String, spark.util.AccumulatorContext
+
+    def _node(self, plan: Any) -> Any:
+        """Returns the node of an epoch's plan that observes what `observed` has made; it is where one was before.
+
+        A plan has one form with new records and another without.
+        """
+        for path in self._paths:
+            if (node := _at(plan, path)) is not None:
+                return node
+        path_found = _path_in(plan)
+        if path_found is None:
             raise TypeError(f"the plan of the epoch has no {_NODE}.")
-        jvm: Any = self._spark._jvm
-        row = jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(node.child().output().size())
-        row.update(row.numFields() - 1, jvm.org.apache.spark.unsafe.types.UTF8String.fromString(text))
-        jvm.org.apache.spark.util.AccumulatorContext.get(node.accumulatorId()).get().add(row)
+        self._paths.append(path_found)
+        return _at(plan, path_found)
 
 
-def _observing(plan: Any) -> Any:
-    """Returns the node of a plan that observes what `observed` has made, None if there is none."""
-    if plan.nodeName() == _NODE and plan.name() == OBSERVED:
-        return plan
+def _at(plan: Any, path: tuple[int, ...]) -> Any:
+    """Returns the node at the end of a path through the children, None where that is none that observes."""
+    node = plan
+    for place in path:
+        children = node.children()
+        if place >= children.size():
+            return None
+        node = children.apply(place)
+    return node if _observes(node) else None
+
+
+def _observes(node: Any) -> bool:
+    return bool(node.nodeName() == _NODE and node.name() == OBSERVED)
+
+
+def _path_in(plan: Any) -> tuple[int, ...] | None:
+    """Returns which child to take of each node on the way to the one that observes, None if there is none."""
+    if _observes(plan):
+        return ()
     children = plan.children()
-    found = (_observing(children.apply(place)) for place in reversed(range(children.size())))  # it is in the last one
-    return next((node for node in found if node is not None), None)
+    for place in reversed(range(children.size())):  # it is in the last one
+        path = _path_in(children.apply(place))
+        if path is not None:
+            return (place, *path)
+    return None

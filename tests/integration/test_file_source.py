@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from foreach_process import ForeachProcess, start_query
+from foreach_process import SCHEMA, ForeachProcess, start_query
 from pipeline import await_true
 
 import impls
@@ -73,6 +73,36 @@ def test_files_are_applied_in_the_order_of_their_times_across_a_rescale(spark, f
     final = {user: (user, n, number) for _, rows in calls for user, n, number in rows}
     assert sorted(final.values()) == sorted({row[0]: row for rows in files.expected(1) for row in rows}.values())
     assert [rows for _, rows in calls[:3]] == files.expected(3)[:3]
+
+
+@pytest.mark.spark
+def test_a_processor_of_sparks_reads_files_and_gives_its_rows_to_a_function(spark, files, tmp_path):
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql.types import Row
+
+    class Totals(StatefulProcessor):  # here, so that executors get it by value
+        def init(self, handle):
+            self.count = handle.getValueState("count", "n long")
+
+        def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
+            (n,) = self.count.get() or (0,)
+            numbers = [row.number for row in rows]
+            self.count.update((n + len(numbers),))
+            yield Row(user=key[0], n=n + len(numbers), last=numbers[-1])
+
+    for _ in range(6):
+        files.write(40)
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 3).json(str(files.folder))
+    calls = []
+    sink = impls.ForeachBatch(lambda frame, epoch: calls.append((epoch, sorted(map(tuple, frame.collect())))))
+    with impls.transform_with_state(
+        rows.groupBy("user"), Totals(), "user string, n long, last long", "update", "none", results=sink,
+        state_dir=tmp_path / "state", checkpoint=tmp_path / "checkpoint", workers=2, bins=16,
+    ) as query:  # fmt: skip
+        query.rescale(3)
+        await_true(lambda: query.await_end(0) or len(calls) == 2, "six files")
+        assert query.await_migration(60)
+    assert [found for _, found in calls] == files.expected(3)
 
 
 @pytest.mark.lengthy

@@ -5,34 +5,30 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
 
-class First(StatefulProcessor):
+class Noted(StatefulProcessor):
+    def __init__(self, version):
+        self._version = version
+
     def init(self, handle):
         self._count = handle.getValueState("count", "count long")
-        self._notes = handle.getListState("notes", "note string")
+        if self._version == 1:
+            self._notes = handle.getListState("notes", "note string")
+        else:
+            handle.deleteIfExists("notes")
+            handle.deleteIfExists("never there")
 
     def handleInputRows(self, key, rows, timerValues):
         count = (self._count.get() or (0,))[0]
         for row in rows:
             count += 1
-            self._notes.appendValue((row.note,))
+            if self._version == 1:
+                self._notes.appendValue((row.note,))
         self._count.update((count,))
-        yield Row(key=key[0], count=count, notes=len(list(self._notes.get())))
-
-
-class Second(StatefulProcessor):
-    def init(self, handle):
-        handle.deleteIfExists("notes")
-        handle.deleteIfExists("never there")
-        self._count = handle.getValueState("count", "count long")
-
-    def handleInputRows(self, key, rows, timerValues):
-        count = (self._count.get() or (0,))[0] + len(list(rows))
-        self._count.update((count,))
-        yield Row(key=key[0], count=count, notes=None)
+        yield Row(key=key[0], count=count, notes=len(list(self._notes.get())) if self._version == 1 else None)
 
 
 CASE = Case(
-    First,
+    lambda: Noted(1),
     key=("key",),
     input="key string, note string",
     output="key string, count long, notes int",
@@ -42,5 +38,5 @@ CASE = Case(
         [("a", "five"), ("c", "six")],
         [("b", "seven")],
     ],
-    replaced={2: Second},
+    replaced={2: lambda: Noted(2)},
 )
