@@ -6,7 +6,7 @@ from typing import Any
 from invoke.context import Context
 
 from harness.cli.verb import run, verb
-from harness.options.declared import COUNT, FOLDER, NAMES, POWER, Option
+from harness.options.declared import COUNT, FLAG, FOLDER, NAMES, POWER, Option
 from impls.errors import UsageError
 
 __all__ = ["adopt", "aggregates_of"]
@@ -21,6 +21,9 @@ _BETWEEN = re.compile(r",(?![^()]*\))")
     Option("bootstrap", "addresses of the brokers of the query's input", default="localhost:9092"),
     Option("aggregates", 'of groupBy().agg(), in the query\'s order: "count(*) AS n, sum(amount) AS total"',
            shown="needed for groupBy().agg()"),
+    Option("processor", "name of the class of transformWithState's processor", default="",
+           shown="needed for transformWithState"),
+    Option("pandas", "the processor takes frames of pandas (transformWithStateInPandas)", FLAG),
     Option("keys", "names of the key's columns", NAMES, shown="those in the state"),
     Option("bins", "units of routing and movement", POWER, default=256, least=1, most=16_384,
            subject="The number of bins"),

@@ -13,8 +13,11 @@ __all__ = ["in_words", "run_adopt"]
 
 def run_adopt(given: dict[str, Any], aggregates: Mapping[str, str] | None) -> int:
     """Adopts a checkpoint as the options say, prints what was adopted and returns the exit code."""
-    if aggregates is None:
-        raise UsageError('Name the query\'s aggregates, as in --aggregates "count(*) AS n, sum(amount) AS total".')
+    if (aggregates is None) == (not given["processor"]):
+        raise UsageError(
+            'Name the aggregates of the query, as in --aggregates "count(*) AS n, sum(amount) AS total", or the class '
+            "of its processor, as in --processor Sessions."
+        )
     native, into = given.pop("checkpoint"), given.pop("into")
     spark = open_session("adopt", given.pop("threads"))
     try:
@@ -37,5 +40,6 @@ def in_words(adopted: Adopted) -> str:
     what = (
         f"{adopted.entries:,} entries of state ({size}, {files} in snapshots) were adopted in {adopted.seconds:.1f} s."
     )
-    anew = ", which was planned and not committed: its records are processed anew" if adopted.planned else ""
-    return f"{what} The query goes on behind batch {adopted.batch} with epoch {adopted.batch + 1}{anew}."
+    next_ = adopted.batch + 1
+    anew = f" Batch {next_} was planned and not committed: its records are processed anew." if adopted.planned else ""
+    return f"{what} The query goes on behind batch {adopted.batch} with epoch {next_}.{anew}"

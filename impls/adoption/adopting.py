@@ -125,7 +125,7 @@ def _fill(folder: Path, location: str, log: NativeLog, found: Found, *, place: _
     opened = Checkpoint(folder, settings, operator=found.operator, fsync=fsync)
     try:
         files = Files(log_dir or str(opened.own), fsync)
-        target = Target(files, opened.query, log.batch, bins, found.timed)
+        target = Target(files, opened.query, log.batch, bins, found.timers)
         with refused(location), told(found.entries.sparkSession.sparkContext, tell):
             rows = _write(target, found.entries)
         _check_unmoved(location, log)

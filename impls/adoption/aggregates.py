@@ -8,14 +8,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from impls.adoption.entries import ENTRY_SCHEMA, keyed_state
+from impls.adoption.entries import ENTRY_SCHEMA, keyed_state, struct_of
 from impls.errors import UsageError
 from impls.operators import Aggregate
 from impls.operators.aggregates.measures import Measure, function_and_column
 from impls.operators.aggregates.rows import RowCodec
-from impls.operators.aggregates.types import decimal_of
+from impls.operators.aggregates.types import WINDOW, decimal_of
+from impls.operators.aggregates.windows import expiry_name
 
-__all__ = ["aggregate_of", "entries_of_aggregate", "typed_by_state"]
+__all__ = ["aggregate_of", "entries_of_aggregate", "typed_by_state", "window_of"]
 
 _EMPTY = "isEmpty"  # Spark's second buffer of a sum of decimals
 _SUM_DIGITS = 10  # by which a sum of decimals is longer than they are
@@ -24,14 +25,8 @@ _SUM_DIGITS = 10  # by which a sum of decimals is longer than they are
 def aggregate_of(key: StructType, value: StructType, values: Mapping[str, str]) -> Aggregate:
     """Returns the operator that goes on with state of a key's and a value's type.
 
-    Raises UsageError when the key is a window, or the aggregates are not those that the state was made by.
+    Raises UsageError when the aggregates are not those that the state was made by.
     """
-    for field in key.fields:
-        if isinstance(field.dataType, StructType):
-            raise UsageError(
-                f"The state has keys with {field.name} {field.dataType.simpleString()}: an aggregation by time windows "
-                "cannot be adopted."
-            )
     kinds = {field.name: field.dataType.simpleString() for field in key.fields}
     found = [(field.name, field.dataType.simpleString()) for field in value.fields if field.name != _EMPTY]
     return Aggregate(kinds, values, typed_by_state(values, found))
@@ -75,19 +70,32 @@ def _unlike(values: Mapping[str, str], found: Sequence[tuple[str, str]]) -> str:
     return f"The state keeps {kept}, which is not what {given} keep: name the query's aggregates, in its order."
 
 
-def entries_of_aggregate(state: DataFrame, operator: Aggregate, bins: int) -> DataFrame:
-    """Returns the entries of state, see `impls.adoption.entries`."""
-    value = state.schema["value"].dataType
-    assert isinstance(value, StructType)
+def window_of(key: StructType) -> str | None:
+    """Returns the name of a key's window, None without one."""
+    return next((field.name for field in key.fields if field.dataType.simpleString() == WINDOW), None)
+
+
+def entries_of_aggregate(state: DataFrame, operator: Aggregate, bins: int, *, expire: bool) -> DataFrame:
+    """Returns the entries of state, see `impls.adoption.entries`; those of windows that expire have their expiries."""
+    value, window = struct_of(state, "value"), window_of(struct_of(state, "key"))
     kept = [n for n, field in enumerate(value.fields) if field.name != _EMPTY]
     numbered = StructType([StructField(f"b{n}", field.dataType) for n, field in enumerate(value.fields)])
-    keyed = keyed_state(state, ["value"], bins).withColumn("value", F.col("value").cast(numbered))
-    rows = keyed.select("bin", "key", *[F.col(f"value.b{n}") for n in kept])
+    end = F.unix_micros(F.col(f"key.`{window}`.end")) if expire else F.lit(None).cast("long")
+    keyed = keyed_state(state.withColumn("end", end), ["end", "value"], bins)
+    rows = keyed.withColumn("value", F.col("value").cast(numbered))
+    rows = rows.select("bin", "key", "end", *[F.col(f"value.b{n}") for n in kept])
     return rows.mapInArrow(partial(_encoded, operator.codec), ENTRY_SCHEMA)
 
 
 def _encoded(codec: RowCodec, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        bins, keys, *columns = batch.columns
+        bins, keys, ends, *columns = batch.columns
         values = codec.encode([column.cast(kind) for column, kind in zip(columns, codec.kinds, strict=True)])
-        yield pa.RecordBatch.from_arrays([bins, keys, pa.array(values, pa.binary())], ["bin", "key", "value"])
+        yield _entries(bins, keys, pa.array(values, pa.binary()))
+        if len(ends) and ends.null_count == 0:
+            names = [expiry_name(end, key) for end, key in zip(ends.to_pylist(), keys.to_pylist(), strict=True)]
+            yield _entries(bins, pa.array(names, pa.binary()), pa.array([b""] * len(names), pa.binary()))
+
+
+def _entries(bins: pa.Array, keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([bins, keys, values], ["bin", "key", "value"])

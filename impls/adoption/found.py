@@ -8,16 +8,18 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from impls.adoption.aggregates import aggregate_of, entries_of_aggregate
+from impls.adoption.aggregates import aggregate_of, entries_of_aggregate, window_of
 from impls.adoption.entries import struct_of
 from impls.adoption.native import NativeLog
 from impls.adoption.processors import entries_of_processor, time_mode_of, variables_of
 from impls.adoption.reading import state_frame
 from impls.adoption.state import AGGREGATION, StateOperator
-from impls.aggregation import GROUPING_KEY
+from impls.aggregation import GROUPING_KEY, with_windows
 from impls.errors import UsageError
+from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
 from impls.processor.kept import check_kept
+from impls.processor.names import EXPIRY, TIMER
 from impls.processor.operator import EVENT_TIME, operator_of
 from impls.processor.program import Program
 from impls.protocol.eventtime import EventTime
@@ -62,14 +64,14 @@ class Found:
         operator: what goes on with it, as far as a checkpoint names it.
         key: name of the key column.
         entries: see `impls.adoption.entries`.
-        timed: there are timers among them.
+        timers: what the keys of entries begin with that have a time behind it.
         keep: writes into the folder of the checkpoint what else it keeps of the operator.
     """
 
     operator: Operator
     key: str
     entries: DataFrame
-    timed: bool = False
+    timers: tuple[bytes, ...] = ()
     keep: Callable[[Path], None] = lambda _folder: None
 
 
@@ -95,7 +97,7 @@ def found_in(
         "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
     }  # fmt: skip
     kept = {name: variable for name, (variable, _) in variables.items()}
-    return Found(operator, _KEY, entries, timed=True, keep=lambda folder: check_kept(folder, settings, kept))
+    return Found(operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept))
 
 
 def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted, bins: int) -> Found:
@@ -107,4 +109,8 @@ def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted
             f"{_AGGREGATION_FORMAT}."
         )
     operator = aggregate_of(wanted.named(struct_of(state, "key")), struct_of(state, "value"), wanted.aggregates)
-    return Found(operator, GROUPING_KEY, entries_of_aggregate(state, operator, bins))
+    expire = window_of(struct_of(state, "key")) is not None and log.watermark_ms > 0
+    entries = entries_of_aggregate(state, operator, bins, expire=expire)
+    if expire:  # its state says nothing of the delay, which belongs to the stream
+        return Found(with_windows(operator, 0), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
+    return Found(operator, GROUPING_KEY, entries)

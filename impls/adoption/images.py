@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
-from impls.processor.names import EXPIRY, TIMER, time_of
+from impls.processor.names import time_of
 from impls.store.entries import stored_names, stored_value, stored_values
 from impls.store.tables import DUE, STATE, bin_key
 
@@ -25,14 +25,14 @@ _IMAGES = pa.schema([("bin", pa.int32()), *((name, pa.int64()) for name in ("ent
 class Target:
     """Where snapshots go: the files of a query with `bins` bins, at the end of an epoch.
 
-    With `timed` entries are those of a processor, with timers among them.
+    Entries whose key begins with one of `timers` have a time behind it, at which the bin is to be looked at.
     """
 
     files: Files
     query: str
     epoch: int
     bins: int
-    timed: bool = False
+    timers: tuple[bytes, ...] = ()
 
 
 def file_of(bin_: int, bins: int) -> int:
@@ -58,7 +58,7 @@ def write_images(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[
     images = []
     for number, group in groupby(items, key=_bin_of):
         own = list(group)
-        own += _earliest_timer(number, own) if target.timed else []
+        own += _earliest_timer(number, own, target.timers)
         images.append(snapshots.image_at_rest(number, list(map(itemgetter(0), own)), list(map(itemgetter(1), own))))
     file = file_of(images[0].bin, target.bins)
     raw = snapshots.encode(target.query, file, target.epoch, images)
@@ -72,10 +72,12 @@ def write_images(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[
 _ENTRY = ("bin", "key", "value")
 
 
-def _earliest_timer(bin_: int, items: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Returns the note of a bin's earliest timer or expiry, see `BinState.set_earliest_timer`."""
+def _earliest_timer(
+    bin_: int, items: list[tuple[bytes, bytes]], timers: tuple[bytes, ...]
+) -> list[tuple[bytes, bytes]]:
+    """Returns the note of a bin's earliest timer, see `BinState.set_earliest_timer`; none for a bin without one."""
     begin = len(bin_key(STATE, bin_))
-    times = [time_of(name[begin + 1 :]) for name, _ in items if name[begin : begin + 1] in {TIMER, EXPIRY}]
+    times = [time_of(name[begin + 1 :]) for name, _ in items if name.startswith(timers, begin)] if timers else []
     if not times:
         return []
     name = bin_key(DUE, bin_)

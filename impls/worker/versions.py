@@ -1,6 +1,6 @@
 """Versions of the pipeline in a worker: their code, the version of each bin, states that take another shape, trials."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,7 +26,6 @@ __all__ = [
     "Begin",
     "PipelineError",
     "Running",
-    "joined",
     "refits_of",
     "still_refused",
     "try_out",
@@ -108,7 +107,7 @@ class Running:
         bins = table.column("bin").to_numpy()
         self.fit(np.unique(bins).tolist())
         parts = [self._applied(number, table.filter(pa.array(rows))) for number, rows in self.groups(bins)]
-        return parts[0] if len(parts) == 1 else joined(parts)
+        return parts[0] if len(parts) == 1 else Results.joined(parts)
 
     def _applied(self, number: int, table: pa.Table) -> Results:
         operator = self.operator(number)
@@ -228,17 +227,6 @@ def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | N
 def refits_of(written: WrittenPlan) -> tuple[int, ...]:
     """Returns the bins whose state is to take another shape in an epoch."""
     return () if written.versions is None else written.versions.refits
-
-
-def joined(parts: Sequence[Results]) -> Results:
-    """Returns the results of parts, one behind the other."""
-    if not parts:
-        return Results.none()
-    return Results(
-        np.concatenate([part.bins for part in parts]),
-        [key for part in parts for key in part.keys],
-        [payload for part in parts for payload in part.payloads],
-    )
 
 
 def _reach(point: str, task: Task) -> None:

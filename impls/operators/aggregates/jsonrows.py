@@ -25,6 +25,11 @@ def _fields(name: str, column: pa.ChunkedArray) -> list[str]:
 
 
 def _text_of(kind: pa.DataType) -> Callable[[Any], str]:
+    if pa.types.is_struct(kind):
+        parts = [(field.name, json.dumps(field.name) + ":", _text_of(field.type)) for field in kind]
+        return lambda row: (
+            "{" + ",".join([head + text(row[name]) for name, head, text in parts if row[name] is not None]) + "}"
+        )
     return next((text for is_kind, text in _TEXTS if is_kind(kind)), _string_text)
 
 

@@ -1,23 +1,56 @@
 """`Aggregate`: Spark's `groupBy(keys).agg(...)` in update mode, as an operator whose state moves."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.aggregates.folds import Groups
 from impls.operators.aggregates.jsonrows import json_rows
 from impls.operators.aggregates.measures import Buffer, Measure
 from impls.operators.aggregates.rows import RowCodec
-from impls.operators.aggregates.types import arrow_type
+from impls.operators.aggregates.types import arrow_type, key_type
 from impls.operators.base import Operator
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["Aggregate"]
+__all__ = ["Aggregate", "Keys", "keys_of"]
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The distinct keys of records, in the order in which the store has them.
+
+    Attributes:
+        names: the keys.
+        bins: of each its bin, int32.
+        first: of each the index of a record.
+        groups: which key each record has.
+    """
+
+    names: list[bytes]
+    bins: NDArray[np.int32]
+    first: NDArray[np.int64]
+    groups: Groups
+
+
+def keys_of(records: pa.Table) -> Keys:
+    """Returns the keys of records."""
+    keys = records.column("key").combine_chunks().dictionary_encode()
+    of = keys.indices.to_numpy().astype(np.int64)
+    first = np.unique(of, return_index=True)[1]  # keys are numbered in the order of their first record
+    bins = records.column("bin").to_numpy()[first]
+    found = pa.table({"bin": bins, "key": keys.dictionary})
+    order = pc.sort_indices(found, sort_keys=[("bin", "ascending"), ("key", "ascending")]).to_numpy()
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    names = keys.dictionary.take(pa.array(order)).to_pylist()
+    return Keys(names, bins[order], first[order], Groups(place[of], len(order)))
 
 
 class Aggregate(Operator):
@@ -51,7 +84,7 @@ class Aggregate(Operator):
         self.columns = tuple(dict.fromkeys([*self.keys, *read]))
         self._codec = RowCodec([arrow_type(buffer.type) for buffer in self.buffers])
         for kind in self.keys.values():
-            arrow_type(kind)
+            key_type(kind)
         results = {**self.keys, **{measure.name: measure.result_type for measure in self.measures}}
         self.output_schema = ", ".join(f"`{name}` {kind}" for name, kind in results.items())
 
@@ -81,21 +114,12 @@ class Aggregate(Operator):
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Aggregates the records of each key; see `Operator.apply`."""
-        keys = records.column("key").combine_chunks().dictionary_encode()
-        of = keys.indices.to_numpy().astype(np.int64)
-        first = np.unique(of, return_index=True)[1]  # keys are numbered in the order of their first record
-        bins = records.column("bin").to_numpy()[first]
-        found = pa.table({"bin": bins, "key": keys.dictionary})
-        order = pc.sort_indices(found, sort_keys=[("bin", "ascending"), ("key", "ascending")]).to_numpy()
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        groups = Groups(place[of], len(order))  # in the order in which the store has them
-        names, bins, first = keys.dictionary.take(pa.array(order)).to_pylist(), bins[order], first[order]
-        places = bins.tolist()
-        old = state.get_many(places, names)
-        buffers = self._fold(records, groups, self._codec.decode(old))
-        state.put_many(places, names, self._codec.encode([part for own in buffers for part in own]), old)
-        return Results(bins, names, self._payloads(records.take(pa.array(first)), buffers))
+        keys = keys_of(records)
+        places = keys.bins.tolist()
+        old = state.get_many(places, keys.names)
+        buffers = self._fold(records, keys.groups, self._codec.decode(old))
+        state.put_many(places, keys.names, self._codec.encode([part for own in buffers for part in own]), old)
+        return Results(keys.bins, keys.names, self._payloads(records.take(pa.array(keys.first)), buffers))
 
     def _fold(self, records: pa.Table, groups: Groups, before: list[pa.Array]) -> list[list[pa.Array]]:
         """Returns each aggregate's buffers behind the records."""
