@@ -85,8 +85,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     Raises:
         UsageError: an argument cannot be used, or what the processor's `init` asks for has changed since the
             checkpoint was made.
-        PySparkRuntimeError: `init` asks for something that Spark refuses too: a variable twice, a time to live without
-            processing time, ...
+        PySparkRuntimeError: `init` asks for something that Spark refuses too, such as a variable twice.
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
