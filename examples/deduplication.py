@@ -1,4 +1,4 @@
-"""Deduplication by Spark's own processor: of events with one id the first passes, and for 30 seconds no other.
+"""Deduplication by Spark's own processor: of events with one id the first passes, and for 45 seconds no other.
 
 `Deduplicate` is what Spark's transformWithState runs, with state that Spark forgets after a time (TTL). The query
 begins with 2 workers and goes on with 4: what has been seen moves, and so does the time at which it is to be forgotten.
@@ -15,7 +15,7 @@ import impls
 from impls.worker.output import Output
 from rescale_bench.playground import Playground, run, say
 
-TTL_S = 30
+TTL_S = 45
 EVENTS = 200
 
 
@@ -25,7 +25,7 @@ class Deduplicate(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.seen = handle.getValueState("seen", "times long", ttlDurationMs=TTL_S * 1000)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         rows = list(rows)
         if not self.seen.exists():
             self.seen.update((1,))

@@ -22,9 +22,12 @@ class Sessions(KeyedProcess):
     columns = ("at",)
 
     def record(self, record: dict[str, Any], one: Any) -> None:
-        clicks, begin, end = one.value() or (0, one.time, None)
-        if end is not None:
+        clicks, begin, end = one.value() or (0, one.time, one.time)
+        if clicks:
             one.cancel_timer(end + GAP)
+        if one.time - end >= GAP:  # clicks of minutes may come at once, before the watermark and with it the timer
+            self.timer(one)
+            clicks, begin = 0, one.time
         one.set_value((clicks + 1, begin, one.time))
         one.set_timer(one.time + GAP)
 

@@ -27,6 +27,7 @@ __all__ = ["Playground", "run", "say"]
 _DEADLINE_S = 120.0
 _POLL_S = 0.2
 _CUT_OFF = 130
+_QUIET = {"log_level": 0}  # a client says that its broker is gone, which ends before it
 
 
 class Playground:
@@ -49,7 +50,7 @@ class Playground:
             )
             signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's would fail the epoch that is under way
             self.kafka, self.spark = here.broker.bootstrap, here.spark
-            self._producer = Producer({"bootstrap.servers": self.kafka})
+            self._producer = Producer({"bootstrap.servers": self.kafka, **_QUIET})
             self._readers: dict[str, _Reader] = {}
             self._partitions: dict[str, int] = {}
             self._stack = stack.pop_all()
@@ -121,7 +122,8 @@ class _Reader:
 
     def __init__(self, kafka: str, topic: str, partitions: int):
         self._topic, self._seen, self._rows = topic, Deduplicator(), list[dict[str, Any]]()
-        self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "example", "enable.auto.commit": False})
+        settings = {"bootstrap.servers": kafka, "group.id": "example", "enable.auto.commit": False}
+        self._consumer = Consumer({**settings, **_QUIET})
         self._consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
 
     def read(self, number: int) -> list[dict[str, Any]]:
