@@ -16,6 +16,7 @@ autodoc_default_options = {"members": True, "show-inheritance": True}
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 
+pygments_dark_style = "github-dark"  # the usual one underlines names of modules
 html_theme = "furo"  # no font and no script from elsewhere; light and dark, as the reader's system has it
 html_title = "rescale-bench"
 html_static_path = ["_static"]

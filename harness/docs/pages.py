@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from harness.docs.mechanisms import folders, mechanism_table, option_table
+from harness.docs.policies import autoscaling_table, placement_table
 from harness.docs.sequence import draw, parse
 from harness.files import write_text
 from impls.errors import UsageError
@@ -26,7 +27,6 @@ _PLACES = {
     "impls/operators/nexmark/README.md": "nexmark.md",
     "impls/spark/CLUSTER.md": "guides/cluster.md",
     "results/README.md": "results/files.md",
-    "results/reference/README.md": "results/reference.md",
 }
 _PARTS = ("docs", "docker", "examples", "generators", "harness", "impls", "plots", "results/reference")
 _IMAGES = {".png", ".svg"}
@@ -52,6 +52,9 @@ def _page_of(name: str) -> PurePosixPath:
         return PurePosixPath(_PLACES[name])
     if path.match("impls/mechanisms/*/README.md"):
         return PurePosixPath("mechanisms") / f"{path.parts[2]}.md"
+    if path.parts[:2] == ("results", "reference"):
+        parts = [part for part in path.with_suffix("").parts[1:] if part != "README"]
+        return PurePosixPath("results") / f"{'-'.join(parts)}.md"
     raise UsageError(f"The document {name} has no page: give it a place in harness/docs/pages.py.")
 
 
@@ -61,12 +64,17 @@ def write_pages(root: Path, folder: Path, generated: Mapping[str, Callable[[], s
     Args:
         root: the repository.
         folder: where to.
-        generated: what makes the text of `<!-- generated: NAME -->`, by name; `mechanisms` is known.
+        generated: what makes the text of `<!-- generated: NAME -->`, by name, besides mechanisms and policies.
 
     Raises:
         UsageError: a document has no page, a link leads nowhere, or a figure or a generated part is not known.
     """
-    known = {"mechanisms": lambda: mechanism_table(root), **generated}
+    known: dict[str, Callable[[], str]] = {
+        "mechanisms": lambda: mechanism_table(root),
+        "autoscaling": autoscaling_table,
+        "placement": placement_table,
+        **generated,
+    }
     for name, page in documents(root).items():
         text = _with_options((root / name).read_text(), name)
         text = _GENERATED.sub(lambda match: _made(match[1], known), text)

@@ -1,4 +1,4 @@
-"""Every block of code and every command in docs/ does what it says; pages run from top to bottom, as readers do."""
+"""Every block of code in docs/ says how it is tested and is well formed; every command and message is the code's."""
 
 import ast
 import json
@@ -7,7 +7,7 @@ import subprocess
 from functools import cache
 
 import pytest
-from blocks import WAYS, Sandbox, blocks_of, check_command, commands_in
+from blocks import WAYS, blocks_of, check_command, commands_in
 
 from harness.cli.graph import modules
 from harness.docs.pages import documents
@@ -15,12 +15,8 @@ from harness.files import ROOT
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-RUN = {block.page for block in BLOCKS if block.way == "run"}
-SLOW = {block.page for block in BLOCKS if block.way == "slow"}
-WITH_KAFKA = {block.page for block in BLOCKS if "BROKER" in block.text}
 TEXTS = sorted({*map(str, documents(ROOT)), "README.md"} - {"CHANGELOG.md"})  # which names what there was
 LITERAL_LEAST = 20  # characters of a text that are not put in, or any message would be one of the code
-BY_DEFAULT = {"docs/guides/engineer.md", *RUN - WITH_KAFKA}  # Spark and Kafka on one page only, for the time it takes
 
 
 def own_names(page: str) -> tuple[str, ...]:
@@ -84,34 +80,3 @@ def test_commands_in_the_text_of_documents_are_known(name):
     for span in re.findall(r"`(\./inv [^`]+)`", text):
         for words in commands_in(" ".join(span.split())):
             check_command(words, own_names(name))
-
-
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    ("page", "ways"),
-    [pytest.param(page, {"run"}, id=page, marks=pytest.mark.lengthy if page in BY_DEFAULT else pytest.mark.slow)
-     for page in sorted(RUN)]
-    + [pytest.param(page, {"run", "slow"}, id=f"{page} in full", marks=pytest.mark.slow) for page in sorted(SLOW)],
-)  # fmt: skip
-def test_a_page_runs_from_top_to_bottom(page, ways, tmp_path, request):
-    broker = {"BROKER": request.getfixturevalue("kafka")} if page in WITH_KAFKA else {}
-    sandbox = Sandbox(tmp_path / "rescale-bench", broker)
-    try:
-        for block in blocks_of(ROOT / page):
-            if block.way in {*ways, "write", "apply"}:
-                sandbox.run(block)
-    finally:
-        sandbox.close()
-
-
-def test_a_block_that_fails_is_seen(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("text\n\n```python test=run\nx = 1\n```\n\n```python test=run\nassert x == 2, x\n```\n")
-    first, second = blocks_of(page, tmp_path)
-    sandbox = Sandbox(tmp_path / "copy", {})
-    try:
-        sandbox.run(first)
-        with pytest.raises(AssertionError, match=r"page.md:7(.|\n)*AssertionError: 1"):
-            sandbox.run(second)
-    finally:
-        sandbox.close()

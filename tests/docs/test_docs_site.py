@@ -2,8 +2,11 @@
 
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,12 +15,13 @@ from urllib.parse import unquote
 import pytest
 from blocks import ROOT
 
-from harness.docs.build import build
+from harness.docs.build import _serve, build
 from harness.docs.pages import documents
 from impls.errors import UsageError
 
 pytestmark = [pytest.mark.lengthy, pytest.mark.timeout(600)]
 
+PROGRAM = [sys.executable, "-P", str(ROOT / "harness" / "cli" / "program.py"), "--search-root", str(ROOT)]
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 LOADED = {"stylesheet", "icon", "preload", "search", "manifest", "font"}
 
@@ -26,8 +30,7 @@ LOADED = {"stylesheet", "icon", "preload", "search", "manifest", "font"}
 def site(tmp_path_factory):
     """The site, built as users build it."""
     folder = tmp_path_factory.mktemp("docs") / "site"
-    program = [sys.executable, "-P", str(ROOT / "harness" / "cli" / "program.py"), "--search-root", str(ROOT)]
-    done = subprocess.run([*program, "docs", "--folder", str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*PROGRAM, "docs", "--folder", str(folder)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, f"{folder / 'index.html'}\n"), done.stdout + done.stderr
     return folder
 
@@ -105,6 +108,24 @@ def test_a_broken_reference_ends_the_build_and_leaves_the_old_site(tmp_path, tex
     with pytest.raises(UsageError, match=r"The site was not built:(.|\n)*no(thing|where)"):
         build(repository, folder, {})
     assert [path.name for path in folder.iterdir()] == ["objects.inv"]
+
+
+def test_it_is_shown_until_it_is_interrupted(tmp_path):
+    command = [*PROGRAM, "docs", "--folder", str(tmp_path / "site"), "--serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shown:
+        try:
+            assert shown.stdout.readline() == f"{tmp_path / 'site' / 'index.html'}\n"
+            address = shown.stdout.readline().split()[0]
+            page = urllib.request.urlopen(f"{address}guides/engineer.html", timeout=30).read().decode()
+            assert "transformWithState" in page
+            with socket.socket() as taken:
+                taken.bind(("127.0.0.1", 0))
+                taken.listen()
+                with pytest.raises(UsageError, match="cannot be listened on"):
+                    _serve(tmp_path / "site", taken.getsockname()[1])
+        finally:
+            shown.send_signal(signal.SIGINT)
+        assert shown.wait(30) == 0
 
 
 def test_a_folder_that_is_no_site_is_left_as_it_is(tmp_path):

@@ -55,6 +55,8 @@ def test_links_lead_where_documents_have_gone(repository):
         "impls/mechanisms/none/README.md": "[up](../../../docs/two.md)\n",
         "results/README.md": "",
         "results/reference/f.svg": "<svg/>",
+        "results/reference/README.md": "",
+        "results/reference/clusters/README.md": "[r](../README.md)\n",
     })  # fmt: skip
     assert (pages / "guides/one.md").read_text() == (
         "[a](../architecture.md#words) [b](../two.md) [c](#here) [d](https://x.y/z.md)\n"
@@ -62,6 +64,7 @@ def test_links_lead_where_documents_have_gone(repository):
     assert (pages / "two.md").read_text() == "code (`impls/a.py`), impls/a.py\n\n```sh\n[x](nowhere.md)\n```\n"
     assert (pages / "architecture.md").read_text() == "![f](_figures/results/reference/f.svg) [m](mechanisms/none.md)\n"
     assert (pages / "_figures/results/reference/f.svg").read_text() == "<svg/>"
+    assert (pages / "results/reference-clusters.md").read_text() == "[r](reference.md)\n"
     assert (pages / "mechanisms/none.md").read_text() == "[up](../two.md)\n"
 
 
