@@ -92,7 +92,7 @@ def found_in(
     schema = read(readRegisteredTimers="true") if not variables else next(iter(variables.values()))[1]
     key = wanted.named(struct_of(schema, "key"))
     program = Program(wanted.processor, b"", key, (), (), StructType(), mode, {}, wanted.pandas, {})
-    operator = operator_of(program, (), EventTime(EVENT_TIME, of_all=True, clock=True), None)
+    operator = operator_of(program, (), EventTime(EVENT_TIME, of_all=True, clock=True), None, reads_ranges=False)
     settings = {
         "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
     }  # fmt: skip
