@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import orjson
 import pyarrow as pa
-from pyspark.errors import PySparkRuntimeError, PySparkValueError
+from pyspark.errors import PySparkRuntimeError, PySparkTypeError, PySparkValueError
 from pyspark.sql import types as t
 from pyspark.sql.conversion import PandasToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
@@ -52,12 +52,31 @@ class Rows:
         """Takes what a processor gives for a key, and returns how many rows; raises what Spark's worker raises."""
         before = len(self.rows)
         nested = self._nested  # where nothing is, the deep copy of a row costs more than all else here
-        self.rows += [row.asDict(nested) for row in given]
+        try:
+            self.rows += [row.asDict(nested) for row in given]
+        except AttributeError as error:
+            if error.name != "asDict":
+                raise
+            kind = type(error.obj).__name__
+            raise AttributeError(f"A processor gives rows as pyspark's Row, not as {kind}: {error}") from error
         return len(self.rows) - before
 
     def batches(self) -> Sequence[pa.RecordBatch]:
-        """Returns the rows; raises what pyarrow raises for one that is not of the output's types."""
-        return [pa.RecordBatch.from_pylist(self.rows, schema=self._schema)]
+        """Returns the rows; raises PySparkTypeError for one that is not of the output's types."""
+        try:
+            return [pa.RecordBatch.from_pylist(self.rows, schema=self._schema)]
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise PySparkTypeError(self._wrong(error)) from error
+
+    def _wrong(self, error: Exception) -> str:
+        """Returns what is wrong with the rows."""
+        for field in self._schema:
+            for row in self.rows:
+                try:
+                    pa.array([row.get(field.name)], field.type)
+                except (pa.ArrowException, ValueError, TypeError) as found:
+                    return f"The output column {field.name} is {field.type}, not {row[field.name]!r}: {found}."
+        return f"The output is not of its schema: {error}."
 
 
 class Frames:

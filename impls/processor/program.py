@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulP
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 from pyspark.sql.types import StructType
 
-from impls.errors import UsageError
+from impls.errors import FOR_KEY, UsageError
 from impls.processor import names
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.keys import KeyCodec
@@ -236,9 +236,7 @@ class Life:
             yield key, (pd.DataFrame([rows[i] for i in piece]) for piece in pieces)
 
     def _note(self, error: Exception, where: str, bin_: int, key: bytes) -> None:
-        error.add_note(
-            f"{where} of {self.program.name} has failed for the key {self.program.codec.decode(key)} in bin {bin_}."
-        )
+        error.add_note(f"{where} of {self.program.name}{FOR_KEY}{self.program.codec.decode(key)} in bin {bin_}.")
 
     def _find_wrong(self) -> None:
         """Raises what is wrong with the output, with the key that it was given for."""

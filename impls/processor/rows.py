@@ -23,7 +23,7 @@ from decimal import Decimal
 from typing import Any
 
 import orjson
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.streaming import stateful_processor_api_client as spark
 
@@ -74,7 +74,7 @@ class RowCodec:
     """
 
     def __init__(self, schema: t.StructType, where: str = "A row"):
-        self.schema, self._width = schema, len(schema)
+        self.schema, self._width, self._where = schema, len(schema), where
         self._coerce = [coercion(field.dataType, where) for field in schema.fields]
         out = [_to_json(field.dataType) for field in schema.fields]
         back = [_from_json(field.dataType) for field in schema.fields]
@@ -87,15 +87,18 @@ class RowCodec:
         """Returns a row as bytes.
 
         Raises:
-            TypeError, PySparkValueError: it is no row, as Spark's client says.
+            PySparkTypeError, PySparkValueError: it is no row, as Spark's client says.
             PySparkRuntimeError: it has another number of values than the schema.
         """
-        values = normalized(data)
+        try:
+            values = normalized(data)
+        except TypeError as error:
+            raise PySparkTypeError(f"{self._where} takes a row as a tuple, not {data!r}: {error}.") from error
         if self._converts:
             values = internal_row(self.schema, values)
         if len(values) != self._width:
             raise PySparkRuntimeError(
-                "Input row doesn't have expected number of values required by the schema. "
+                f"{self._where}: Input row doesn't have expected number of values required by the schema. "
                 f"{self._width} fields are required while {len(values)} values are provided."
             )
         row = [coerce(value) for coerce, value in zip(self._coerce, values, strict=True)]

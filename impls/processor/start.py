@@ -1,7 +1,7 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,15 +66,14 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
 
     Args:
         grouped: a streaming DataFrame, grouped by columns: `df.groupBy("user")` or `(df, ["user"])`, ordered as
-            for `impls.stream` by Kafka's `partition` and `offset`, or of files; for eventtime it has a watermark.
+            for `impls.stream` by Kafka's `partition` and `offset`, or of files; without a watermark that stays 0.
         statefulProcessor: the processor.
         outputStructType: columns of the output, DDL text or a StructType.
         outputMode: "append" or "update"; rows go out as they come in both.
         timeMode: "none", "processingtime" or "eventtime". Processing time is that of the epoch, recorded in its plan.
         initialState: a DataFrame that is not streaming, grouped likewise; it is given to `handleInitialState` before
             the first record, and kept in the checkpoint's folder `initial`.
-        eventTimeColumnName: column of the output that has its event time; a row before the watermark fails the query,
-            as in Spark.
+        eventTimeColumnName: column of the output with its event time; a row before the watermark fails the query.
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
             its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
@@ -90,7 +89,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
-    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame, mode)
+    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame)
     raw = dumped(statefulProcessor, [statefulProcessor])
     schemas, variables = _tried(frame, raw, mode)
     key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
@@ -104,13 +103,17 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     return stream(
         prepared,
         key="key",
-        operator=operator_of(program, _columns(frame), event_time, initial),
+        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=_has_many(variables)),
         results=results,
         state_dir=state_dir,
         checkpoint=checkpoint,
         workers=workers,
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
+
+
+def _has_many(variables: Mapping[str, Variable]) -> bool:
+    return any(variable.kind != "value" for variable in variables.values())
 
 
 def _one_of(given: str, known: tuple[str, ...], what: str) -> Any:
@@ -184,15 +187,13 @@ def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
     return found
 
 
-def _event_time(frame: DataFrame, mode: TimeMode) -> tuple[EventTime, str]:
+def _event_time(frame: DataFrame) -> tuple[EventTime, str]:
     """Returns what is known of the frame's watermark, and the event time of a record, µs, as SQL."""
     marked = [(field.name, field.metadata[_DELAY]) for field in frame.schema.fields if _DELAY in field.metadata]
     if len(marked) > 1:
         raise UsageError(f"The frame has {len(marked)} watermarks, on {', '.join(n for n, _ in marked)}: use one.")
     if not marked:
-        if mode == "eventtime":
-            raise UsageError("The timeMode eventtime needs a watermark: give the frame one with withWatermark.")
-        return EventTime(EVENT_TIME, of_all=True, clock=True), "0L"
+        return EventTime(EVENT_TIME, of_all=True, clock=True), f"{NEVER_LATE}L"
     name, delay = marked[0]
     if not isinstance(frame.schema[name].dataType, TimestampType):
         raise UsageError(f"The watermark must be on a timestamp, but {name} is none.")

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.driver import QueryEnded, StopNeeded
-from impls.errors import InvalidPlanError, StateError, UsageError
+from impls.errors import FOR_KEY, InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
 from impls.spark.columns import RoutingColumn, workers_column
@@ -112,4 +112,5 @@ def cause_of(error: StreamingQueryException) -> str:
     """Returns the line of a failed query's message that names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]
-    return f"The query failed: {(named or lines or ['no message'])[-1][:500]}"
+    notes = [line for line in lines if FOR_KEY in line]
+    return " ".join(["The query failed:", (named or lines or ["no message"])[-1][:500], *notes[-1:]])

@@ -41,6 +41,6 @@ CASE = Case(
         [(1, 2, at(5), ms(15.001), ms(20)), (2, 3, at(6), ms(40), ms(10))],
         [(3, 4, at(10), None, None), (1, 5, at(30), None, None)],  # due below 30 s
         [(1, 6, at(31), None, ms(30)), (3, 7, at(60), ms(70), ms(70))],
-        [(4, 8, at(300), None, None)],
+        [(4, 8, at(200), None, None)],
     ],
 )

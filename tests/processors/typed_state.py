@@ -37,8 +37,8 @@ class Typed(StatefulProcessor):
                 n=row.n,
                 came=", ".join(f"{name}={type(value).__name__}" for name, value in zip(names, came, strict=True)),
                 got=", ".join(f"{name}={type(value).__name__}" for name, value in zip(names, after, strict=True)),
-                before=str(before),
-                after=str(after),
+                before=str([sorted(one.items()) if isinstance(one, dict) else one for one in before or ()]),
+                after=str([sorted(one.items()) if isinstance(one, dict) else one for one in after]),
                 **dict(zip(names, fields, strict=True)),
             )
 

@@ -256,7 +256,7 @@ class Wrong(Script):
 
 
 def test_rows_of_another_schema_name_the_key(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="Expected bytes") as raised:
+    with pytest.raises(Exception, match="The output column got is string, not 1") as raised:
         run(tmp_path, Wrong()).epoch([("ann", "value", 0), ("bob", "value", 0)])
     assert "The output of Wrong has failed for the key Row(user='bob')" in raised.value.__notes__[0]
 
