@@ -56,9 +56,6 @@ class _Processing(Operator):
     program: Program
     initial: InitialState | None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "output_schema", self.program.output.json())
-
     def identity(self) -> dict[str, Any]:
         """Returns what decides where state lies and what its timers mean."""
         key = [[field.name, field.dataType.simpleString()] for field in self.program.key.fields]
