@@ -20,7 +20,7 @@ __all__ = [
     "transform_with_state",
 ]
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show, see README.md
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show
 
 
 def __getattr__(name: str) -> object:

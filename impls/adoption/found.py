@@ -18,6 +18,7 @@ from impls.aggregation import GROUPING_KEY, with_windows
 from impls.errors import UsageError
 from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
+from impls.processor.encoding import in_ranges
 from impls.processor.kept import check_kept
 from impls.processor.names import EXPIRY, TIMER
 from impls.processor.operator import EVENT_TIME, operator_of
@@ -92,7 +93,8 @@ def found_in(
     schema = read(readRegisteredTimers="true") if not variables else next(iter(variables.values()))[1]
     key = wanted.named(struct_of(schema, "key"))
     program = Program(wanted.processor, b"", key, (), (), StructType(), mode, {}, wanted.pandas, {})
-    operator = operator_of(program, (), EventTime(EVENT_TIME, of_all=True, clock=True), None)
+    many = in_ranges(variable for variable, _ in variables.values())
+    operator = operator_of(program, (), EventTime(EVENT_TIME, of_all=True, clock=True), None, reads_ranges=many)
     settings = {
         "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
     }  # fmt: skip

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
-from impls.processor.encoding import Variable
+from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
@@ -85,8 +85,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     Raises:
         UsageError: an argument cannot be used, or what the processor's `init` asks for has changed since the
             checkpoint was made.
-        PySparkRuntimeError: `init` asks for something that Spark refuses too: a variable twice, a time to live without
-            processing time, ...
+        PySparkRuntimeError: `init` asks for something that Spark refuses too, such as a variable twice.
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
@@ -104,7 +103,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     return stream(
         prepared,
         key="key",
-        operator=operator_of(program, _columns(frame), event_time, initial),
+        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=in_ranges(variables.values())),
         results=results,
         state_dir=state_dir,
         checkpoint=checkpoint,

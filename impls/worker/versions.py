@@ -75,12 +75,11 @@ class Running:
 
     def _without(self, refused: int) -> NDArray[np.int32]:
         """Returns the versions of bins where one is refused: its parent, unless their state cannot go back."""
-        required, version = self._plan.required.copy(), self._versions[refused]
-        there = np.flatnonzero(required == refused)
-        stays = version.migrates and not version.returns
-        shape = shape_of(refused, self._versions)
-        back = [bin_ for bin_ in there.tolist() if not (stays and self.state.shape(bin_) == shape)]
-        required[back] = version.parent
+        required, parent = self._plan.required.copy(), self._versions[refused].parent
+        target = shape_of(parent, self._versions)
+        for bin_ in np.flatnonzero(required == refused).tolist():
+            shape = self.state.shape(bin_)
+            required[bin_] = parent if way_back(shape, target, self._versions) else shape
         return required
 
     def groups(self, bins: NDArray[np.int32]) -> list[tuple[int, NDArray[np.bool_]]]:
@@ -144,8 +143,11 @@ class Running:
             self.required = self.required.copy()
             self.required[bin_] = found
             return
-        for number, direction in path_between(found, shape, self._versions):
+        path = path_between(found, shape, self._versions)
+        for number, direction in path:
             self._turn(bin_, number, back=direction == "back")
+        if not path:
+            self.state.turn(bin_, shape, None)
         self.turned.append([bin_, shape])
         if self._plan is self._task.order.written.versions:  # not in a trial, which is thrown away
             _reach("during-refit", self._task)

@@ -128,7 +128,7 @@ class _Side:
             workers=wanted.workers, lead_in_s=wanted.lead_in_s, duration_s=wanted.seconds, seed=number + 1,
             input_partitions=_PARTITIONS,
         )  # fmt: skip
-        load = schedule(folder, experiment, self.place.topic)
+        load = schedule(folder, experiment, self.place.topics[1 + number])
         with Load(folder, self.place.bootstrap, load, resume=False) as generator:
             wait_for(generator.finished, "the load", wanted.lead_in_s + wanted.seconds + _DEADLINE_S, tend=check)
         self.sent += load["records"]
@@ -142,7 +142,7 @@ class _Side:
         """Sends records of time 0 with the key that an expression gives for each id, in key-count's form."""
         digits = F.lpad(key.cast("string"), NUMBER_BYTES, "0")
         value = F.concat(digits, F.lit("0" * NUMBER_BYTES)).alias("value")
-        writer = self.spark.range(records).select(value).write.format("kafka").option("topic", self.place.topic)
+        writer = self.spark.range(records).select(value).write.format("kafka").option("topic", self.place.topics[0])
         writer.option("kafka.bootstrap.servers", self.place.bootstrap).save()
         self.sent += records
 
@@ -152,21 +152,26 @@ def _measure(folder: Path, settings: ProcessorSettings) -> list[Block]:
     session = partial(open_session, "processor", settings.workers)
     with bring_up(folder, session=session) as services:
         sides = [_side(name, folder, services.broker.bootstrap, services.spark, settings) for name in SIDES]
-        for side in sides:
-            side.fill()
-        return [
-            side.block(number, folder / f"{number:02d}-{side.name}")
-            for number in range(settings.rounds)
-            for side in sides[:: 1 if number % 2 else -1]
-        ]
+        try:
+            for side in sides:
+                side.fill()
+            return [
+                side.block(number, folder / f"{number:02d}-{side.name}")
+                for number in range(settings.rounds)
+                for side in sides[:: 1 if number % 2 else -1]
+            ]
+        finally:
+            for side in sides:
+                side.received.close()
 
 
 def _side(name: str, folder: Path, bootstrap: str, spark: SparkSession, settings: ProcessorSettings) -> _Side:
+    topics = tuple(f"in-{name}-{number}" for number in range(1 + settings.rounds))
     place = Place(
-        bootstrap, f"in-{name}", f"out-{name}", _PARTITIONS, folder / f"state-{name}", settings.workers,
+        bootstrap, topics, f"out-{name}", _PARTITIONS, folder / f"state-{name}", settings.workers,
         settings.epoch_records,
     )  # fmt: skip
-    create_topics(bootstrap, {place.topic: _PARTITIONS})
+    create_topics(bootstrap, dict.fromkeys(topics, _PARTITIONS))
     create_topics(bootstrap, {place.results: _PARTITIONS}, broker_time=True)
     return _Side(name, place, Received(bootstrap, place.results, _PARTITIONS), spark, settings)
 

@@ -33,7 +33,7 @@ class Received:
     """
 
     def __init__(self, bootstrap: str, topic: str, partitions: int):
-        settings = {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False}
+        settings = {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, "log_level": 0}
         self._consumer = Consumer(settings)
         self._next = dict.fromkeys(range(partitions), 0)
         self._topic, self.counted = topic, 0
@@ -46,6 +46,10 @@ class Received:
     def _ends(self) -> dict[int, int]:
         places = {number: TopicPartition(self._topic, number) for number in self._next}
         return {n: int(self._consumer.get_watermark_offsets(place, _ASK_S)[1]) for n, place in places.items()}
+
+    def close(self) -> None:
+        """Frees the consumer."""
+        self._consumer.close()
 
     def skip(self) -> None:
         """Passes over all results there are, those that made the state: a count of 1 for each key."""

@@ -25,7 +25,8 @@ class Place:
     """Where a side reads and writes, and how large it is.
 
     Attributes:
-        topic, results: names of the topics.
+        topics: of the input: the first for backlogs, another for each steady load, as a generator wants one of its own.
+        results: topic of the results.
         partitions: of the results' topic.
         folder: for checkpoint and state.
         workers: state partitions of Spark's own, workers of this runtime.
@@ -33,7 +34,7 @@ class Place:
     """
 
     bootstrap: str
-    topic: str
+    topics: tuple[str, ...]
     results: str
     partitions: int
     folder: Path
@@ -41,8 +42,8 @@ class Place:
     epoch_records: int
 
     def records(self, spark: SparkSession) -> DataFrame:
-        """Returns the records of the topic."""
-        return read_records(spark, self.bootstrap, self.topic, self.epoch_records)
+        """Returns the records of all topics."""
+        return read_records(spark, self.bootstrap, ",".join(self.topics), self.epoch_records)
 
 
 @contextmanager
@@ -67,6 +68,7 @@ def _by_spark(spark: SparkSession, place: Place) -> Iterator[Callable[[], None]]
 
     try:
         yield check
+        query.processAllAvailable()  # a batch that a stop interrupts would run, and send, again
     finally:
         query.stop()
 
