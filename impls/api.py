@@ -289,8 +289,8 @@ def _checked(
     if replay_epochs < 1:
         raise UsageError(f"replay_epochs must be at least 1, not {replay_epochs}.")
     if how.shared is not None:
-        if operator.event_time is not None:
-            raise UsageError("A store that all workers share has no timers: choose another mechanism.")
+        if operator.event_time is not None or operator.reads_ranges:
+            raise UsageError("A store that all workers share has no timers, lists and maps: choose another mechanism.")
         how.shared.check()
     own = how.shared is None
     return {"bins": size[0], "changelog": own and durability != "none", "state": "own" if own else "shared"}

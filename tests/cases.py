@@ -38,7 +38,6 @@ class Case:
         replaced: makes the processor that takes over when both queries have been stopped, from a step on.
         whole: outputs are compared behind the last step: which epoch without rows has them is nobody's promise.
         says: for a processor that fails: words in the message, where ours is not of Spark's error class.
-        only_here: Spark says nothing to what it does wrong.
     """
 
     processor: Callable[[], StatefulProcessor]
@@ -56,7 +55,6 @@ class Case:
     replaced: dict[int, Callable[[], StatefulProcessor]] = field(default_factory=dict)
     whole: bool = False
     says: tuple[str, ...] = ()
-    only_here: bool = False
 
 
 def at(seconds: float) -> datetime:

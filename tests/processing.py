@@ -92,7 +92,7 @@ class ProcessorRun(TimedRun):
         self.given, self.now = given, 1_000
         time = EventTime(EVENT_TIME, disorder=given.delay_ms * 1000, of_all=True, clock=True)
         columns = tuple(f"c{i}" for i in range(len(given.schema)))
-        super().__init__(folder, operator_of(given.program, columns, time, None), **more)
+        super().__init__(folder, operator_of(given.program, columns, time, None, reads_ranges=True), **more)
 
     def start(self) -> None:
         """Starts the driver, whose processing time is `now`."""

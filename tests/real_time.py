@@ -10,6 +10,7 @@ import queue
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class RealTimeQuery:
 
 def main(options: dict[str, Any]) -> None:
     """The child."""
+    from counting_processor import TickingCount
     from recount import First
 
     import impls
@@ -74,10 +76,15 @@ def main(options: dict[str, Any]) -> None:
         pids.update({report.worker: report.pid for report in record.reports})
         seen["arrived"] += sum(sum(report.rates[1]) for report in record.reports)
 
-    handle = impls.stream(
-        read_records(spark, options["kafka"], options["topics"][0]),
-        key="key", time="scheduled_us", operator=First() if options.get("recount") else DenseCount(KEYS),
-        results=Output(options["kafka"], options["topics"][1], 4),
+    records = read_records(spark, options["kafka"], options["topics"][0])
+    start = partial(impls.stream, records, key="key", operator=First() if options.get("recount") else DenseCount(KEYS))
+    if options.get("processor"):
+        start = partial(
+            impls.transform_with_state, records.groupBy("key"), TickingCount(), "key long, n long, timer boolean",
+            "update", "processingtime",
+        )  # fmt: skip
+    handle = start(
+        time="scheduled_us", results=Output(options["kafka"], options["topics"][1], 4),
         state_dir=folder / "state", checkpoint=folder / "checkpoint", workers=2, bins=16,
         py_files=[Path(__file__).with_name("recount.py")] if options.get("recount") else [],
         mode="real-time", real_time=impls.RealTime(slots, options["batch"]), on_epoch=note,

@@ -24,6 +24,7 @@ class Operator(ABC):
         key_type: how the key reaches `apply`: "binary", or "long" for 64-bit integers.
         columns: further columns of the input that `apply` reads.
         has_entries: its state is entries, whose values another version of it may turn.
+        reads_ranges: it reads entries by ranges of their keys, as a store does that keeps them in order.
         event_time: the column of the event time and what is known of it, for operators with timers, windows or values
             over all bins (`impls.operators.timed`); None for operators without event time, which then cost nothing
             extra.
@@ -35,6 +36,7 @@ class Operator(ABC):
     key_type: ClassVar[Literal["binary", "long"]] = "binary"
     columns: tuple[str, ...] = ()
     has_entries: ClassVar[bool] = True
+    reads_ranges: bool = False
     event_time: EventTime | None = None
     output_schema: str | None = None
 

@@ -143,6 +143,7 @@ def _take_over(pipeline: "Pipeline | TimedPipeline") -> None:
     object.__setattr__(pipeline, "columns", tuple(read))
     object.__setattr__(pipeline, "key_type", pipeline.inner.key_type)
     object.__setattr__(pipeline, "output_schema", pipeline.inner.output_schema)
+    object.__setattr__(pipeline, "reads_ranges", pipeline.inner.reads_ranges)
 
 
 def pipeline_of(steps: Sequence[Step], operator: Operator) -> Operator:

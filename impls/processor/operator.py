@@ -83,6 +83,7 @@ class ProcessorOperator(_Processing):
     columns: tuple[str, ...]
     initial: InitialState | None = None
     output_schema: str | None = None
+    reads_ranges: bool = False
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Gives the records to the processor, key by key."""
@@ -192,12 +193,17 @@ class _Made:
 
 
 def operator_of(
-    program: Program, columns: tuple[str, ...], event_time: EventTime, initial: InitialState | None
+    program: Program,
+    columns: tuple[str, ...],
+    event_time: EventTime,
+    initial: InitialState | None,
+    *,
+    reads_ranges: bool,
 ) -> ProcessorOperator | TimedProcessor:
     """Returns the operator of a program, whose records have the columns c0, c1, ... and, with timers, `event_us`."""
     output = program.output.json()
     if program.time_mode == "none":
-        return ProcessorOperator(program, columns, initial, output)
+        return ProcessorOperator(program, columns, initial, output, reads_ranges)
     return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial, output)
 
 

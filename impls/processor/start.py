@@ -1,7 +1,7 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,8 +85,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     Raises:
         UsageError: an argument cannot be used, or what the processor's `init` asks for has changed since the
             checkpoint was made.
-        PySparkRuntimeError: `init` asks for something that Spark refuses too: a variable twice, a time to live without
-            processing time, ...
+        PySparkRuntimeError: `init` asks for something that Spark refuses too, such as a variable twice.
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
@@ -104,13 +103,17 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     return stream(
         prepared,
         key="key",
-        operator=operator_of(program, _columns(frame), event_time, initial),
+        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=_has_many(variables)),
         results=results,
         state_dir=state_dir,
         checkpoint=checkpoint,
         workers=workers,
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
+
+
+def _has_many(variables: Mapping[str, Variable]) -> bool:
+    return any(variable.kind != "value" for variable in variables.values())
 
 
 def _one_of(given: str, known: tuple[str, ...], what: str) -> Any:

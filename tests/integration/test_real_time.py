@@ -1,23 +1,28 @@
 """The query of real-time mode on real Spark and Kafka: what comes is worked off at once, and once, whatever happens."""
 
 import contextlib
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 from counts import Counts
 from pipeline import await_true
 from real_time import RealTimeQuery
 
 from generators.clock import now_us
+from generators.stream import keycount_values
 from harness.lab.processes import python_workers
 from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.settings import real_time_settings
+from impls.worker.results import Deduplicator, number_of
 
 DEADLINE_S = 120.0
 LONG = "600 seconds"  # a batch that does not end within a test
@@ -97,6 +102,40 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
     counts.await_counted()
     assert query.ask("status")["workers"] == 3
     query.end()
+
+
+@pytest.mark.lengthy
+def test_a_processor_of_sparks_runs_in_real_time_and_its_timers_go_off(kafka, topic_factory, tmp_path):
+    topics, producer, seen = (
+        (topic_factory(2), topic_factory(4)),
+        Producer({"bootstrap.servers": kafka}),
+        Deduplicator(),
+    )
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "processor", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
+    last: dict[bool, dict[int, int]] = {False: {}, True: {}}
+
+    def has_come(expected: dict[int, int]) -> bool:
+        for message in consumer.consume(1000, 0.2):
+            n, value = number_of(message.headers()), json.loads(message.value())
+            if seen.accept(message.partition(), n.worker, n.epoch, n.index):
+                last[value["timer"]][value["key"]] = value["n"]
+        return last == {False: expected, True: expected}
+
+    query = RealTimeQuery(kafka, topics, tmp_path / "run", slots=3, batch=LONG, processor=True)
+    query.ask("status")
+    for times in range(1, 5):
+        for value in keycount_values(np.arange(50), np.full(50, now_us(), np.int64)):
+            producer.produce(topics[0], value, partition=value[0] % 2)
+        producer.flush(10)
+        if times == 2:
+            query.ask("rescale", workers=3)
+        expected = dict.fromkeys(range(50), times)
+        await_true(lambda: has_come(expected), f"counts of {times}: {last}", DEADLINE_S)  # noqa: B023
+    assert query.ask("await_migration")["done"]
+    assert query.ask("status")["workers"] == 3
+    query.end()
+    consumer.close()
 
 
 def other_tasks(query: RealTimeQuery) -> int:
