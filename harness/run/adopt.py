@@ -4,13 +4,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from harness.lab.bringup import open_session
+from harness.lab.bringup import open_session, stop_session
+from harness.options import ending
 from impls.adoption.adopting import Adopted, adopt
 from impls.errors import UsageError
 
 __all__ = ["in_words", "run_adopt"]
 
 
+@ending("The checkpoint was not made.")
 def run_adopt(given: dict[str, Any], aggregates: Mapping[str, str] | None) -> int:
     """Adopts a checkpoint as the options say, prints what was adopted and returns the exit code."""
     if (aggregates is None) == (not given["processor"]):
@@ -23,7 +25,7 @@ def run_adopt(given: dict[str, Any], aggregates: Mapping[str, str] | None) -> in
     try:
         adopted = adopt(spark, native, into, aggregates=aggregates, tell=_tell, **given)
     finally:
-        spark.stop()
+        stop_session(spark)
     sys.stderr.write("\n")
     sys.stdout.write(f"{in_words(adopted)}\n{into}\n")
     return 0

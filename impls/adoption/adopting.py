@@ -173,9 +173,10 @@ def _write(target: Target, entries: DataFrame) -> list[Any]:
 
 def _check_stopped(spark: SparkSession, location: str) -> None:
     """Refuses a query that runs in this application; of others there is no sign, as Spark locks no checkpoint."""
-    for query in spark.streams.active:
-        if _location(query._jsq.streamingQuery().resolvedCheckpointRoot()) == location:
-            raise UsageError(f"The query {query.name or query.id} of {location} is running in this session: stop it.")
+    running = spark._jsparkSession.sharedState().activeStreamingQueries().values()  # of all sessions
+    for query in running:
+        if _location(query.resolvedCheckpointRoot()) == location:
+            raise UsageError(f"The query {query.name() or query.id()} of {location} is running: stop it first.")
 
 
 def _check_unmoved(location: str, before: NativeLog) -> None:

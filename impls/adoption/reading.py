@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,12 +29,13 @@ def reading_session(spark: SparkSession) -> SparkSession:
 
 @contextmanager
 def refused(location: str) -> Iterator[None]:
-    """Turns what Spark says of state that it cannot read into a UsageError."""
+    """Turns what Spark says of state that it cannot read, or hand on, into a UsageError."""
     try:
         yield
-    except PySparkException as error:
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UsageError(f"Spark cannot read the state in {location}: {first[:400]}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        named = [line for line in lines if "StateError" in line or "[" in line[:3]]
+        raise UsageError(f"Spark cannot take over the state in {location}: {(named or lines)[0][:400]}") from error
 
 
 def operators_of(spark: SparkSession, location: str, batch: int) -> list[StateOperator]:

@@ -1,6 +1,7 @@
 """A native aggregation is stopped, adopted and goes on here: over both of them every record counts exactly once."""
 
 import json
+import shutil
 from collections import defaultdict
 
 import pytest
@@ -106,3 +107,32 @@ def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path
         await_rows(results_of(sink), stream.expected())
         assert query.status()["epoch"] > adopted.batch
         assert query.status()["workers"] == 4
+
+
+def test_what_cannot_be_adopted_is_refused_and_leaves_nothing(spark, kafka, topic_factory, tmp_path):
+    import impls
+
+    stream, session = Stream(kafka, topic_factory(2)), native_session(spark)
+    stream.send(1)
+    how = {"bootstrap": kafka, "aggregates": VALUES, "bins": 16}
+    distinct = stream.frame(session).select("user").dropDuplicates(["user"])
+    run_native(distinct, tmp_path / "distinct")
+    run_native(aggregated(session, stream), tmp_path / "native")
+    ours = tmp_path / "new" / "ours"
+
+    def refused(why, native="native", **other):
+        with pytest.raises(impls.UsageError, match=why):
+            impls.adopt(spark, tmp_path / native, ours, **{**how, **other})
+        assert not ours.parent.exists() or not list(ours.parent.iterdir())
+
+    refused("dropDuplicates, which cannot be adopted", "distinct")
+    refused("which is not what", aggregates={"n": "sum(amount)"})
+    refused("name its aggregates", aggregates=None)
+    refused("2 key columns", keys=["user"])
+    refused("does not answer", bootstrap="127.0.0.1:9")
+    frame = aggregated(session, stream).writeStream.format("noop").outputMode("update")
+    running = frame.option("checkpointLocation", str(tmp_path / "native")).start()
+    refused("is running: stop it first")
+    running.stop()
+    shutil.rmtree(tmp_path / "native" / "state" / "0" / "1")
+    refused("cannot take over the state")

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import Row
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.lengthy]
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 BEGIN_MS = int(BEGIN.timestamp() * 1000)
 USERS = [f"u{n}" for n in range(9)]

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from native_query import native_session, run_native
 from pyspark.sql import functions as F  # noqa: N812
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.lengthy]
 BEGIN, SECONDS = datetime(2026, 1, 1, tzinfo=UTC), 10
 
 
