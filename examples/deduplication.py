@@ -12,7 +12,6 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import impls
-from impls.worker.output import Output
 from rescale_bench.playground import Playground, run, say
 
 TTL_S = 45
@@ -42,7 +41,7 @@ def main(here: Playground) -> None:
     parsed = rows.selectExpr("from_json(string(value), 'id string, copy long') r", "partition", "offset")
     with impls.transform_with_state(
         parsed.select("r.*", "partition", "offset").groupBy("id"), Deduplicate(), "id string, copy long", "update",
-        "processingtime", results=Output(here.kafka, results, 4), state_dir=here.folder / "state",
+        "processingtime", results=impls.Output(here.kafka, results, 4), state_dir=here.folder / "state",
         checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(events, copies(1), by="id")

@@ -8,9 +8,7 @@ import json
 from typing import Any
 
 import impls
-from impls.operators import KeyedProcess, ResultMap, TimedPipeline
-from impls.protocol.eventtime import EventTime
-from impls.worker.output import Output
+from impls.operators import EventTime, KeyedProcess, ResultMap, TimedPipeline
 from rescale_bench.playground import Playground, run, say
 
 CARDS = 100
@@ -67,7 +65,7 @@ def main(here: Playground) -> None:
     )
     with impls.stream(
         parsed.select("r.*", "partition", "offset"), key="card",
-        operator=TimedPipeline((rule(large),), Spending()), results=Output(here.kafka, alerts, 4),
+        operator=TimedPipeline((rule(large),), Spending()), results=impls.Output(here.kafka, alerts, 4),
         state_dir=here.folder / "state", checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(payments, paid(1, "Rome"), by="card")

@@ -8,9 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 import impls
-from impls.operators import KeyedProcess
-from impls.protocol.eventtime import EventTime
-from impls.worker.output import Output
+from impls.operators import EventTime, KeyedProcess
 from rescale_bench.playground import Playground, run, say
 
 WITHIN = 60  # seconds
@@ -58,7 +56,7 @@ def main(here: Playground) -> None:
     orders, payments, results = here.topic("orders", 2), here.topic("payments", 2), here.topic("paid", 4)
     both = read(here, orders, "order", 0).unionByName(read(here, payments, "payment", 1))
     with impls.stream(
-        both, key="id", operator=Payments(), results=Output(here.kafka, results, 4),
+        both, key="id", operator=Payments(), results=impls.Output(here.kafka, results, 4),
         state_dir=here.folder / "state", checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(orders, ({"id": f"o{n}", "at": n} for n in range(ORDERS)), by="id")

@@ -6,9 +6,7 @@ The query begins with 2 workers and goes on with 4, while sessions are open: the
 from typing import Any
 
 import impls
-from impls.operators import KeyedProcess
-from impls.protocol.eventtime import EventTime
-from impls.worker.output import Output
+from impls.operators import EventTime, KeyedProcess
 from rescale_bench.playground import Playground, run, say
 
 GAP = 30  # seconds
@@ -46,7 +44,7 @@ def main(here: Playground) -> None:
     sent = sorted(input_clicks(), key=lambda click: click["at"])
     with impls.stream(
         parsed.select("r.*", "partition", "offset"), key="user", operator=Sessions(),
-        results=Output(here.kafka, results, 4), state_dir=here.folder / "state",
+        results=impls.Output(here.kafka, results, 4), state_dir=here.folder / "state",
         checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(clicks, [click for click in sent if click["at"] < 60], by="user")

@@ -1,4 +1,4 @@
-"""A case's query by `impls.transform_with_state`: undisturbed, across rescales, or with a worker killed in a step."""
+"""A case's query by `impls.transform_with_state`: undisturbed, or across rescales with a worker killed in each step."""
 
 import os
 import signal
@@ -30,14 +30,14 @@ class Variant:
     killed: bool = False
 
 
-VARIANTS = (Variant("plain"), Variant("rescaled", rescaled=True), Variant("killed", rescaled=True, killed=True))
+VARIANTS = (Variant("undisturbed"), Variant("rescaled and killed", rescaled=True, killed=True))
 
 
 class Deadly(StatefulProcessor):
-    """Another processor, that kills its process with -9 at its second call behind the file's coming."""
+    """Another processor, that kills its process with -9 behind the first call that finds a file."""
 
     def __init__(self, inner: StatefulProcessor, file: str):
-        self._inner, self._file, self._calls = inner, file, 0
+        self._inner, self._file = inner, file
 
     def init(self, handle):
         self._inner.init(handle)
@@ -69,11 +69,11 @@ class Own:
 
     def __init__(self, case: Case, spark: Any, where: tuple[str, str, str], folder: Path, variant: Variant):
         self.case, self.name, self._spark, self._where, self._variant = case, variant.name, spark, where, variant
-        self._folder = folder / variant.name
+        self._folder = folder / variant.name.replace(" ", "-")
         self._folder.mkdir(parents=True)
         self._deadly = self._folder / "kill"
         self.progress = Progress(self._folder / "checkpoint" / "spark")
-        self.kills = 0
+        self.kills, self._workers = 0, WORKERS
         self.handle: Any = None
         self._results = _Results(where[0], where[2])
 
@@ -95,9 +95,9 @@ class Own:
     def disturb(self, step: int) -> None:
         """Does what the variant asks for before a step's records come."""
         if self._variant.rescaled and step in RESCALED:
-            self.handle.rescale(RESCALED[step])
+            self._workers = RESCALED[step]
+            self.handle.rescale(self._workers)
         if self._variant.killed:
-            self.kills += not self._deadly.exists()
             self._deadly.touch()
 
     def finish(self, total: int) -> None:
@@ -106,6 +106,8 @@ class Own:
         if self.case.time.lower() == "processingtime":
             await_true(lambda: self.handle.await_end(0) or self.progress.waited(total, self.case.wait_ms), "an epoch")
         await_true(self._done, f"the end of what {total} records give rise to ({self.name}): {self.handle.status()}")
+        assert self.handle.status()["workers"] == self._workers
+        self.kills += self._variant.killed and not self._deadly.exists()
 
     def _done(self) -> bool:
         self.handle.await_end(0)

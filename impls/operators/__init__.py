@@ -7,11 +7,13 @@ from impls.operators.pipeline import Pipeline, TimedPipeline
 from impls.operators.stateful_map import StatefulMap
 from impls.operators.steps import Batch, Filter, Map, ResultMap
 from impls.operators.timed import KeyedProcess, TimedOperator
+from impls.protocol.eventtime import EventTime
 
 __all__ = [
     "Aggregate",
     "Batch",
     "DenseCount",
+    "EventTime",
     "Filter",
     "HashCount",
     "KeyedProcess",

@@ -42,6 +42,8 @@ def test_a_block_is_well_formed(block):
         subprocess.run(["bash", "-n", "-c", block.text], check=True)
         for words in commands_in(block.text):
             check_command(words, own_names(block.page))
+        for module in re.findall(r"python -m ([\w.]+)", block.text):
+            assert module in modules(), f"{block}: no module {module}"
 
 
 @cache

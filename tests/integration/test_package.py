@@ -134,6 +134,8 @@ def test_the_command_without_extras(python, tmp_path):
     assert findings["LMDB"]["ok"]
     assert findings["extra bench"]["verdict"] == "optional"
     assert "rescale-bench[bench]" in findings["extra bench"]["remedy"]
+    jars = [Path(path) for path in run(command, "jars", cwd=tmp_path).stdout.strip().split(",")]
+    assert any(path.name.startswith("spark-sql-kafka") and path.is_file() for path in jars)
     refused = run(command, "bench", "--quick", cwd=tmp_path, code=2)
     assert refused.stderr == "The other commands need invoke: pip install 'rescale-bench[bench]'.\n"
     assert refused.stderr.strip() in run(command, cwd=tmp_path).stdout
@@ -205,6 +207,29 @@ def test_the_benchmark_runs_from_an_empty_folder(built, tmp_path):
     [one] = json.loads(result.read_text())["runs"]
     assert one["verdict"] == "valid"
     assert "megaphone-batched" in run(python.parent / "rescale-bench", "mechanisms", cwd=tmp_path / "empty").stdout
+
+
+_WITH_PACKAGES = """
+from pyspark.sql import SparkSession
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": KAFKA})
+producer.produce("packages", "a record")
+producer.flush(10)
+builder = SparkSession.builder.master("local[1]").config("spark.jars.ivy", IVY).config("spark.jars.packages", PACKAGES)
+rows = builder.getOrCreate().read.format("kafka").option("kafka.bootstrap.servers", KAFKA)
+print(rows.option("subscribe", "packages").load().count())
+"""
+
+
+@pytest.mark.slow
+def test_spark_fetches_the_connector_that_the_readme_names(python, kafka, tmp_path):
+    """Needs the network."""
+    from harness.lab.topics import create_topics
+
+    create_topics(kafka, {"packages": 1})
+    packages = re.search(r"spark\.jars\.packages=(\S+)`", (ROOT / "README.md").read_text())[1]
+    names = f"KAFKA, IVY, PACKAGES = {kafka!r}, {str(tmp_path / 'ivy')!r}, {packages!r}\n"
+    assert run(python, "-c", names + _WITH_PACKAGES, cwd=tmp_path).stdout.splitlines()[-1] == "1"
 
 
 @pytest.mark.slow

@@ -88,6 +88,7 @@ def of_default_run(names):
 def test_outputs_and_state_are_those_of_sparks_own_operator(queries, kafka, name):
     topic, native, own = queries(CASES[name])
     run(CASES[name], kafka, topic, native, own)
+    assert own[-1].kills > 0
 
 
 @pytest.mark.lengthy
