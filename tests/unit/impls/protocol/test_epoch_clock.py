@@ -1,0 +1,53 @@
+"""The times that plans record: processing time never falls, and a plan tells what the epoch before was about."""
+
+import json
+
+import numpy as np
+
+from impls import catalog
+from impls.protocol.controller import Controller
+from impls.protocol.eventtime import EpochClock, EventClock, EventTime
+from impls.protocol.observation import Observation
+from impls.protocol.plan import WrittenPlan
+
+BINS = 4
+
+
+def controller(time: EventTime) -> Controller:
+    return Controller(np.zeros(BINS, np.int32), catalog.make("none"), EventClock(time, lambda values: values, BINS))
+
+
+def observed(epoch: int, **more) -> Observation:
+    return Observation(epoch, **more)
+
+
+def test_a_plan_records_processing_time_and_what_the_epoch_before_left_out():
+    known = controller(EventTime("at", disorder=5, of_all=True, clock=True))
+    first = known.plan(0, 1, now_ms=100)
+    assert first.clock == EpochClock(100)
+    known.observe(observed(0, times=[(0, 50), (1, 20)], waits=[2]))
+    second = known.plan(1, 1, now_ms=90)
+    assert second.watermark == 45  # of the highest of all partitions
+    assert second.clock == EpochClock(100, 100, None, (2,))
+    known.observe(observed(1))
+    assert known.plan(2, 1, now_ms=300).clock == EpochClock(300, 100, 45)
+    assert WrittenPlan.from_json(json.loads(json.dumps(second.to_json()))).clock == second.clock
+
+
+def test_a_driver_that_starts_again_goes_on_with_the_times():
+    time = EventTime("at", of_all=True, clock=True)
+    known, again, adopting = controller(time), controller(time), controller(time)
+    plan = known.plan(0, 1, now_ms=100)
+    seen = observed(0, times=[(0, 50)], waits=[1])
+    known.observe(seen)
+    again.restore(json.loads(json.dumps(known.to_json())))
+    adopting.adopt(plan)
+    adopting.observe(seen)
+    assert known.plan(1, 2, now_ms=7).clock == again.plan(1, 2, now_ms=7).clock == EpochClock(100, 100, None, (1,))
+    assert adopting.plan(1, 2, now_ms=7).clock == EpochClock(100, 100, None, (1,))
+
+
+def test_other_operators_have_no_times_in_their_plans():
+    plan = controller(EventTime("at")).plan(0, 1, now_ms=100)
+    assert plan.clock is None
+    assert "clock" not in plan.to_json()
