@@ -5,8 +5,9 @@ import sys
 from invoke import Collection, Context
 
 from harness.cli import cluster, docker, pipeline
+from harness.cli.adoption import adopt  # noqa: F401 - found by invoke
 from harness.cli.control import control  # noqa: F401 - found by invoke
-from harness.cli.development import check, clean, fmt, graph, lock, test  # noqa: F401 - found by invoke
+from harness.cli.development import check, clean, dist, example, fmt, graph, lock, test  # noqa: F401 - found by invoke
 from harness.cli.look import (  # noqa: F401
     compare,
     doctor,
@@ -21,80 +22,27 @@ from harness.cli.look import (  # noqa: F401
     validate,
 )
 from harness.cli.measure import durability_cost, generator_speed, recovery_curve, simulate  # noqa: F401
+from harness.cli.suites import (  # noqa: F401
+    autoscale,
+    bench,
+    changes,
+    conformance,
+    fault_test,
+    nexmark,
+    perf,
+    regress,
+    simulate_scale,
+    sweep,
+    verify_claims,
+)
 from harness.cli.verb import run, verb
-from harness.experiment.parameters import BENCH, PRESETS
-from harness.suites import options
+from harness.docs import DOCS
 
 
-@verb(*BENCH, presets=PRESETS)
-def bench(c: Context, **given):
-    """Compare migration mechanisms on one workload: verdicts, latencies, figures and a report.
-
-    Where two defaults are shown, "standard" is that of a comparison of which nothing is said about what to run
-    (--mechanism, --all, --workload, --query, --profile, --fault, --value-bytes, --cost-us), and the first one holds
-    otherwise; "--quick" is that of the quick form.
-    """
-    run("harness.suites.bench:run_bench", given)
-
-
-@verb(*options.SWEEP, presets={"--quick": options.SWEEP_QUICK})
-def sweep(c: Context, **given):
-    """Measure a grid of mechanism x keys x bins x rate x skew x policy; what is done is skipped on repeat."""
-    run("harness.suites.sweep:run_sweep", given)
-
-
-@verb(*options.PERF)
-def perf(c: Context, **given):
-    """Measure against Spark's own state: steady state, highest rate, restart, cost of bins, bytes moved, growth."""
-    run("harness.suites.perf.suite:run_perf", given)
-
-
-@verb(*options.NEXMARK, presets={"--quick": options.NEXMARK_QUICK})
-def nexmark(c: Context, **given):
-    """Run NEXMark's queries across a rescale, each checked against its oracle, and print their table."""
-    run("harness.suites.nexmark.suite:run_nexmark", given)
-
-
-@verb(*options.CHANGES, presets={"--quick": options.CHANGES_QUICK})
-def changes(c: Context, **given):
-    """Change a query while it runs: a filter put in, a function replaced, state of another shape; against restarts."""
-    run("harness.suites.changes.suite:run_changes", given)
-
-
-@verb(*options.AUTOSCALE, presets={"--quick": options.AUTOSCALE_QUICK})
-def autoscale(c: Context, **given):
-    """Let policies rescale queries under loads that change: seconds above the objective, worker-seconds, rescales."""
-    run("harness.suites.autoscale.command:run_autoscale", given)
-
-
-@verb(*options.REGRESS)
-def regress(c: Context, **given):
-    """Say whether a revision is slower than another: both run in turns on this machine; exit code 1 if so."""
-    run("harness.suites.regress.run:run_regress", given)
-
-
-@verb(*options.CLAIMS)
-def verify_claims(c: Context, **given):
-    """Check every claim of harness/suites/claims/claims.toml: runs what is missing, prints PASS, FAIL or UNKNOWN."""
-    run("harness.suites.claims.verify:run_claims", listing=given.pop("list"), **given)
-
-
-@verb(*options.FAULTS)
-def fault_test(c: Context, **given):
-    """Kill processes, damage files and fill disks while a query migrates; nothing may be lost or doubled."""
-    run("harness.suites.faults.run:run_fault_test", **given)
-
-
-@verb(*options.CONFORMANCE)
-def conformance(c: Context, **given):
-    """Run every mechanism x operator x scenario x keys on Spark; each case must be valid within its bound."""
-    run("harness.suites.conformance.run:run_conformance", **given)
-
-
-@verb(*options.SCALE)
-def simulate_scale(c: Context, **given):
-    """Predict every mechanism's peak and duration with 1,000 workers, 2^16 bins and 1 TB of state."""
-    run("harness.suites.scale.command:run_simulate_scale", given)
+@verb(*DOCS)
+def docs(c: Context, **given):
+    """Build the documentation site, strictly: a broken link, reference or figure is an error."""
+    run("harness.docs.build:build_docs", namespace, **given)
 
 
 namespace = Collection.from_module(sys.modules[__name__])

@@ -1,10 +1,12 @@
 """Live state migration for stateful Spark Structured Streaming queries."""
 
 import logging
+from importlib import import_module
 
 from impls.errors import InvalidPlanError, StateError, UsageError
 
 __all__ = [
+    "Adopted",
     "ControlTopic",
     "ForeachBatch",
     "InvalidPlanError",
@@ -12,21 +14,30 @@ __all__ = [
     "RealTime",
     "StateError",
     "UsageError",
+    "adopt",
+    "aggregate",
     "stream",
     "transform_with_state",
 ]
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show, see README.md
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # what is told is the user's to show
 
 
 def __getattr__(name: str) -> object:
     """Loads what needs Spark when it is first asked for: mechanisms and the simulator do not need it."""
-    if name in {"ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"}:
-        from impls import api  # noqa: PLC0415 - see above
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"impls.{_HOMES[name]}"), name)
 
-        return getattr(api, name)
-    if name == "transform_with_state":
-        from impls.processor import start  # noqa: PLC0415
 
-        return start.transform_with_state
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+_HOMES = {
+    "Adopted": "adoption.adopting",
+    "ControlTopic": "api",
+    "ForeachBatch": "api",
+    "Output": "api",
+    "RealTime": "api",
+    "adopt": "adoption.adopting",
+    "aggregate": "aggregation",
+    "stream": "api",
+    "transform_with_state": "processor.start",
+}

@@ -11,7 +11,7 @@ from impls.errors import UsageError
 from impls.mechanisms.native_spark.native import NATIVES, Native
 from impls.protocol.mechanism import Mechanism
 
-__all__ = ["check", "every", "make", "mode_of", "names", "native", "natives", "options"]
+__all__ = ["check", "every", "known", "make", "mode_of", "names", "native", "natives", "options"]
 
 
 @cache
@@ -45,6 +45,12 @@ def options(name: str) -> dict[str, Any]:
     return {f.name: f.default for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
 
 
+def known(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of the given options that a mechanism has: several are often given theirs together."""
+    own = options(name)
+    return {option: value for option, value in given.items() if option in own}
+
+
 def make(name: str, **given: Any) -> Mechanism:
     """Returns a mechanism with options; raises UsageError for an unknown name or option, or a value it refuses."""
     if name in NATIVES:
@@ -72,10 +78,10 @@ def check(name: str, **given: Any) -> None:
 
 
 def _check_options(name: str, given: Mapping[str, Any]) -> None:
-    known = options(name)
+    own = options(name)
     for option, value in given.items():
-        if option not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        if option not in own:
+            takes = f"it takes {', '.join(own)}" if own else "it takes none"
             raise UsageError(f"The mechanism {name!r} has no option {option!r}: {takes}.")
-        if type(value) is not type(known[option]):
-            raise UsageError(f"The option {option!r} must be of type {type(known[option]).__name__}, not {value!r}.")
+        if type(value) is not type(own[option]):
+            raise UsageError(f"The option {option!r} must be of type {type(own[option]).__name__}, not {value!r}.")

@@ -44,13 +44,13 @@ def start_query(spark: Any, folder: Path, results: Any, *, files: int = 1, kind:
 class ForeachProcess:
     """The parent's side of it."""
 
-    def __init__(self, folder: Path):
-        """Starts it on FOLDER; the query ends when the file FOLDER/stop is there."""
+    def __init__(self, folder: Path, master: str = ""):
+        """Starts it on FOLDER, and on a cluster's master; the query ends when the file FOLDER/stop is there."""
         paths = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
         self.log = folder / "child.log"
         with self.log.open("ab") as log:
             self.process = spawn(
-                [sys.executable, __file__, str(folder)], stderr=log, stdout=log,
+                [sys.executable, __file__, str(folder), *filter(None, [master])], stderr=log, stdout=log,
                 env={**os.environ, "PYTHONPATH": paths},
             )  # fmt: skip
 
@@ -59,7 +59,7 @@ class ForeachProcess:
         return self.process.wait(DEADLINE_S)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, master: str | None = None) -> None:
     """The child: each call of the function is a line of calls.jsonl; behind it the driver dies where FOLDER/kill is."""
     import impls
     from impls.spark.session import spark_session
@@ -72,7 +72,8 @@ def main(folder: Path) -> None:
             (folder / "kill").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    query = start_query(spark_session([], threads=4, name="foreach"), folder, impls.ForeachBatch(take))
+    spark = spark_session([], threads=4, name="foreach", master=master)
+    query = start_query(spark, folder, impls.ForeachBatch(take))
     while not (folder / "stop").exists():
         if query.ended(0.05):
             break
@@ -80,4 +81,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

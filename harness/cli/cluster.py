@@ -19,7 +19,7 @@ def pack(c: Context, also: str) -> None:
     """Pack Python, the locked libraries and the code for the executors of a cluster; prints the archive's path.
 
     The archive is for bench's --archive, for the archive option of impls.spark.session.spark_session, and for Spark's
-    own spark.archives. It is packed once per lock file and state of the code.
+    own spark.archives. It is packed once for these versions and this state of the code.
     """
     run("harness.setup.pack:print_packed", also)
 

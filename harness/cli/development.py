@@ -3,11 +3,11 @@
 from invoke.context import Context
 from invoke.tasks import task
 
-from harness.cli.verb import run_module, verb
+from harness.cli.verb import run, run_module, verb
 from harness.files import ROOT
-from harness.options.declared import COUNT, FLAG, Option
+from harness.options.declared import COUNT, FLAG, FOLDER, Option
 
-__all__ = ["check", "clean", "fmt", "graph", "lock", "test"]
+__all__ = ["check", "clean", "dist", "example", "fmt", "graph", "lock", "test"]
 
 _FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
 
@@ -61,6 +61,21 @@ def lock(c: Context, upgrade: bool) -> None:
     from harness.setup.lock import write_lock
 
     write_lock(ROOT, upgrade=upgrade)
+
+
+@verb(Option("output", "folder for the two files", FOLDER, default=ROOT / "dist", shown="dist/"))
+def dist(c: Context, output: str) -> None:
+    """Build the source distribution, and from it the wheel; prints their paths."""
+    run("harness.setup.dist:print_built", output)
+
+
+@verb(
+    Option("name", "name of an example: examples/README.md lists them", required=True),
+    Option("kafka", "addresses of a broker", shown="one that this command starts and ends"),
+)
+def example(c: Context, name: str, kafka: str | None) -> None:
+    """Run one of the examples."""
+    run("harness.setup.examples:run_example", name, ["--kafka", kafka] if kafka else [])
 
 
 @task

@@ -9,12 +9,13 @@ from impls.errors import UsageError
 
 __all__ = ["LAYERS", "TOP", "imports_of", "layer_of", "modules", "with_graph", "write_graph"]
 
-TOP = ("generators", "plots", "impls", "harness")
+TOP = ("generators", "plots", "impls", "harness", "rescale_bench")
 LAYERS = {
     "impls": ("errors", "faults", "protocol", "store", "placement", "operators", "durability", "transfer", "worker",
-              "autoscale", "driver", "controltopic", "realtime", "spark", "mechanisms", "catalog", "api", "processor"),
+              "autoscale", "driver", "controltopic", "realtime", "spark", "mechanisms", "catalog", "api", "processor",
+              "aggregation", "adoption"),
     "harness": ("files", "guard", "options", "setup", "lab", "measure", "oracle", "experiment", "results", "report",
-                "live", "run", "suites", "cli"),
+                "live", "run", "suites", "cli", "docs"),
 }  # fmt: skip
 _BEGIN, _END = "<!-- package graph: ./inv graph -->\n", "<!-- end of the package graph -->"
 
@@ -51,7 +52,7 @@ def layer_of(module: str) -> str:
 
 def _rows() -> dict[str, list[str]]:
     """The layers, lowest first, with the layers that each imports in the same order."""
-    order = [*TOP[:2], *(f"{top}.{name}" for top in TOP[2:] for name in LAYERS[top])]
+    order = [name for top in TOP for name in ([f"{top}.{layer}" for layer in LAYERS[top]] if top in LAYERS else [top])]
     found: dict[str, set[str]] = {name: set() for name in order}
     for module in modules():
         if layer_of(module) in found:

@@ -3,9 +3,9 @@
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 from invoke.context import Context
-from invoke.exceptions import Exit
 from invoke.tasks import task
 
 from harness.cli.verb import run, run_module, verb
@@ -29,6 +29,11 @@ _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOL
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
 
 
+def _absolute(folder: str) -> str:
+    """Returns a folder for a command that runs in another one."""
+    return shlex.quote(str(Path(folder).absolute()))
+
+
 @verb(
     _CHECKPOINT,
     Option("workers", "number of workers to go to", COUNT, required=True, subject="The number of workers"),
@@ -37,13 +42,13 @@ _FOLDER = Option("folder", "result folder", FOLDER, required=True)
 def rescale(c: Context, checkpoint: str, workers: int, hosts: str | None) -> None:
     """Rescale a running query; on a cluster also to some hosts, so that others can be taken away."""
     named = " ".join(shlex.quote(host) for host in hosts.split(",")) if hosts else ""
-    run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} rescale {workers} {named}".rstrip())
+    run_module(c, f"impls.driver.control {_absolute(checkpoint)} rescale {workers} {named}".rstrip())
 
 
 @verb(_CHECKPOINT)
 def status(c: Context, checkpoint: str) -> None:
     """Show epoch, workers and migration of a running query."""
-    run_module(c, f"impls.driver.control {shlex.quote(checkpoint)} status")
+    run_module(c, f"impls.driver.control {_absolute(checkpoint)} status")
 
 
 @verb(
@@ -87,17 +92,15 @@ def mechanisms(c: Context) -> None:
     run("harness.cli.mechanisms:list_mechanisms")
 
 
-@task
-def doctor(c: Context) -> None:
-    """Say what this machine lacks and how to get it (exit code 2 if something needed is missing)."""
-    from rich.console import Console
-
-    from harness.setup.doctor import examine, table
-
-    findings = examine()
-    Console().print(table(findings))
-    if any(finding.needed and not finding.ok for finding in findings):
-        raise Exit(code=2)
+@verb(
+    Option("state_dir", "folder in which workers are to keep their state", FOLDER, shown="that of temporary files"),
+    Option("fetch", "fetch the jars if they are not there", FLAG),
+    Option("json", "print JSON", FLAG),
+)
+def doctor(c: Context, **given: Any) -> None:
+    """Say what this machine lacks and how to get it; the exit code is 1 if something needed is missing."""
+    place = Path(given["state_dir"]) if given["state_dir"] else None
+    run("harness.setup.doctor:report", place, as_json=given["json"], fetch=given["fetch"])
 
 
 @verb(

@@ -11,9 +11,14 @@ from rich.text import Text
 from impls import catalog
 from impls.mechanisms.native_spark.native import NATIVES
 
-__all__ = ["list_mechanisms", "mechanism_tables"]
+__all__ = ["list_mechanisms", "mechanism_tables", "purpose_of"]
 
 _WIDE = 160  # columns of a log file
+
+
+def purpose_of(kind: type) -> str:
+    """Returns the first paragraph of a class's docstring as one line: what a mechanism does."""
+    return " ".join((inspect.getdoc(kind) or "").split("\n\n")[0].split())
 
 
 def _table(title: str, lines: Iterable[tuple[str, type]]) -> Table:
@@ -25,8 +30,7 @@ def _table(title: str, lines: Iterable[tuple[str, type]]) -> Table:
         options = "\n".join(
             f"{option}={value if value != '' else '(none)'}" for option, value in catalog.options(name).items()
         )
-        about = inspect.getdoc(kind) or ""
-        table.add_row(Text(name), Text(about.split("\n\n")[0].replace("\n", " ")), Text(options or "-"))
+        table.add_row(Text(name), Text(purpose_of(kind)), Text(options or "-"))
     return table
 
 

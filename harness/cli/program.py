@@ -1,4 +1,7 @@
-"""The program behind `./inv`: invoke, with each task's own help, and one sentence and exit code 2 for bad input."""
+"""The program behind `./inv` and `rescale-bench`: invoke, with each task's own help, and one sentence for bad input.
+
+The exit code is then 2. What users read names `./inv`; a program of another name puts its own there.
+"""
 
 import re
 import shutil
@@ -7,22 +10,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import invoke
+from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
-__all__ = []
+__all__ = ["program"]
 
+_OWN = "./inv"
 _HELP = {"--help", "-h"}
 
 
 @contextmanager
-def _one_sentence() -> Iterator[None]:
+def _one_sentence(binary: str) -> Iterator[None]:
     from impls.errors import UsageError  # which is found as soon as invoke has found tasks.py
 
     try:
         yield
     except (ParseError, UsageError) as error:
-        raise Exit(_said(error) if isinstance(error, ParseError) else str(error), code=2) from None
+        said = _said(error) if isinstance(error, ParseError) else str(error)
+        raise Exit(said.replace(f"{_OWN} ", f"{binary} "), code=2) from None
 
 
 def _said(error: ParseError) -> str:
@@ -47,7 +53,7 @@ class _Inv(Program):
 
     def parse_tasks(self) -> None:
         """Reads the tasks and their options; help that is asked for anywhere behind a task is that task's."""
-        with _one_sentence():
+        with _one_sentence(self.binary):
             words = self.core.unparsed
             if len(words) > 1 and _HELP & set(words[1:]):
                 self.args.help.value, self.core.unparsed = words[0], []
@@ -55,22 +61,31 @@ class _Inv(Program):
 
     def parse_cleanup(self) -> None:
         """Prints help or the list of tasks if one was asked for."""
-        with _one_sentence():
+        with _one_sentence(self.binary):
             super().parse_cleanup()
 
     def execute(self) -> None:
         """Runs the tasks."""
-        with _one_sentence():
+        with _one_sentence(self.binary):
             super().execute()
 
     def print_task_help(self, name: str) -> None:
         """Prints a task's help, as wide as the terminal."""
         task = self.collection[name]
         if help_for := getattr(task, "help_for", None):
-            sys.stdout.write(help_for(name, shutil.get_terminal_size((100, 24)).columns))
+            text: str = help_for(name, shutil.get_terminal_size((100, 24)).columns)
+            sys.stdout.write(text.replace(f"{_OWN} ", f"{self.binary} "))
         else:
             super().print_task_help(name)
 
 
+def program(binary: str, namespace: Collection | None = None, version: str = invoke.__version__) -> Program:
+    """Returns the program of a name that runs the tasks of a collection, or of the tasks.py that it finds."""
+    name = "Invoke" if namespace is None else binary
+    return _Inv(
+        name=name, binary=binary, binary_names=[binary.removeprefix("./")], version=version, namespace=namespace
+    )
+
+
 if __name__ == "__main__":
-    _Inv(name="Invoke", binary="./inv", binary_names=["inv"], version=invoke.__version__).run()
+    program(_OWN).run()

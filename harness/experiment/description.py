@@ -140,8 +140,7 @@ class Run:
 
     def options(self) -> dict[str, Any]:
         """Returns the options that this run's mechanism knows."""
-        known = catalog.options(self.mechanism)
-        return {name: value for name, value in self.experiment.options.items() if name in known}
+        return catalog.known(self.mechanism, self.experiment.options)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the run's parameters."""

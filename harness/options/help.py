@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.options.declared import COUNT, FLAG, POWER, WORKERS, Option
 
-__all__ = ["help_text", "shown"]
+__all__ = ["defaults_of", "help_text", "shown"]
 
 _NARROW, _WIDE = 80, 120  # columns of text
 _INDENT = 2
@@ -38,7 +38,7 @@ def help_text(
         for option in options:
             if (option.group or "Options") == group:
                 lines += textwrap.wrap(
-                    f"{option.help}{_defaults(option, presets)}", width,
+                    f"{option.help}{defaults_of(option, presets)}", width,
                     initial_indent=(" " * _INDENT + specs[option.name]).ljust(left), subsequent_indent=" " * left,
                     break_long_words=False, break_on_hyphens=False,
                 )  # fmt: skip
@@ -50,7 +50,7 @@ def _spec(option: Option) -> str:
     return f"{option.flag} {option.metavar}".rstrip()
 
 
-def _defaults(option: Option, presets: Mapping[str, Mapping[str, Any]]) -> str:
+def defaults_of(option: Option, presets: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the default and what presets make of it, in brackets; a flag has none."""
     if option.kind == FLAG:
         return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from harness.files import ROOT, write_text
+from harness.files import RESULTS, write_text
 from harness.options import parse_list
 from harness.report.conclusions import worst_verdict
 from harness.report.page import MACHINE_MEANING, Cell, Column, hue, inline, judged_cells, metric_cells, render, script
@@ -109,10 +109,10 @@ def compare(folders: str, output: str) -> int:
         folders: result folders or folders of such, separated by commas; results/ where none is named.
         output: the page; compare.html in results/ where none is named.
     """
-    named = [Path(name) for name in parse_list(folders)] or [ROOT / "results"]
+    named = [Path(name) for name in parse_list(folders)] or [RESULTS]
     try:
         found = find_experiments(named)
-        page = write_comparison(found, Path(output or ROOT / "results" / "compare.html"))
+        page = write_comparison(found, Path(output or RESULTS / "compare.html"))
     except (UsageError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

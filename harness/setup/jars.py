@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from harness import guard
 from harness.setup.java import find_java
 from impls.errors import UsageError
@@ -139,16 +137,20 @@ def _run_ivy(partial: Path, description: Path, log: Path) -> None:
 
 def _wait(ivy: guard.GuardedProcess, downloads: Path) -> int | None:
     """Returns the exit code, None after the deadline; the terminal shows how much has come."""
-    console, deadline = Console(stderr=True), time.monotonic() + _DEADLINE_S
-    if not console.is_terminal:
-        console.print("Fetching the jars, once (54 MB).")
-    with console.status("Fetching the jars, once") as status:
+    deadline, terminal = time.monotonic() + _DEADLINE_S, sys.stderr.isatty()
+    sys.stderr.write("Fetching the jars, once (54 MB)." + ("" if terminal else "\n"))
+    try:
         while time.monotonic() < deadline:
             try:
                 return ivy.wait(0.5)
             except subprocess.TimeoutExpired:
                 size = sum(path.stat().st_size for path in list(downloads.glob("**/*.jar*")) if path.exists())
-                status.update(f"Fetching the jars, once: {size / 1e6:.0f} of 54 MB")
+                if terminal:
+                    sys.stderr.write(f"\rFetching the jars, once: {size / 1e6:.0f} of 54 MB ")
+                    sys.stderr.flush()
+    finally:
+        if terminal:
+            sys.stderr.write("\n")
     return None
 
 
@@ -156,7 +158,7 @@ def _ivy() -> Path:
     spec = importlib.util.find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec is not None and spec.origin else []
     if not found:
-        raise UsageError(f"pyspark with its jars is not installed for {sys.executable}: use ./inv, which installs it.")
+        raise UsageError(f"pyspark with its jars is not installed for {sys.executable}: install it.")
     return found[-1]
 
 

@@ -7,6 +7,7 @@ requirements-s3.lock the server of docker compose's profile `cluster`, in the sa
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 from impls.errors import UsageError
@@ -35,16 +36,20 @@ def write_lock(root: Path, *, upgrade: bool = False) -> None:
             _OLDEST_PYTHON, "--generate-hashes", "--quiet", "--no-emit-index-url", "--no-emit-find-links",
             "--custom-compile-command", "./inv lock", *(["--upgrade"] if upgrade else []),
         ]  # fmt: skip
-        _run([*compile_, "--group", "dev", "--output-file", "requirements.lock"], root)
-        _run([*compile_, "--constraint", "requirements.lock", "--output-file", "requirements-run.lock"], root)
-        server = [word for word in compile_ if word != "pyproject.toml"]  # else the project's own dependencies come too
-        _run(
-            [*server, "--group", "s3", "--constraint", "requirements.lock", "--output-file", "requirements-s3.lock"],
-            root,
-        )
+        _run([*compile_, "--all-extras", "--group", "dev", "--output-file", "requirements.lock"], root)
+        part = ["--constraint", "requirements.lock", "--output-file"]
+        _run([*compile_, "--extra", "bench", *part, "requirements-run.lock"], root)
+        server = ["-" if word == "pyproject.toml" else word for word in compile_]  # else all dependencies come too
+        _run([*server, *part, "requirements-s3.lock"], root, _extra(root, "s3"))
 
 
-def _run(command: list[str], root: Path) -> None:
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+def _extra(root: Path, name: str) -> str:
+    """Returns what an extra requires, a line each."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    return "\n".join(project["optional-dependencies"][name])
+
+
+def _run(command: list[str], root: Path, said: str = "") -> None:
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, input=said)
     if done.returncode:
         raise UsageError(f"The lock files were not written: {(done.stderr or done.stdout).strip()}")

@@ -1,8 +1,8 @@
 """Packs what an executor needs into one archive: this Python, the libraries of a step as they are locked, and the code.
 
-The archive comes from what is installed here, so it has the versions of requirements.lock and needs no network. It has
-two parts, which follow each other as two gzip members of one tar file: Python and libraries, packed once per lock file,
-and the code, packed once per state of the code.
+The archive comes from what is installed here, so it has the same versions and needs no network. It has two parts, which
+follow each other as two gzip members of one tar file: Python and libraries, packed once for these versions, and the
+code, packed once per state of the code.
 """
 
 import gzip
@@ -28,7 +28,7 @@ from impls.errors import UsageError
 from impls.spark.readiness import LIBRARIES
 from impls.spark.shipping import Archive, check_archive
 
-__all__ = ["archive_of", "pack", "print_packed"]
+__all__ = ["archive_of", "closure", "pack", "print_packed"]
 
 _CODE = ("impls", "generators", "harness", "plots")
 _LEVEL = 3  # 6 takes twice the time for 3 % less
@@ -38,7 +38,7 @@ _REQUIRED = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def pack(also: Sequence[str] = ()) -> Path:
-    """Returns the archive for `spark.archives`, packed first unless the cache has it for this lock file and this code.
+    """Returns the archive for `spark.archives`, packed first unless the cache has it for these versions and this code.
 
     Args:
         also: installed distributions that a user's operators need, packed with what they require.
@@ -47,7 +47,9 @@ def pack(also: Sequence[str] = ()) -> Path:
         UsageError: a distribution is not installed, or the archive cannot be written.
     """
     cache = cache_folder()
-    libraries = cache / f"libraries-{_digest([ROOT / 'requirements.lock', *_HERE], sys.version, *sorted(also))}.part"
+    distributions = closure([*LIBRARIES.values(), "pyspark", *also])
+    versions = [f"{distribution.name}=={distribution.version}" for distribution in distributions]
+    libraries = cache / f"libraries-{_digest(_HERE, sys.version, *versions)}.part"
     code = list(_code_files())
     archive = cache / f"environment-{libraries.stem.partition('-')[2]}-{_digest([path for path, _ in code])}.tar.gz"
     with only_one(cache):
@@ -55,7 +57,7 @@ def pack(also: Sequence[str] = ()) -> Path:
             if not archive.is_file():
                 if not libraries.is_file():
                     _say()
-                    _write(libraries, _library_files(also), parts=[], last=False)
+                    _write(libraries, _library_files(distributions), parts=[], last=False)
                 _write(archive, code, parts=[libraries], last=True)
             os.utime(archive)
             _clear(cache, libraries, archive)
@@ -88,7 +90,7 @@ _HERE = (Path(__file__), Path(__file__).with_name("interpreter.py"))
 
 
 def _say() -> None:
-    Console(stderr=True).print("Packing Python and the libraries for the executors, once per lock file (20 s).")
+    Console(stderr=True).print("Packing Python and the libraries for the executors, once for these versions (20 s).")
 
 
 def _digest(files: Iterable[Path], *words: str) -> str:
@@ -106,10 +108,10 @@ def _code_files() -> Iterator[tuple[Path, str]]:
                 yield path, f"{packages_folder()}/{path.relative_to(ROOT).as_posix()}"
 
 
-def _library_files(also: Sequence[str]) -> Iterator[tuple[Path, str]]:
+def _library_files(distributions: Iterable[importlib.metadata.Distribution]) -> Iterator[tuple[Path, str]]:
     """Yields (file, its place in the environment) of Python and of what an executor imports."""
     yield from interpreter_files()
-    for distribution in _closure([*LIBRARIES.values(), "pyspark", *also]):
+    for distribution in distributions:
         if distribution.files is None:
             raise UsageError(f"{distribution.name} was installed without a list of its files: install it with pip.")
         for file in distribution.files:
@@ -118,7 +120,7 @@ def _library_files(also: Sequence[str]) -> Iterator[tuple[Path, str]]:
                 yield path, f"{packages_folder()}/{file.as_posix()}"
 
 
-def _closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
+def closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
     """Returns the distributions and what they require, each once; a requirement that is not installed is not needed."""
     found: dict[str, importlib.metadata.Distribution] = {}
     wanted = [(name, True) for name in names]

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.experiment.description import Experiment
 from harness.experiment.make import experiments_from
-from harness.files import ROOT
+from harness.files import RESULTS
 from harness.live.endpoint import serving
 from harness.live.state import LiveState
 from harness.live.view import LiveView
@@ -25,7 +25,7 @@ __all__ = ["bench", "run_bench"]
 
 def bench(
     experiment: Experiment,
-    output: Path = ROOT / "results",
+    output: Path = RESULTS,
     *,
     force: bool = False,
     resume: bool = False,
@@ -88,7 +88,7 @@ def run_bench(options: Mapping[str, Any]) -> int:
 
 def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: LiveState) -> int:
     """Runs the experiments one after another and returns the worst exit code; raises UsageError for bad input."""
-    output = Path(options.get("output") or ROOT / "results")
+    output = Path(options.get("output") or RESULTS)
     for experiment in experiments:
         check_machine(experiment, output)
     ensure_jars()

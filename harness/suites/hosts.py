@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from harness.files import ROOT
+from harness.files import RESULTS
 from harness.lab.hosts.cluster import Cluster
 from harness.lab.hosts.ending import end_all, forget
 from harness.lab.hosts.kernel import can_isolate
@@ -18,7 +18,7 @@ from harness.options import ending
 
 __all__ = ["start", "status", "stop"]
 
-_FOLDER = ROOT / "results" / "cluster"
+_FOLDER = RESULTS / "cluster"
 _END_DEADLINE_S = 30.0
 
 

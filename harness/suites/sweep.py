@@ -15,7 +15,7 @@ import numpy as np
 from harness.experiment.checks import check
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
-from harness.files import ROOT
+from harness.files import RESULTS
 from harness.options import ending, parse_number
 from harness.report.comparison import print_comparison
 from harness.results.place import Described, find_earlier, new_folder, unchanged
@@ -226,7 +226,7 @@ def grid_from(options: Mapping[str, Any]) -> Grid:
 def run_sweep(options: Mapping[str, Any]) -> int:
     """Runs a sweep, prints its comparison and the path of its result as the last line, and returns the exit code."""
     grid = grid_from(options)
-    output = Path(options.get("output") or ROOT / "results")
+    output = Path(options.get("output") or RESULTS)
     largest = max((run.experiment for run, _ in grid.runs()), key=lambda e: e.keys * e.rate)
     check_machine(largest, output)
     ensure_jars()

@@ -54,7 +54,7 @@ class Codes:
 
     def of(self, changing: Changing, required: Iterable[int]) -> tuple[Code, ...]:
         """Returns all versions, those with their code that bins may need which are to run under the versions given."""
-        versions = changing.versions
+        versions = changing.known
         wanted = set(needed(set(required), {*changing.shape.tolist(), *changing.left}, versions))
         return tuple(
             Code(version, self.get(version.code) if number in wanted else b"") for number, version in versions.items()

@@ -63,13 +63,15 @@ class PipelineChanges:
     columns: tuple[str, ...]
     shared: bool = False
 
-    @property
-    def latest(self) -> Operator:
-        """The pipeline there is, or will be when the changes under way are done."""
+    def base(self, mends: int = 0) -> Operator:
+        """Returns the pipeline that a change replaces: the last there will be, or the one before a version to mend."""
         changing = self.driver.controller.changing
-        return _pipeline_at(self.driver.codes, changing, changing.latest, self.first)
+        number = _parent(changing, mends)
+        return _pipeline_at(self.driver.codes, changing, number, self.first)
 
-    def make(self, contents: Contents, label: str, *, lazy: bool, budget_bytes: int) -> str:
+    def make(
+        self, contents: Contents, label: str, *, lazy: bool = False, budget_bytes: int = BUDGET_BYTES, mends: int = 0
+    ) -> str:
         """Makes a version durable and returns the change's id; raises UsageError when it cannot be one."""
         operator = contents.operator
         missing = [column for column in operator.columns if column not in self.columns]
@@ -84,10 +86,12 @@ class PipelineChanges:
             raise UsageError(f"{what} has no entries whose values `migrate` could turn.")
         if budget_bytes < 1:
             raise UsageError(f"The budget must be at least 1 byte, not {budget_bytes}.")
+        if mends and contents.migrate is None:
+            raise UsageError(f"State that had to stay at version {mends} has another shape: give the mended `migrate`.")
         raw = self.pickled(contents)
         _loaded(raw)
         self.driver.codes.keep_as(INITIAL, self.pickled(Contents(self.first)))
-        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes}
+        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes, "mends": mends}
         ways = {"migrates": contents.migrate is not None, "returns": contents.back is not None}
         return self.driver.change(partial(_version, self.driver.codes.keep(raw), about | ways)).id
 
@@ -105,7 +109,18 @@ class PipelineChanges:
 
 
 def _version(code: str, about: dict[str, Any], changing: Changing) -> Version:
-    return Version(1 + max(changing.versions, default=0), changing.latest, code, **about)
+    return Version(1 + max(changing.versions, default=0), _parent(changing, about["mends"]), code, **about)
+
+
+def _parent(changing: Changing, mends: int) -> int:
+    """Returns the version that a change builds on; raises UsageError when it is to mend what needs no mending."""
+    if not mends:
+        return changing.latest
+    if changing.active:
+        raise UsageError(f"Another change is under way: version {mends} can be mended when that has ended.")
+    if not (changing.required == mends).any() or (changing.required == mends).all():
+        raise UsageError(f"Version {mends} is none at which bins had to stay while others went back.")
+    return changing.versions[mends].parent
 
 
 class Changeable(RunningQuery):
@@ -125,6 +140,7 @@ class Changeable(RunningQuery):
         back: Callable[..., Any] | None = None,
         lazy: bool = False,
         budget_bytes: int = BUDGET_BYTES,
+        mends: int = 0,
     ) -> str:
         """Replaces the operator, or the step of the same name.
 
@@ -136,24 +152,27 @@ class Changeable(RunningQuery):
             lazy: all records come under the new version at once, and state is turned when a record, or the budget,
                 comes to its bin; by default bin after bin, state and records together.
             budget_bytes: most bytes of state that each worker turns in an epoch without need, one bin at least.
+            mends: a refused version whose `migrate` failed when some bins had gone over and could not go back. Their
+                state is taken as it is for the new operator's; the other bins go over by the new `migrate`.
 
         Raises:
             UsageError: it cannot replace what there is, or cannot be pickled; the query goes on as it was.
         """
-        pipeline = replaced(self.changes.latest, by)
+        pipeline = replaced(self.changes.base(mends), by)
         name = by.name if isinstance(by, Step) else type(by.keyed).__name__
         contents = Contents(pipeline, migrate, back)
-        return self.changes.make(contents, f"replace {name}", lazy=lazy, budget_bytes=budget_bytes)
+        label = f"replace {name}"
+        return self.changes.make(contents, label, lazy=lazy, budget_bytes=budget_bytes, mends=mends)
 
     def insert(self, step: Step, *, before: str | None = None) -> str:
         """Puts a step in front of another one, or behind all steps; raises UsageError as `replace` does."""
-        pipeline = inserted(self.changes.latest, step, before)
-        return self.changes.make(Contents(pipeline), f"insert {step.name}", lazy=False, budget_bytes=BUDGET_BYTES)
+        pipeline = inserted(self.changes.base(), step, before)
+        return self.changes.make(Contents(pipeline), f"insert {step.name}")
 
     def remove(self, name: str) -> str:
         """Takes a step out; raises UsageError when there is none of that name."""
-        pipeline = removed(self.changes.latest, name)
-        return self.changes.make(Contents(pipeline), f"remove {name}", lazy=False, budget_bytes=BUDGET_BYTES)
+        pipeline = removed(self.changes.base(), name)
+        return self.changes.make(Contents(pipeline), f"remove {name}")
 
     def pipeline(self) -> list[dict[str, Any]]:
         """Returns the versions of the pipeline: number, label, steps, operator, and the bins that run under each."""
@@ -187,6 +206,6 @@ class Changeable(RunningQuery):
                 return {"id": self.insert(pickle.loads(bytes.fromhex(request["code"])), before=request.get("before"))}
             case "replace":
                 given = pickle.loads(bytes.fromhex(request["code"]))
-                how = {name: request[name] for name in ("lazy", "budget_bytes") if name in request}
+                how = {name: request[name] for name in ("lazy", "budget_bytes", "mends") if name in request}
                 return {"id": self.replace(given["by"], migrate=given["migrate"], back=given["back"], **how)}
         return None

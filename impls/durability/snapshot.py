@@ -1,5 +1,6 @@
 """Snapshots of bins: stored entries, blocks and queue at the end of an epoch, several bins of a worker in a file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -18,7 +19,18 @@ from impls.store.packs import pack_rows
 from impls.store.records import from_bytes, to_bytes
 from impls.store.tables import QUEUE, STATE, bin_range, iter_range
 
-__all__ = ["FOLDER", "FORMAT", "BinImage", "decode", "encode", "image_of", "install", "install_queue", "snapshot_name"]
+__all__ = [
+    "FOLDER",
+    "FORMAT",
+    "BinImage",
+    "decode",
+    "encode",
+    "image_at_rest",
+    "image_of",
+    "install",
+    "install_queue",
+    "snapshot_name",
+]
 
 FOLDER = "snapshots"
 FORMAT = 1
@@ -55,8 +67,16 @@ def _items(txn: lmdb.Transaction, bin_: int, *, queue: bool) -> tuple[int, bytes
             open_record(name, value)
     else:
         verify_items(names, values)
-    table = pa.table({"name": pa.array(names, pa.binary()), "value": pa.array(values, pa.large_binary())})
-    return len(names), to_bytes(table)
+    return len(names), _stream(names, values)
+
+
+def _stream(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
+    return to_bytes(pa.table({"name": pa.array(names, pa.binary()), "value": pa.array(values, pa.large_binary())}))
+
+
+def image_at_rest(bin_: int, names: Sequence[bytes], values: Sequence[bytes]) -> BinImage:
+    """Returns the image of a bin with an empty queue, given its items as they are stored, in order of their names."""
+    return BinImage(bin_, len(names), sum(map(len, values)), _stream(names, values), _stream([], []))
 
 
 def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> BinImage:

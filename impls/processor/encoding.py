@@ -26,7 +26,7 @@ from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.store.hashing import hash_bytes
 
-__all__ = ["Encoding", "Entries", "Variable", "list_head", "with_expiry"]
+__all__ = ["Encoding", "Entries", "Variable", "in_ranges", "list_head", "with_expiry"]
 
 Entries = list[tuple[bytes, bytes]]
 """Names and values of entries."""
@@ -55,6 +55,11 @@ class Variable:
         """What the names of its entries begin with; the key follows."""
         family = {"value": names.VALUE, "list": names.LIST, "map": names.MAP}[self.kind]
         return family + names.label_part(self.name)
+
+
+def in_ranges(variables: Iterable[Variable]) -> bool:
+    """Returns whether entries of variables are read by ranges of their names: those of lists and maps."""
+    return any(variable.kind != "value" for variable in variables)
 
 
 def list_head(first: int, end: int) -> bytes:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +55,7 @@ class _Processing(Operator):
 
     program: Program
     initial: InitialState | None
+    has_entries: ClassVar[bool] = False  # that `migrate` could turn: what an entry is, only its variable knows
 
     def identity(self) -> dict[str, Any]:
         """Returns what decides where state lies and what its timers mean."""

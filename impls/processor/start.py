@@ -1,7 +1,7 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
-from impls.processor.encoding import Variable
+from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
@@ -103,17 +103,13 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     return stream(
         prepared,
         key="key",
-        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=_has_many(variables)),
+        operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=in_ranges(variables.values())),
         results=results,
         state_dir=state_dir,
         checkpoint=checkpoint,
         workers=workers,
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
-
-
-def _has_many(variables: Mapping[str, Variable]) -> bool:
-    return any(variable.kind != "value" for variable in variables.values())
 
 
 def _one_of(given: str, known: tuple[str, ...], what: str) -> Any:

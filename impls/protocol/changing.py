@@ -1,7 +1,7 @@
 """A change of the pipeline from its request to its end: tried, then bin by bin or at once, or taken back. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from impls.protocol.arrays import arrays_from_json, arrays_to_json
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event
 from impls.protocol.observation import Observation
-from impls.protocol.versions import Change, Version, Versions, shape_of, way_back
+from impls.protocol.versions import Change, Version, Versions, mended_by, shape_of, way_back
 
 __all__ = ["Bins", "Changing", "Outcome"]
 
@@ -71,9 +71,14 @@ class Changing:
         self._phase: Phase = "trial"
         self._epochs = 0  # in the phase
         self._why = ""
-        self._kept = False  # bins whose state cannot go back stay at the version
+        self._mending: list[int] = []  # versions that mend another and have begun
         self._outcomes: dict[str, Outcome] = {}
         self._events: list[Event] = []
+
+    @property
+    def known(self) -> dict[int, Version]:
+        """The versions by number, without those that are to mend another but have not begun: they mend nothing yet."""
+        return {number: v for number, v in self.versions.items() if not v.mends or number in self._mending}
 
     @property
     def latest(self) -> int:
@@ -131,29 +136,36 @@ class Changing:
             return
         if self._current is not None:
             self._end("done")
-        self._current, self._phase, self._epochs, self._why, self._kept = self._pending.pop(0), "trial", 0, "", False
+        self._current, self._phase, self._epochs, self._why = self._pending.pop(0), "trial", 0, ""
         version = self._current.version
         if why := self._obstacle(version):
             self._refuse(epoch, why, rolled_back=False)
             return
+        self._mending += [version.number] if version.mends else []
         self._events.append(ChangeBegun(self._current.id, version.label, epoch, version.number))
 
     def _obstacle(self, version: Version) -> str:
         """Returns why a change cannot begin, "" when it can: its bins are to come from the parent, and to go back."""
-        others = np.flatnonzero(self.required != version.parent)
-        if version.parent in self.versions and len(others) == len(self.required):
+        others = np.flatnonzero(~np.isin(self.required, [version.parent, *mended_by(version, self.versions)]))
+        if len(others) and Outcome("refused", version.parent) in [replace(o, why="") for o in self._outcomes.values()]:
             return f"it builds on version {version.parent}, which was refused"
         if len(others):
             bin_, number = int(others[0]), int(self.required[others[0]])
-            return f"bin {bin_} and others had to stay at version {number} ({len(others)} of {len(self.required)} bins)"
+            stay = f"bin {bin_} and others had to stay at version {number} ({len(others)} of {len(self.required)} bins)"
+            return f"{stay}: replace it again, with mends={number}"
         return ""
 
     def _returning(self, version: Version) -> NDArray[np.bool_]:
         """Returns the bins that run under a version and can go back to its parent."""
-        there: NDArray[np.bool_] = self.required == version.number
-        if self._kept:
-            there &= self.shape != shape_of(version.number, self.versions)
+        target = shape_of(version.parent, self.versions)
+        lasting = [shape for shape in np.unique(self.shape).tolist() if not way_back(shape, target, self.known)]
+        there: NDArray[np.bool_] = (self.required == version.number) & ~np.isin(self.shape, lasting)
         return there
+
+    def _stay(self, version: Version) -> None:
+        """Leaves bins whose state cannot go back to a version's parent at the version that gave it its shape."""
+        there = (self.required == version.number) & ~self._returning(version)
+        self.required = np.where(there, self.shape, self.required).astype(np.int32)
 
     def _towards(
         self, number: int, version: Version, bins: Bins, rising: NDArray[np.bool_], *, guarded: int
@@ -180,7 +192,7 @@ class Changing:
         self.left = np.unique(self.shape).tolist()
         for bin_, shape in seen.turned:
             self.shape[bin_] = shape
-            if not way_back(shape, shape_of(int(self.required[bin_]), self.versions), self.versions):
+            if not way_back(shape, shape_of(int(self.required[bin_]), self.versions), self.known):
                 self.required[bin_] = shape  # it took the shape after the last report, before the order to go back came
         if self._current is not None:
             number = self._current.version.number
@@ -195,7 +207,7 @@ class Changing:
             self._refuse(epoch, failed[0], rolled_back=False)
         elif failed and self._phase != "back":
             self._phase, self._why = "back", failed[0]
-            self._kept = version.migrates and not version.returns
+            self._stay(version)
         elif self._phase == "trial" and (tried or self._epochs >= TRIAL_EPOCHS):
             self._phase, self._epochs = "switch", 0
         elif self._phase == "switch" and self._holds(version.number):
@@ -231,7 +243,8 @@ class Changing:
             "versions": [asdict(version) for version in self.versions.values()],
             "pending": [change.to_json() for change in self._pending],
             "current": self._current.to_json() if self._current else None,
-            "phase": [self._phase, self._epochs, self._why, self._kept],
+            "phase": [self._phase, self._epochs, self._why],
+            "mending": list(self._mending),
             "outcomes": {id_: asdict(outcome) for id_, outcome in self._outcomes.items()},
         }
 
@@ -243,7 +256,8 @@ class Changing:
         self.versions = {fields["number"]: Version(**fields) for fields in data["versions"]}
         self._pending = [Change.from_json(change) for change in data["pending"]]
         self._current = Change.from_json(data["current"]) if data["current"] else None
-        self._phase, self._epochs, self._why, self._kept = data["phase"]
+        self._phase, self._epochs, self._why = data["phase"]
+        self._mending = list(data["mending"])
         self._outcomes = {id_: Outcome(**fields) for id_, fields in data["outcomes"].items()}
 
 

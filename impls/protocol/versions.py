@@ -22,6 +22,7 @@ __all__ = [
     "Failure",
     "Version",
     "Versions",
+    "mended_by",
     "needed",
     "path_between",
     "shape_of",
@@ -45,6 +46,7 @@ class Version:
         migrates: state changes its shape with it; `returns`: there is a way back.
         lazy: state is turned when something touches its bin, and else within the budget; not bin by bin.
         budget_bytes: most bytes of state that each worker turns in an epoch without need, one bin at least.
+        mends: a refused version at which bins had to stay: their state is taken for one of this version's shape.
     """
 
     number: int
@@ -55,6 +57,7 @@ class Version:
     returns: bool = False
     lazy: bool = False
     budget_bytes: int = BUDGET_BYTES
+    mends: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +138,9 @@ def shape_of(number: int, versions: Mapping[int, Version]) -> int:
 
 def path_between(source: int, target: int, versions: Mapping[int, Version]) -> list[tuple[int, Direction]]:
     """Returns by which versions, and in which direction, state of one shape becomes state of another."""
-    up, down = _shapes(source, versions), _shapes(target, versions)
+    if source == target:
+        return []
+    up, down = _shapes(_mended(source, versions), versions), _shapes(target, versions)
     common = max(set(up) & set(down))
     back: list[tuple[int, Direction]] = [(number, "back") for number in up if number > common]
     there: list[tuple[int, Direction]] = [(number, "migrate") for number in reversed(down) if number > common]
@@ -144,8 +149,24 @@ def path_between(source: int, target: int, versions: Mapping[int, Version]) -> l
 
 def way_back(source: int, target: int, versions: Mapping[int, Version]) -> bool:
     """Returns whether state of one shape can become state of another: it can always go on, but not always back."""
-    path = path_between(source, target, versions) if source != target else []
+    path = path_between(source, target, versions)
     return all(versions[number].returns for number, direction in path if direction == "back")
+
+
+def mended_by(version: Version, versions: Mapping[int, Version]) -> list[int]:
+    """Returns the versions that one mends: the one it names, those which that one was to mend, and so on."""
+    found = []
+    while version.mends:
+        found.append(version.mends)
+        version = versions[version.mends]
+    return found
+
+
+def _mended(shape: int, versions: Mapping[int, Version]) -> int:
+    """Returns the shape that a state is taken for: that of the last version that mends the one it stayed at."""
+    while later := [version.number for version in versions.values() if shape and version.mends == shape]:
+        shape = max(later)
+    return shape
 
 
 def _shapes(shape: int, versions: Mapping[int, Version]) -> Sequence[int]:

@@ -9,6 +9,7 @@ from impls.realtime.blobs import Blob
 __all__ = ["Intake"]
 
 _RECORDS = 32_768  # of one turn at most: what waits is worked off in turns that others can see
+_LEAST = 32
 
 
 class Intake:
@@ -34,11 +35,14 @@ class Intake:
         """Returns whether the next blob is of a tick, or of an earlier one."""
         return bool(self._waiting) and self._waiting[0].tick <= tick
 
-    def next(self, tick: int) -> list[Blob]:
-        """Takes out the blobs of the next turn: of ticks up to this one, and not more than a turn may have."""
+    def next(self, tick: int, window: int = 2 * _RECORDS) -> list[Blob]:
+        """Takes out the blobs of the next turn: of ticks up to this one, and not more than a turn may have.
+
+        That is half of the records that may be on their way to the worker, so that the rest comes during the turn.
+        """
         chosen: list[Blob] = []
-        records = 0
-        while self.has(tick) and records < _RECORDS:
+        records, most = 0, min(max(window // 2, _LEAST), _RECORDS)
+        while self.has(tick) and records < most:
             chosen.append(self._waiting.popleft())
             records += len(chosen[-1].table)
         return chosen

@@ -19,9 +19,10 @@ class Router:
 
     def __init__(self, source: int, slots: int):
         """Makes the router of the F task `source` for `slots` workers; it packs nothing before the first `switch`."""
-        self._source = source
+        self.source = source
         self._lock = threading.Lock()
         self._sent = [0] * slots
+        self._records = np.zeros(slots, np.int64)
         self._next: dict[int, int] = {}
         self._route: Route | None = None
 
@@ -37,6 +38,25 @@ class Router:
                 raise StateError(f"The routing names worker {last}, but this query has {len(self._sent)} slots.")
             self._route = route
             return Routed(route.tick, tuple(self._sent), tuple(self._next.items()))
+
+    def admitted(self, records: pa.RecordBatch, room: NDArray[np.int64]) -> int:
+        """Returns how many of the first records can be packed, so that no slot gets more than it has room for.
+
+        Args:
+            records: as for `pack`, all with a bin.
+            room: records that each slot may be given, shape (slots,).
+        """
+        with self._lock:
+            to = _routing(self._route)[records.column(0).to_numpy()]
+        counts = np.bincount(to, minlength=len(room))
+        first = [np.flatnonzero(to == slot)[max(0, int(room[slot]))] for slot in np.flatnonzero(counts > room)]
+        return int(min(first, default=len(records)))
+
+    def packed(self) -> NDArray[np.int64]:
+        """Returns how many records were packed for each slot since the last call, shape (slots,)."""
+        with self._lock:
+            found, self._records = self._records, np.zeros_like(self._records)
+            return found
 
     def pack(
         self, batches: Sequence[pa.RecordBatch], *, came_us: int = -1, packed_us: int = -1
@@ -55,16 +75,23 @@ class Router:
         """
         records = _records(batches)
         with self._lock:
-            if self._route is None:
-                raise StateError("Records came before the first routing.")
+            routing = _routing(self._route)
             self._next |= _next_offsets(records)
             blobs = []
-            for slot, part in _parts(records, self._route.routing) if len(records) else ():
+            for slot, part in _parts(records, routing) if len(records) else ():
                 self._sent[slot] += 1
+                self._records[slot] += len(part)
+                assert self._route is not None, "there is a routing"
                 number, tick = self._sent[slot], self._route.tick
-                blob = encode(self._source, number, tick, part, came_us=came_us, packed_us=packed_us)
+                blob = encode(self.source, number, tick, part, came_us=came_us, packed_us=packed_us)
                 blobs.append((slot, blob))
             return blobs
+
+
+def _routing(route: Route | None) -> NDArray[np.int32]:
+    if route is None:
+        raise StateError("Records came before the first routing.")
+    return route.routing
 
 
 def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[int, pa.RecordBatch]]:

@@ -1,5 +1,6 @@
 """A worker of real-time mode: it applies what has come in turns, and moves bins as the driver's ticks say."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from impls.protocol.report import Report
 from impls.realtime.blobs import Blob
 from impls.realtime.ending import end_tick
 from impls.realtime.environment import TurnEnvironment
+from impls.realtime.flow import Pace
 from impls.realtime.intake import Intake
 from impls.realtime.merging import merged_report, restored
 from impls.realtime.ticking import WorkerTick
@@ -35,6 +37,7 @@ class TurnWorker:
     Attributes:
         spare: step() would do nothing before something comes.
         waiting: blobs that were taken and are not applied.
+        pace: how fast it is.
 
     Args:
         spec: the query.
@@ -45,7 +48,7 @@ class TurnWorker:
 
     def __init__(self, spec: QuerySpec, worker: int, *, batch: int, say: Callable[[Any], None]):
         self._spec, self._worker, self._batch, self._say = spec, worker, batch, say
-        self._intake = Intake(worker)
+        self._intake, self.pace = Intake(worker), Pace()
         self._orders: deque[EpochOrder] = deque()
         self._told: list[Marks | Final] = []
         self._env: TurnEnvironment | None = None
@@ -123,7 +126,7 @@ class TurnWorker:
             self._tick.hear(message)
         self._told.clear()
         closing = self._tick.closing(self._intake.applied)
-        blobs = self._intake.next(self._now.epoch)
+        blobs = self._intake.next(self._now.epoch, self.pace.window)
         pulls = self._tick.due(self._need(blobs), closing=closing)
         if blobs or pulls or self._first_turn():
             self._turn(blobs, pulls)
@@ -148,7 +151,7 @@ class TurnWorker:
     def _between_ticks(self) -> bool:
         """Goes on applying by the last order until the next one comes."""
         self._told.clear()  # what is said of a tick that has ended
-        if self._env is not None and (blobs := self._intake.next(self._now.epoch)):
+        if self._env is not None and (blobs := self._intake.next(self._now.epoch, self.pace.window)):
             self._turn(blobs, [])
         return not self.spare
 
@@ -228,13 +231,15 @@ class TurnWorker:
     def _turn(self, blobs: Sequence[Blob], pulls: Sequence[Pull]) -> None:
         """Runs one turn and takes in what it leaves; of one that comes to nothing the blobs are given back."""
         self._way.begin(blobs)
-        given = Given(blobs, pulls, self._blocked(pulls), self._tick is not None)
+        given, begin = Given(blobs, pulls, self._blocked(pulls), self._tick is not None), time.perf_counter()
         try:
             done = run_turn(self._open, self._now, given, self._report)
         except (PipelineError, lmdb.Error, *DAMAGE):
             self._intake.give_back(blobs)
             raise
         self._way.done(done.ms)
+        seconds = time.perf_counter() - begin - done.ms.get("pull", 0.0) / 1e3
+        self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
         self._report, self._lengths = done.report, done.lengths
         self._intake.count(blobs)
 

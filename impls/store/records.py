@@ -1,5 +1,6 @@
 """Records and results as columns, and their stored form."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,14 @@ class Results:
         ends = 4 + sizes.nbytes + bins.nbytes + np.cumsum(sizes)
         values = [raw[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
         return cls(bins.astype(np.int32), values[:total], values[total:])
+
+    @classmethod
+    def joined(cls, parts: Sequence["Results"]) -> "Results":
+        """Returns the results of parts, one behind the other."""
+        if not parts:
+            return cls.none()
+        keys, payloads = ([one for part in parts for one in getattr(part, name)] for name in ("keys", "payloads"))
+        return cls(np.concatenate([part.bins for part in parts]), keys, payloads)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Results":

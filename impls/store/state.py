@@ -160,13 +160,13 @@ class BinState:
             return 0
         return int.from_bytes(open_value(name, bytes(raw)), "big")
 
-    def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None]) -> None:
-        """Turns a bin's state into another shape: `convert(key, value)` of each entry, None to delete it."""
+    def turn(self, bin_: int, shape: int, convert: Callable[[bytes, bytes], bytes | None] | None) -> None:
+        """Gives a bin's state another shape: by `convert(key, value)` of each entry, None to delete it, or by name."""
         low, high = bin_range(STATE, bin_)
         unpack_range(self._txn, low, low + _HIGHEST)
-        while items := [
-            (bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)
-        ]:
+        while convert is not None and (
+            items := [(bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)]
+        ):
             names = [name for name, _ in items]
             old = open_values(names, [value for _, value in items])
             new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]

@@ -27,7 +27,7 @@ from impls.store.queue import put_queued, queue_lengths, queued_records, take_qu
 from impls.store.records import Results, concat, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
-from impls.worker.versions import Attempt, Running, joined
+from impls.worker.versions import Attempt, Running
 
 __all__ = ["TimedInput", "add_turns", "apply_timed", "highest_times", "shadow_timed", "without_records"]
 
@@ -46,7 +46,7 @@ def _run_versions(task: Task, running: Running, turns: Sequence[Turn]) -> Turned
             parts.append(_timed(running.operator(number)).run(running.state, own))
     merged = merge_partials([p for part in parts for p in part.partials], _timed(task.spec.operator).merge)
     late, fired = sum(part.late for part in parts), sum(part.fired for part in parts)
-    return Turned(joined([part.results for part in parts]), merged, late, fired)
+    return Turned(Results.joined([part.results for part in parts]), merged, late, fired)
 
 
 def _touched(state: BinState, turns: Iterable[Turn]) -> list[int]:

@@ -1,6 +1,6 @@
 """Versions of the pipeline in a worker: their code, the version of each bin, states that take another shape, trials."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,7 +26,6 @@ __all__ = [
     "Begin",
     "PipelineError",
     "Running",
-    "joined",
     "refits_of",
     "still_refused",
     "try_out",
@@ -76,12 +75,11 @@ class Running:
 
     def _without(self, refused: int) -> NDArray[np.int32]:
         """Returns the versions of bins where one is refused: its parent, unless their state cannot go back."""
-        required, version = self._plan.required.copy(), self._versions[refused]
-        there = np.flatnonzero(required == refused)
-        stays = version.migrates and not version.returns
-        shape = shape_of(refused, self._versions)
-        back = [bin_ for bin_ in there.tolist() if not (stays and self.state.shape(bin_) == shape)]
-        required[back] = version.parent
+        required, parent = self._plan.required.copy(), self._versions[refused].parent
+        target = shape_of(parent, self._versions)
+        for bin_ in np.flatnonzero(required == refused).tolist():
+            shape = self.state.shape(bin_)
+            required[bin_] = parent if way_back(shape, target, self._versions) else shape
         return required
 
     def groups(self, bins: NDArray[np.int32]) -> list[tuple[int, NDArray[np.bool_]]]:
@@ -109,7 +107,7 @@ class Running:
         bins = table.column("bin").to_numpy()
         self.fit(np.unique(bins).tolist())
         parts = [self._applied(number, table.filter(pa.array(rows))) for number, rows in self.groups(bins)]
-        return parts[0] if len(parts) == 1 else joined(parts)
+        return parts[0] if len(parts) == 1 else Results.joined(parts)
 
     def _applied(self, number: int, table: pa.Table) -> Results:
         operator = self.operator(number)
@@ -145,8 +143,11 @@ class Running:
             self.required = self.required.copy()
             self.required[bin_] = found
             return
-        for number, direction in path_between(found, shape, self._versions):
+        path = path_between(found, shape, self._versions)
+        for number, direction in path:
             self._turn(bin_, number, back=direction == "back")
+        if not path:
+            self.state.turn(bin_, shape, None)
         self.turned.append([bin_, shape])
         if self._plan is self._task.order.written.versions:  # not in a trial, which is thrown away
             _reach("during-refit", self._task)
@@ -226,17 +227,6 @@ def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | N
 def refits_of(written: WrittenPlan) -> tuple[int, ...]:
     """Returns the bins whose state is to take another shape in an epoch."""
     return () if written.versions is None else written.versions.refits
-
-
-def joined(parts: Sequence[Results]) -> Results:
-    """Returns the results of parts, one behind the other."""
-    if not parts:
-        return Results.none()
-    return Results(
-        np.concatenate([part.bins for part in parts]),
-        [key for part in parts for key in part.keys],
-        [payload for part in parts for payload in part.payloads],
-    )
 
 
 def _reach(point: str, task: Task) -> None:

@@ -8,6 +8,8 @@ from foreach_process import SCHEMA, ForeachProcess, start_query
 from pipeline import await_true
 
 import impls
+from harness.lab.hosts.cluster import cluster
+from impls.driver.control import ask
 from impls.errors import UsageError
 
 USERS = 20
@@ -52,6 +54,21 @@ class Files:
 @pytest.fixture
 def files(tmp_path):
     return Files(tmp_path)
+
+
+def _calls(folder):
+    file = folder / "calls.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _await_calls(child, folder, epochs):
+    """Waits until a process's function has had results of so many epochs."""
+
+    def done():
+        assert child.process.poll() is None, child.log.read_text()[-2000:]
+        return len({epoch for epoch, _ in _calls(folder)}) == epochs
+
+    await_true(done, f"{epochs} epochs", 180)
 
 
 @pytest.mark.spark
@@ -113,17 +130,10 @@ def test_a_driver_that_dies_between_the_function_and_the_commit_gives_the_epoch_
     assert ForeachProcess(tmp_path).await_end() == -9
     child = ForeachProcess(tmp_path)
 
-    def calls():
-        return [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
-
-    def done():
-        assert child.process.poll() is None, child.log.read_text()[-2000:]
-        return len({epoch for epoch, _ in calls()}) == 5
-
-    await_true(done, "five epochs")
+    _await_calls(child, tmp_path, 5)
     (tmp_path / "stop").touch()
     assert child.await_end() == 0, child.log.read_text()[-2000:]
-    told = calls()
+    told = _calls(tmp_path)
     epochs = [epoch for epoch, _ in told]
     assert epochs == sorted(epochs)
     assert len(epochs) == 6, "the epoch in which the driver died comes again, and no other"
@@ -131,6 +141,23 @@ def test_a_driver_that_dies_between_the_function_and_the_commit_gives_the_epoch_
     first, second = (rows for epoch, rows in told if epoch == twice)
     assert first == second
     assert [[tuple(row) for row in rows] for rows in dict(told).values()] == files.expected(1)
+
+
+@pytest.mark.lengthy
+def test_on_a_cluster_each_epoch_is_given_whole_across_a_rescale(files, tmp_path):
+    for _ in range(3):
+        files.write(40)
+    with cluster(2, folder=tmp_path / "cluster", isolated=False) as hosts:
+        child = ForeachProcess(tmp_path, hosts.master)
+        _await_calls(child, tmp_path, 3)
+        ask(tmp_path / "checkpoint", {"do": "rescale", "workers": 4})
+        for _ in range(3):
+            files.write(40)
+        _await_calls(child, tmp_path, 6)
+        (tmp_path / "stop").touch()
+        assert child.await_end() == 0, child.log.read_text()[-2000:]
+    told = _calls(tmp_path)
+    assert [[tuple(row) for row in rows] for _, rows in told] == files.expected(1)
 
 
 @pytest.mark.spark

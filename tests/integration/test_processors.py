@@ -106,7 +106,7 @@ def test_every_object_is_closed_behind_its_last_call(queries, kafka, tmp_path):
     assert [sum(calls) for calls in told] == [sum(keys_per_step)] * 2
 
 
-def classes(error: Exception | None) -> set[str]:
+def classes(error: Exception) -> set[str]:
     """Spark's error classes that a message names, without the one that every failed query has."""
     return set(re.findall(r"\[([A-Z][A-Z_0-9.]+)\]", str(error))) - {"STREAM_FAILED"}
 

@@ -32,6 +32,7 @@ QUIET = {"faults": 0, "operator": "chain", "mechanism": "megaphone-fluid", "comm
 EAGER, LAZY, BACK = 0, 8 + 16, 2 + 4  # one byte of budget; 60 bytes; a way back, and failures on rare records
 SHAPES = ((2, "shape", EAGER), (6, "shape", LAZY), (10, "shape", EAGER))
 WAITING = {"mechanism": "on-demand", "options": {"budget": 0}, "changes": ((2, "shape", EAGER), (4, "shape", EAGER))}
+MENDED = ((3, "migrate-fails", 512), (16, "shape", 256 + 16), (24, "shape", 256 + 4 + 16))
 RARE = ((2, "shape", EAGER + BACK), (6, "shape", LAZY + BACK))
 
 
@@ -157,6 +158,15 @@ def offsets_but_no_shapes_in_frames(patch):
     patch.setattr(environment.TurnEnvironment, "frame", frame)
 
 
+def states_that_had_to_stay_turned_again(patch):
+    plain = versions.path_between
+
+    def path(source, target, known):
+        return plain(source, target, known) or ([(target, "migrate")] if source != target else [])
+
+    patch.setattr(versions, "path_between", path)
+
+
 # what is drawn for it, and the checks that may find it
 MICRO_BATCH = {
     shape_left_behind_by_its_bin: ({**QUIET, "changes": SHAPES}, {"shapes", "state", "stuck", "changes"}),
@@ -167,6 +177,9 @@ MICRO_BATCH = {
     shapes_not_logged: ({**QUIET, "changes": SHAPES}, {"restore", "shapes"}),
     versions_of_bins_not_replayed: ({**QUIET, "changes": SHAPES, "kinds": {"driver": 1}, "faults": 8}, {"replay"}),
     guard_given_up_while_a_version_is_taken_back: ({**QUIET, "changes": RARE}, {"stuck", "refused"}),
+    states_that_had_to_stay_turned_again: (
+        {**QUIET, "epochs": 26, "changes": MENDED}, {"shapes", "state", "stuck", "results"}
+    ),
     refits_forgotten: ({**QUIET, "changes": SHAPES}, {"shapes", "goal"}),
 }  # fmt: skip
 CHAIN = {"operator": "chain", "changes": ((2, "shape", EAGER), (4, "shape", LAZY), (6, "migrate-fails", LAZY))}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.files import ROOT
+from harness.files import RESULTS
 from harness.options import CUT_OFF
 from harness.report.report import redraw
 from harness.suites.bench import run_bench
@@ -56,7 +56,7 @@ def _claimed_minutes() -> float:
 
 def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
     """Runs all steps and returns the worst exit code; returns 130 as soon as one was cut off."""
-    folder = output or ROOT / "results"
+    folder = output or RESULTS
     todo = steps(folder, quick=quick)
     begun = time.monotonic()
     codes = []
@@ -74,7 +74,7 @@ def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
 
 def figures(output: Path | None = None) -> int:
     """Draws the figures and reports of all stored results again and returns the worst exit code."""
-    folder = output or ROOT / "results"
+    folder = output or RESULTS
     found = sorted({path.parent for path in folder.glob("**/result.json")})
     if not found:
         sys.stderr.write(f"There is no result in {folder}: ./inv reproduce makes them.\n")

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Column, Table
 
-from harness.files import ROOT, read_json, write_json, write_text
+from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import CUT_OFF, ending
 from harness.report.markdown import table_lines
 from harness.results.place import find_earlier, result_folder
@@ -124,7 +124,7 @@ def run_autoscale(options: Mapping[str, Any]) -> int:
         for sentence in findings(rows):
             console.print(sentence)
         return 0
-    output = Path(options.get("output") or ROOT / "results")
+    output = Path(options.get("output") or RESULTS)
     folder, code = measured(suite, output, force=bool(options.get("force")))
     result = read_json(folder / RESULT_FILE)
     console.print(_table(result["rows"]))

@@ -22,7 +22,7 @@ from rich.table import Column, Table
 
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import MICRO_BATCH, PARAMETERS
-from harness.files import ROOT, read_json, write_json
+from harness.files import RESULTS, read_json, write_json
 from harness.options import ending, parse_names
 from harness.options.declared import read_given
 from harness.results.machine import describe_machine
@@ -178,7 +178,7 @@ def run_changes(options: Mapping[str, Any]) -> int:
     suite, console = suite_from(options), Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     use_java()
     ensure_jars()
-    folder = result_folder(suite, Path(options.get("output") or ROOT / "results"), force=bool(options.get("force")))
+    folder = result_folder(suite, Path(options.get("output") or RESULTS), force=bool(options.get("force")))
     entries = inflicted(suite, folder, console) if suite.faults else changes(suite.cases, folder, console)
     result = report(suite, entries, folder)
     (folder / "done").touch()

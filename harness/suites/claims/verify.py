@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from harness.files import ROOT
+from harness.files import RESULTS
 from harness.options import ending, parse_list
 from harness.setup.java import use_java
 from harness.suites.claims import gather
@@ -85,7 +85,7 @@ def run_claims(
     if listing:
         _list(console, claims)
         return 0
-    stored = Path(results or output or ROOT / "results")
+    stored = Path(results or output or RESULTS)
     if not stored.is_dir():
         raise UsageError(f"{stored} is no folder: name one with results.")
     obtain = partial(_obtain, folder=stored, console=console, stored_only=bool(results), force=force)

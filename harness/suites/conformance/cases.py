@@ -108,9 +108,7 @@ def all_cases() -> list[Case]:
 
 def options_for(mechanism: str, redis: str = "") -> dict[str, Any]:
     """Returns the options a mechanism runs with: those of `_KNOBS` that it has, and the server if it needs one."""
-    known = catalog.options(mechanism)
-    found = {option: value for option, value in _KNOBS.items() if option in known}
-    return found | ({"redis": redis} if "redis" in known else {})
+    return catalog.known(mechanism, _KNOBS | {"redis": redis})
 
 
 def pairs(cases: Sequence[Case]) -> list[Case]:

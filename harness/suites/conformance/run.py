@@ -15,7 +15,7 @@ from rich.table import Column, Table
 
 from harness.experiment.description import shares_store
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
-from harness.files import ROOT, JsonLines, read_lines, write_json
+from harness.files import RESULTS, JsonLines, read_lines, write_json
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.hosts.cluster import cluster as cluster_of
 from harness.options import CUT_OFF, ending, parse_names
@@ -185,7 +185,7 @@ def run_conformance(
         raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster.")
     use_java()
     ensure_jars()
-    folder = _folder(planned, Path(output or ROOT / "results"), hosts=cluster or 0, force=force, mode=mode)
+    folder = _folder(planned, Path(output or RESULTS), hosts=cluster or 0, force=force, mode=mode)
     console.print(f"{cases} cases in {len(planned)} queries{f' on {cluster} hosts' if cluster else ''}")
     rows, cut_off = conformance(planned, folder, console, hosts=cluster or 0, mode=mode)
     console.print(_table_of(rows, mode))

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from generators.clock import now_us
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
-from harness.files import ROOT, write_json
+from harness.files import RESULTS, write_json
 from harness.lab.processes import signal_if_alive
 from harness.options import CUT_OFF, ending, parse_names
 from harness.results.machine import describe_machine
@@ -229,7 +229,7 @@ def run_fault_test(
         check_rights(schedule)
     use_java()
     ensure_jars()
-    folder = new_folder(Path(output or ROOT / "results"), "faults")
+    folder = new_folder(Path(output or RESULTS), "faults")
     console.print(f"seed {seed}, durability {durability}, {mode}, {len(schedule)} faults")
     for fault in schedule:
         console.print(f"{fault.id} {fault.mechanism} {fault.phase} {fault.expected} (draw {fault.draw})")

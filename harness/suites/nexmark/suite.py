@@ -14,7 +14,7 @@ from harness.experiment.checks import lacks_twin
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
-from harness.files import ROOT, read_json, write_json, write_text
+from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import CUT_OFF, ending, parse_list
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
@@ -146,7 +146,7 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
 @ending()
 def run_nexmark(options: Mapping[str, Any]) -> int:
     """Runs the queries, prints their table and the result's path, and returns the exit code as `./inv bench` does."""
-    suite, output = suite_from(options), Path(options.get("output") or ROOT / "results")
+    suite, output = suite_from(options), Path(options.get("output") or RESULTS)
     folder, code = measured(suite, output, force=bool(options.get("force")))
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     console.print(table(read_rows(folder)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.experiment.make import make_experiment
-from harness.files import ROOT, write_json
+from harness.files import RESULTS, write_json
 from harness.options import ending
 from harness.options.declared import read_words
 from harness.results.machine import describe_machine
@@ -22,7 +22,7 @@ _LEVELS = ("none", "process", "host")
 def _main(arguments: Sequence[str]) -> int:
     """Prints each level's cost as a ratio to none; returns the exit code, 2 for bad input."""
     options = read_words(DURABILITY, arguments, __doc__)
-    folder = Path(options["output"]) if options["output"] else new_folder(ROOT / "results", "durability")
+    folder = Path(options["output"]) if options["output"] else new_folder(RESULTS, "durability")
     plain = make_experiment(
         mechanism="none", name="durability", workload=options["workload"], keys=options["keys"], rate=options["rate"],
         duration_s=options["duration"], migration="none",

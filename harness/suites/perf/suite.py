@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.files import ROOT, read_json, write_json, write_text
+from harness.files import RESULTS, ROOT, read_json, write_json, write_text
 from harness.options import ending, parse_names
 from harness.report.markdown import table_lines
 from harness.results.entry import ENTRY_FILE
@@ -100,7 +100,7 @@ def run_perf(options: Mapping[str, Any]) -> int:
     suite, reference = suite_from(options), bool(options.get("reference"))
     if reference and (suite.quick or len(suite.parts) < len(PARTS)):
         raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
-    folder = measured(suite, Path(options.get("output") or ROOT / "results"), force=bool(options.get("force")))
+    folder = measured(suite, Path(options.get("output") or RESULTS), force=bool(options.get("force")))
     if reference:
         _write_reference(folder, ROOT / "results" / "reference")
     sys.stdout.write(f"{(folder / 'perf.md').read_text()}\n{folder}\n")

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from harness.experiment.parameters import PARAMETERS
-from harness.files import ROOT, read_json, read_lines, write_json, write_text
+from harness.files import RESULTS, read_json, read_lines, write_json, write_text
 from harness.options import ending
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
@@ -95,7 +95,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
     bench = _bench_options(options)
     use_java()
     ensure_jars()
-    folder = _folder(Path(options.get("output") or ROOT / "results"), commits, bench, pairs)
+    folder = _folder(Path(options.get("output") or RESULTS), commits, bench, pairs)
     with ExitStack() as stack:
         trees = {
             side: stack.enter_context(work_tree(commit, folder / "trees" / side)) for side, commit in commits.items()

@@ -80,8 +80,7 @@ def predict_autoscaled(mechanism: str, setting: AutoscaledSetting) -> Outcome:
 
 class _Run:
     def __init__(self, name: str, setting: AutoscaledSetting):
-        known = catalog.options(name)
-        mechanism = catalog.make(name, **{o: v for o, v in setting.options.items() if o in known})
+        mechanism = catalog.make(name, **catalog.known(name, setting.options))
         start = initial(len(setting.shares), setting.workers)
         self.setting, self.load = setting, ShapedLoad(setting.shares, setting.schedule, setting.seed, setting.limit)
         self.cluster = Cluster(self.load, setting.costs.of(name), setting.sizes, start, setting.seed)

@@ -148,8 +148,7 @@ def _check(scenario: Scenario) -> None:
     if not scenario.mechanisms:
         raise UsageError(f"No mechanism is named: give at least one of {', '.join(catalog.names())}.")
     for name in scenario.mechanisms:
-        known = catalog.options(name)
-        catalog.make(name, **{option: value for option, value in scenario.options.items() if option in known})
+        catalog.make(name, **catalog.known(name, scenario.options))
     _shares_of(scenario.distribution, 2, 2, scenario.exponent, scenario.seed)
 
 

@@ -100,10 +100,8 @@ class _Run:
     """A controller with its mechanism over a simulated cluster."""
 
     def __init__(self, name: str, setting: Setting):
-        known = catalog.options(name)
-        given = {option: value for option, value in setting.options.items() if option in known}
         self.name, self.setting = name, setting
-        self.mechanism = catalog.make(name, **given)
+        self.mechanism = catalog.make(name, **catalog.known(name, setting.options))
         load = EvenLoad(setting.shares * setting.rate, setting.seed)
         costs = setting.costs.of(name)
         for assignment in (setting.initial, setting.goal):

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from impls.errors import StateError
 from impls.protocol.realtime import Failed
 from impls.realtime.blobs import Blob, decode
 from impls.realtime.company import Company
+from impls.realtime.flow import Flow, Pace
 from impls.realtime.inbox import Inbox
 from impls.realtime.link import Link
 from impls.realtime.worker import TurnWorker
@@ -36,6 +38,10 @@ class Turns(Protocol):
     def waiting(self) -> int:
         """Blobs that were taken and are not applied."""
 
+    @property
+    def pace(self) -> Pace:
+        """How fast it is."""
+
     def hear(self, message: Any) -> None:
         """Takes a message of the driver."""
 
@@ -48,6 +54,8 @@ class Turns(Protocol):
     def close(self) -> None:
         """Frees what is open."""
 
+
+_Flow = Callable[[int, int], None]  # takes records applied since the last call, and how many may be on their way
 
 MakeWorker = Callable[[int, int, Callable[[Any], None]], Turns]
 """Makes the worker of (number, Spark's batch, how to say something to the driver)."""
@@ -77,32 +85,35 @@ def own_step(make: MakeWorker, wiring: Wiring, batches: Iterable[pa.RecordBatch]
     with wiring.connect() as link:
         link.say(hello)
         try:
-            _work(lambda: make(hello.index, hello.batch, link.say), link, wiring.schema, batches)
+            flow = partial(Flow(wiring.flow, wiring.slots).applied, hello.index)
+            _work(lambda: make(hello.index, hello.batch, link.say), link, wiring.schema, batches, flow)
         except Exception as error:
             link.say(Failed(hello.role, hello.index, type(error).__name__, str(error)))
             raise
     yield from ()
 
 
-def _work(make: Callable[[], Turns], link: Link, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+def _work(
+    make: Callable[[], Turns], link: Link, schema: pa.Schema, batches: Iterable[pa.RecordBatch], flow: _Flow
+) -> None:
     inbox: Inbox[Blob] = Inbox(_WAITING_BYTES_MAX)
     threading.Thread(target=_hear, args=(link, inbox), name="hears-driver", daemon=True).start()
     threading.Thread(target=_read, args=(batches, schema, inbox), name="reads-blobs", daemon=True).start()
     worker = make()
     try:
-        _turn_until_the_end(worker, inbox)
+        _turn_until_the_end(worker, inbox, flow)
     finally:
         inbox.close()
         worker.close()
 
 
-def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob]) -> None:
+def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob], flow: _Flow) -> None:
     """Lets the worker take all that has come between two turns.
 
     At the end of the input it may still wait for the driver, as for the tick of blobs that it has already.
     """
     company = Company()
-    more, end = False, None
+    more, end, told = False, None, 0
     while True:
         blobs, ended = _come(worker, inbox, 0 if more else None if end is None else _LOOK_S)
         while blobs and not ended and (left := company.wait_s({blob.source for blob in blobs}, time.monotonic())):
@@ -111,6 +122,9 @@ def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob]) -> None:
         if blobs:
             worker.take(blobs)
         more = worker.step()
+        if worker.pace.applied > told:
+            flow(worker.pace.applied - told, worker.pace.window)
+            told = worker.pace.applied
         if ended and not more:
             if worker.spare and not worker.waiting:
                 return

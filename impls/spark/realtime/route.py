@@ -9,6 +9,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from impls.errors import StateError
 from impls.protocol.realtime import Failed, Route
+from impls.realtime.flow import Flow
 from impls.realtime.inbox import Inbox
 from impls.realtime.link import Link
 from impls.realtime.router import Router
@@ -20,6 +21,7 @@ ROUTED_SCHEMA = StructType([StructField("slot", IntegerType()), StructField("blo
 _ARROW = pa.schema([("slot", pa.int32()), ("blob", pa.binary())])
 _WAITING_BYTES_MAX = 4 << 20  # of records that come while blobs are on their way
 _ROUTING_DEADLINE_S = 60.0
+_FULL_S = 0.002  # between two looks whether a worker has room again
 
 _Records = tuple[pa.RecordBatch, int]  # with the time at which they came, µs
 
@@ -41,14 +43,15 @@ def route_step(wiring: Wiring, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
     with wiring.connect() as link:
         link.say(hello)
         try:
-            yield from _routed(link, Router(hello.index, wiring.slots), wiring.schema, batches)
+            router, flow = Router(hello.index, wiring.slots), Flow(wiring.flow, wiring.slots)
+            yield from _routed(link, router, wiring.schema, batches, flow)
         except Exception as error:
             link.say(Failed(hello.role, hello.index, type(error).__name__, str(error)))
             raise
 
 
 def _routed(
-    link: Link, router: Router, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    link: Link, router: Router, schema: pa.Schema, batches: Iterable[pa.RecordBatch], flow: Flow
 ) -> Iterator[pa.RecordBatch]:
     inbox: Inbox[_Records] = Inbox(_WAITING_BYTES_MAX)
     switched = threading.Event()
@@ -60,18 +63,28 @@ def _routed(
     try:
         while not ended:
             _, come, ended = inbox.take()
-            if blobs := _packed(router, come):
+            for part, came_us in _admitted(router, flow, inbox, come):
+                blobs = router.pack([part], came_us=came_us, packed_us=_now_us())
+                flow.sent(router.source, router.packed())
                 yield _rows(blobs)
     finally:
         inbox.close()
 
 
-def _packed(router: Router, come: list[_Records]) -> list[tuple[int, bytes]]:
-    if not come:
-        return []
+def _admitted(router: Router, flow: Flow, inbox: Inbox[_Records], come: list[_Records]) -> Iterator[_Records]:
+    """Yields what has come, in parts for which the workers have room, each when they have."""
     rows = sum(len(batch) for batch, _ in come)
+    if not rows:
+        return
     came_us = sum(len(batch) * at for batch, at in come) // rows
-    return router.pack([batch for batch, _ in come], came_us=came_us, packed_us=_now_us())
+    left = pa.concat_batches([batch for batch, _ in come])
+    while len(left):
+        number = router.admitted(left, room) if len(left) > (room := flow.room()).min() else len(left)
+        if number:
+            yield left.slice(0, number), came_us
+            left = left.slice(number)
+        else:
+            inbox.rest(_FULL_S)
 
 
 def _rows(blobs: list[tuple[int, bytes]]) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.faults import lives
 from impls.protocol.realtime import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
+from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
 from impls.spark.executor import cause_of
 from impls.spark.quiet import silence
@@ -78,6 +79,7 @@ class RealTimeQuery:
         silence(self.frame.sparkSession, _LOGGERS)  # the runner says in one sentence why a query has failed
         schema = records_schema(self.frame)
         wiring = Wiring(self.switchboard.address, self.switchboard.key, secrets.token_hex(4), slots, schema)
+        Flow.create(wiring.flow, slots)
         writer = worker_query(self.frame, worker_maker(self.spec), wiring, self.batch)
         return writer.queryName(self.name).option("checkpointLocation", self.location)
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -35,6 +36,11 @@ class Wiring:
     def connect(self) -> Link:
         """Connects this Spark task to the driver; raises EOFError when the driver is gone."""
         return Link(self.address, self.key)
+
+    @property
+    def flow(self) -> Path:
+        """The file by which routers and workers share how far they are."""
+        return Path(self.address).with_name(f"flow-{self.run}")
 
     def hello(self, role: Role) -> Hello:
         """Returns the first word of this Spark task."""

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,11 @@ class Asking:
             if latest.fails and not stacked:
                 return True  # what follows would fail with it: it has to be taken back first
             _, kind, value = self._left.pop(0)
-            recipe, request = self._recipe(latest, 1 + max(changing.versions, default=0), kind, value)
+            number, stuck = 1 + max(changing.versions, default=0), self._stuck(changing)
+            if stuck and not changing.active and value & 256:
+                recipe, request = self._mending(stuck[-1], number, value)
+            else:
+                recipe, request = self._recipe(latest, number, kind, value)
             self.recipes[recipe.number] = recipe
             try:
                 request(_Handle(driver, self._first, self._columns))
@@ -102,11 +107,31 @@ class Asking:
         form = 0 if value & 1 and chain.form else number
         rare = RARE if value & 2 and value & 4 and not fails else 0  # what fails later must have a way back
         after = type(chain)(number, form, rare)
-        migrate = Reshape(chain.form, form, (1 if value & 2 else 9) if fails else 0)
+        migrate = Reshape(chain.form, form, (1 if value & 2 else 61 if value & 512 else 9) if fails else 0)
         back = Reshape(form, chain.form, add=5) if value & 4 else None
         how = {"lazy": bool(value & 8), "budget_bytes": (1, 60, 300, 1 << 20)[value >> 4 & 3]}
         recipe = latest.next(number, chain=after, migrate=migrate, back=back, may_fail=fails or bool(rare))
         return recipe, lambda handle: handle.replace(after, migrate=migrate, back=back, **how)
+
+    def _mending(self, broken: int, number: int, value: int) -> tuple[Recipe, Any]:
+        """Returns a version that takes the states which had to stay as they are, and turns the others."""
+        if self._kind != "chain":
+            recipe, _ = self._same(self.recipes[self.recipes[broken].parent], number, value, fails=False)
+            by: Any = self._first
+        else:
+            before, form = self.recipes[self.recipes[broken].parent], self.recipes[broken].chain.form
+            by = type(before.chain)(number, form)
+            migrate = Reshape(before.chain.form, form, add=23)
+            back = Reshape(form, before.chain.form, add=5) if value & 4 else None
+            recipe = before.next(number, chain=by, migrate=migrate, back=back)
+        how = {"lazy": bool(value & 8), "budget_bytes": (1, 60, 300, 1 << 20)[value >> 4 & 3], "mends": broken}
+        found = replace(recipe, mends=broken)
+        return found, lambda handle: handle.replace(by, migrate=found.migrate, back=found.back, **how)
+
+    def _stuck(self, changing: Changing) -> list[int]:
+        """Returns the versions at which bins had to stay, while others went back."""
+        at = [number for number in np.unique(changing.required).tolist() if number in self.refused(changing)]
+        return [number for number in at if (changing.required != number).any()]
 
     def _same(self, latest: Recipe, number: int, value: int, *, fails: bool) -> tuple[Recipe, Any]:
         migrate, back = Same(fails), Same() if value & 4 else None
@@ -126,7 +151,7 @@ class Asking:
                 self._ended[event.version] = type(event)
             if isinstance(event, ChangeRefused):
                 recipe = self.recipes[event.version]
-                fits = recipe.may_fail or not self._stands(recipe.parent, changing)
+                fits = recipe.may_fail or not (recipe.mends or self._stands(recipe.parent, changing))
                 require(fits, "changes", f"version {event.version} is refused without a cause: {event.why}")
 
     def _stands(self, number: int, changing: Changing) -> bool:

@@ -135,12 +135,13 @@ class Workload:
             return self._taken(here, {bin_: required[bin_] for bin_ in [*here, *refits]})
         except Broken:
             self.refused.add(worker)
-        guarded = self.recipes[versions.guarded]
-        kept = guarded.migrate is not None and guarded.back is None
-        stay = {bin_ for bin_ in here if kept and self.shape[bin_] == guarded.number}
         left = {bin_: required[bin_] for bin_ in here}
         return self._taken(
-            here, {b: guarded.parent if at == guarded.number and b not in stay else at for b, at in left.items()}
+            here,
+            {
+                bin_: self.recipes.without(at, self.shape[bin_]) if at == versions.guarded else at
+                for bin_, at in left.items()
+            },
         )
 
     def _taken(self, here: dict[int, list[Record]], required: dict[int, int]) -> dict[int, bytes]:

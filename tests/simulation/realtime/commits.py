@@ -167,8 +167,7 @@ class Folded:
         wanted = 0 if planned is None else int(planned[bin_])
         refused = self._recipes[commit.refused] if commit.refused else None
         if refused is not None and wanted == refused.number:
-            stays = refused.migrate is not None and refused.back is None and self.shape[bin_] == refused.number
-            wanted = refused.number if stays else refused.parent
+            wanted = self._recipes.without(refused.number, self.shape[bin_])
         kept = self._kept(version) and self.shape[bin_] == version == self._recipes.shape_of(version)
         what = f"a record of bin {bin_} runs under version {version}, not {wanted}, in tick {commit.tick}"
         require(version == wanted or kept, "version", what)

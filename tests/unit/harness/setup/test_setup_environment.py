@@ -94,4 +94,6 @@ def test_doctor_knows_how_to_get_what_is_missing(tmp_path, monkeypatch):
     assert "install" in findings["Java"].remedy
     assert findings["Python"].ok
     assert not findings["docker"].needed
-    assert doctor.table(list(findings.values())).row_count == len(doctor.CHECKS)
+    text = "\n".join(doctor.lines(list(findings.values())))
+    assert all(f" {item} " in text for item in findings)
+    assert "missing   Java" in text

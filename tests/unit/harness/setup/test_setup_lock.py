@@ -20,15 +20,17 @@ def test_what_a_run_needs_is_locked_in_the_same_versions_and_nothing_else_is_in_
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text())
     run, whole = _pinned("requirements-run.lock"), _pinned("requirements.lock")
     assert run < whole
-    assert _names(project["project"]["dependencies"]) <= {name for name, _ in run}
-    groups = project["dependency-groups"]
-    own = [text for text in groups["dev"] if isinstance(text, str)]
-    assert not _names([*own, *groups["s3"]]) & {name for name, _ in run}
+    extras = project["project"]["optional-dependencies"]
+    needed = _names([*project["project"]["dependencies"], *extras["bench"]])
+    assert needed <= {name for name, _ in run}
+    others = _names([*project["dependency-groups"]["dev"], *extras["s3"], *extras["docs"]]) - {"setuptools"}
+    assert not others & needed
+    assert others <= {name for name, _ in whole}
 
 
 def test_the_s3_server_is_locked_in_the_same_versions():
     server, whole = _pinned("requirements-s3.lock"), _pinned("requirements.lock")
     assert server < whole
-    wanted = tomllib.loads((_ROOT / "pyproject.toml").read_text())["dependency-groups"]["s3"]
+    wanted = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["s3"]
     assert _names(wanted) <= {name for name, _ in server}
     assert "pyspark" not in {name for name, _ in server}

@@ -53,7 +53,7 @@ def test_it_runs_a_step_with_its_own_python_alone(packed, tmp_path):
     assert not [path for path in loaded if path.startswith(foreign)]
 
 
-def test_it_is_packed_once_per_lock_file_and_code(packed, cache, capsys, monkeypatch):
+def test_it_is_packed_once_for_versions_and_code(packed, cache, capsys, monkeypatch):
     first = {path.name: path.stat().st_ino for path in cache.iterdir()}
     assert print_packed("") == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(packed)

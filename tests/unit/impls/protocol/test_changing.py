@@ -189,8 +189,47 @@ def test_a_change_is_refused_where_bins_had_to_stay_at_another_version():
     run.ask(version(3, 0))
     run.step(), run.step()
     refused = {event.version: event.why for event in run.events if isinstance(event, ChangeRefused)}
-    assert refused[3] == "bin 0 and others had to stay at version 1 (2 of 8 bins)"
+    stay = "bin 0 and others had to stay at version 1 (2 of 8 bins): replace it again, with mends=1"
+    assert refused[3] == stay
     assert run.changing.required.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("returns", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_version_that_mends_takes_the_states_that_had_to_stay_for_its_own(returns, fails):
+    run = Run(version(migrates=True, budget_bytes=100))
+    run.step(), run.step()
+    run.step(failed=[1], obey=False)
+    run.step()
+    run.ask(version(2, 0, migrates=True, returns=returns, budget_bytes=100, mends=1))
+    run.step()
+    assert run.step().refits == (0, 1)
+    if not fails:
+        for _ in range(6):
+            run.step()
+        assert run.changing.required.tolist() == run.changing.shape.tolist() == [2] * 8
+        assert run.kinds()[-1] is ChangeDone
+        return
+    run.step(failed=[2], obey=False)
+    for _ in range(6):
+        run.step()
+    assert run.changing.required.tolist() == ([0] * 8 if returns else [2, 2, 0, 0, 0, 0, 0, 0])
+    assert run.kinds()[-1] is ChangeRefused
+
+
+def test_a_version_that_mends_and_fails_before_its_turn_leaves_states_where_they_had_to_stay():
+    run = Run(version(migrates=True, lazy=True))
+    run.step(), run.step(obey=False)
+    run.changing.observe(Observation(run.epoch, turned=((3, 1),)))
+    run.step(failed=[1], obey=False)
+    run.step()
+    assert run.changing.required.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    run.ask(version(2, 0, migrates=True, lazy=True, mends=1))
+    run.step(), run.step(obey=False)
+    assert run.changing.required.tolist() == [2] * 8
+    run.step(failed=[2], obey=False)
+    run.step()
+    assert run.changing.required.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
 
 
 def test_a_bin_that_took_its_shape_behind_the_last_report_stays_with_it():

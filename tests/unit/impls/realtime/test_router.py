@@ -88,3 +88,16 @@ def test_what_a_switch_counts_is_what_was_routed_before_it_while_another_thread_
     for answer in answers:
         assert all(blob.tick < answer.tick for slot, blob in got if blob.number <= answer.sent[slot])
         assert all(blob.tick >= answer.tick for slot, blob in got if blob.number > answer.sent[slot])
+
+
+def test_as_many_are_admitted_as_each_slot_has_room_for():
+    router = Router(0, 2)
+    with pytest.raises(StateError, match="before the first routing"):
+        router.admitted(batch([0, 1], 0), np.array([1, 1]))
+    router.switch(Route(0, np.array([0, 1], np.int32)))
+    five = batch([0, 1, 0, 0, 1], 0)
+    room = {(3, 2): 5, (2, 9): 3, (9, 1): 4, (0, 9): 0, (-5, -5): 0}
+    assert {slots: router.admitted(five, np.array(slots)) for slots in room} == room
+    router.pack([five])
+    assert router.packed().tolist() == [3, 2]
+    assert router.packed().tolist() == [0, 0]

@@ -14,6 +14,7 @@ import pytest
 from impls.errors import StateError
 from impls.protocol.realtime import Failed, Hello, Marks, Role, Route, Routed
 from impls.realtime.blobs import Blob, decode, encode
+from impls.realtime.flow import Flow, Pace
 from impls.realtime.link import Lost, Switchboard
 from impls.spark.realtime.own import own_step
 from impls.spark.realtime.route import route_step
@@ -74,7 +75,9 @@ def board():
 
 @pytest.fixture
 def wiring(board):
-    return Wired(board.address, board.key, "run", 2, SCHEMA)
+    made = Wired(board.address, board.key, "run", 2, SCHEMA)
+    Flow.create(made.flow, 2)
+    return made
 
 
 def records(*bins: int | None, first: int = 0) -> pa.RecordBatch:
@@ -144,11 +147,44 @@ def test_f_ends_with_an_error_when_the_driver_is_gone(board, wiring):
     assert running.error is not None
 
 
+def test_f_holds_records_back_that_no_worker_has_room_for_and_routes_them_when_it_has(board, wiring):
+    given, flow = Input(), Flow(wiring.flow, 2)
+    running = Running(route_step(wiring, given))
+    heard(board)
+    board.send("router", 0, Route(0, np.array([0, 0], np.int32)))
+    heard(board)
+    given.put(records(*[0] * 300))
+    [(slot, offsets)] = routed(running.rows.get(timeout=DEADLINE_S))
+    assert (slot, offsets) == (0, list(range(256)))
+    assert flow.room().tolist() == [0, 256]
+    board.send("router", 0, Route(1, np.array([1, 0], np.int32)))
+    assert heard(board).sent == (1, 0)
+    assert routed(running.rows.get(timeout=DEADLINE_S)) == [(1, list(range(256, 300)))]
+    flow.applied(0, 256, 64)
+    assert flow.room().tolist() == [64, 212]
+    given.put(END)
+    assert running.ended()
+    assert running.error is None
+
+
+def test_f_that_holds_records_back_ends_with_the_driver(board, wiring):
+    given = Input()
+    running = Running(route_step(wiring, given))
+    heard(board)
+    board.send("router", 0, Route(0, np.array([0, 0], np.int32)))
+    heard(board)
+    given.put(records(*[0] * 300))
+    running.rows.get(timeout=DEADLINE_S)
+    board.close()
+    assert running.ended()
+    assert running.error is not None
+
+
 class Worker:
     """Writes down what it is given; blobs wait for the word "go"."""
 
     def __init__(self, number: int, batch: int, say: Any, log: list[Any]):
-        self._log, self._say, self._going = log, say, False
+        self._log, self._say, self._going, self.pace = log, say, False, Pace()
         self._blobs: list[Blob] = []
         log.append(("made", number, batch))
 
@@ -172,6 +208,7 @@ class Worker:
         if self._going and self._blobs:
             first, *self._blobs = self._blobs
             self._log.append(first.number)
+            self.pace.took(len(first.table), 1.0)
             self._say(Marks(first.number, ()))
         return self._going and bool(self._blobs)
 

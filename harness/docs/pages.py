@@ -1,0 +1,147 @@
+"""The pages of the site in Markdown: `docs/`, the repository's other documents, and what is made of the code.
+
+Documents link to each other as they lie in the repository, so that they can be read there. Here each gets its place in
+the site, links follow, and a link to a file that is no document becomes the file's name.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+from harness.docs.mechanisms import folders, mechanism_table, option_table
+from harness.docs.policies import autoscaling_table, placement_table
+from harness.docs.sequence import draw, parse
+from harness.files import write_text
+from impls.errors import UsageError
+
+__all__ = ["documents", "write_pages"]
+
+_PLACES = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "README.md": "index.md",
+    "examples/README.md": "guides/examples.md",
+    "generators/README.md": "load.md",
+    "impls/operators/nexmark/README.md": "nexmark.md",
+    "impls/spark/CLUSTER.md": "guides/cluster.md",
+    "results/README.md": "results/files.md",
+}
+_PARTS = ("docs", "docker", "examples", "generators", "harness", "impls", "plots", "results/reference")
+_IMAGES = {".png", ".svg"}
+_FENCE = re.compile(r"^(?P<mark>`{3,})(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=mark)[ ]*$\n?", re.M | re.S)
+_LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s]+)\)")
+_GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.M)
+
+
+def documents(root: Path) -> dict[PurePosixPath, PurePosixPath]:
+    """Returns the documents of the repository with the page that each becomes, both as relative paths."""
+    files = [*root.glob("*.md"), root / "results" / "README.md"]
+    files += [path for part in _PARTS for path in (root / part).rglob("*.md")]
+    names = sorted(path.relative_to(root).as_posix() for path in files)
+    return {PurePosixPath(name): _page_of(name) for name in names if name != "README.md"}
+
+
+def _page_of(name: str) -> PurePosixPath:
+    """Returns the page of a document by its path in the repository; raises UsageError for one that has none."""
+    path = PurePosixPath(name)
+    if path.parts[0] == "docs":
+        return path.relative_to("docs")
+    if name in _PLACES:
+        return PurePosixPath(_PLACES[name])
+    if path.match("impls/mechanisms/*/README.md"):
+        return PurePosixPath("mechanisms") / f"{path.parts[2]}.md"
+    if path.parts[:2] == ("results", "reference"):
+        parts = [part for part in path.with_suffix("").parts[1:] if part != "README"]
+        return PurePosixPath("results") / f"{'-'.join(parts)}.md"
+    raise UsageError(f"The document {name} has no page: give it a place in harness/docs/pages.py.")
+
+
+def write_pages(root: Path, folder: Path, generated: Mapping[str, Callable[[], str]]) -> None:
+    """Writes the pages, their figures and what configures the generator into an empty folder.
+
+    Args:
+        root: the repository.
+        folder: where to.
+        generated: what makes the text of `<!-- generated: NAME -->`, by name, besides mechanisms and policies.
+
+    Raises:
+        UsageError: a document has no page, a link leads nowhere, or a figure or a generated part is not known.
+    """
+    known: dict[str, Callable[[], str]] = {
+        "mechanisms": lambda: mechanism_table(root),
+        "autoscaling": autoscaling_table,
+        "placement": placement_table,
+        **generated,
+    }
+    for name, page in documents(root).items():
+        text = _with_options((root / name).read_text(), name)
+        text = _GENERATED.sub(lambda match: _made(match[1], known), text)
+        target = folder / page
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_text(target, _Page(root, folder, name, page).made_of(text))
+    for own in ("conf.py", "_static"):
+        source = root / "docs" / own
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / own)
+
+
+def _made(name: str, known: Mapping[str, Callable[[], str]]) -> str:
+    if name not in known:
+        raise UsageError(f"There is no generated part {name!r}: use one of {', '.join(known)}.")
+    return known[name]()
+
+
+def _with_options(text: str, name: PurePosixPath) -> str:
+    """Puts the options of a mechanism's README, as the catalog knows them, under its heading "Options"."""
+    if not name.match("impls/mechanisms/*/README.md") or not (table := option_table(name.parts[2])):
+        return text
+    heading = "\n## Options\n"
+    if heading not in text:
+        raise UsageError(f"{name} has no heading Options, although {', '.join(folders()[name.parts[2]])} has some.")
+    return text.replace(heading, f"{heading}\n{table}")
+
+
+class _Page:
+    """One document on its way to a page."""
+
+    def __init__(self, root: Path, folder: Path, name: PurePosixPath, page: PurePosixPath):
+        self._root, self._folder, self._name, self._page = root, folder, name, page
+
+    def made_of(self, text: str) -> str:
+        """Returns the page's text: figures drawn, links as they are in the site."""
+        parts, at = [], 0
+        for match in _FENCE.finditer(text):
+            parts += [self._linked(text[at : match.start()]), self._fence(match)]
+            at = match.end()
+        return "".join([*parts, self._linked(text[at:])])
+
+    def _fence(self, match: re.Match[str]) -> str:
+        if match["info"].split()[:1] != ["mermaid"]:
+            return match[0]
+        drawn = draw(parse(match["body"]), f"Protocol: {self._page.stem}")
+        return f'<figure class="drawn">\n{drawn}\n</figure>\n\n'
+
+    def _linked(self, text: str) -> str:
+        return _LINK.sub(self._link, text)
+
+    def _link(self, match: re.Match[str]) -> str:
+        target, _, mark = match["to"].partition("#")
+        if not target or re.match(r"[a-z]+:", target):
+            return match[0]
+        path = PurePosixPath(os.path.normpath(self._name.parent / target))
+        if not (self._root / path).exists():
+            raise UsageError(f"{self._name} links to {target}, which is not there.")
+        if path.suffix in _IMAGES:
+            return f"{match['image']}[{match['text']}]({self._copied(path)})"
+        if path.suffix != ".md":
+            return match["text"] if path.name in match["text"] else f"{match['text']} (`{path}`)"
+        to = os.path.relpath(_page_of(str(path)), self._page.parent)
+        return f"[{match['text']}]({to}{'#' if mark else ''}{mark})"
+
+    def _copied(self, path: PurePosixPath) -> str:
+        """Copies a figure into the site's sources and returns its place, seen from the page."""
+        target = self._folder / "_figures" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(self._root / path, target)
+        return os.path.relpath(target, (self._folder / self._page).parent)

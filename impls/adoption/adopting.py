@@ -1,0 +1,188 @@
+"""`adopt`: a checkpoint of this project's from that of a stopped Spark query."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from impls.adoption.broker import check_topics
+from impls.adoption.found import Found, Wanted, found_in
+from impls.adoption.images import FILES, IMAGES_SCHEMA, Target, write_images
+from impls.adoption.native import NativeLog, read_log
+from impls.adoption.place import made_whole
+from impls.adoption.progress import Tell, told
+from impls.adoption.reading import operators_of, reading_session, refused
+from impls.adoption.seam import write_seam
+from impls.adoption.state import the_operator
+from impls.driver.checkpoint import Checkpoint
+from impls.durability import frame as frames
+from impls.durability import snapshot as snapshots
+from impls.durability.files import Files
+from impls.durability.manifest import NAME as MANIFEST
+from impls.errors import UsageError
+from impls.protocol.bins import check_bins
+
+__all__ = ["Adopted", "adopt"]
+
+_LEVELS = ("process", "host")
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """What was adopted.
+
+    Attributes:
+        batch: the native query's last committed batch; the first epoch is the one behind it.
+        planned: whether a batch was planned behind it, whose records are processed anew.
+        entries, state_bytes: entries of state, and bytes of their values.
+        file_bytes: bytes of the snapshots.
+        seconds: from the begin to the checkpoint that can be started.
+    """
+
+    batch: int
+    planned: bool
+    entries: int
+    state_bytes: int
+    file_bytes: int
+    seconds: float
+
+
+def adopt(
+    spark: SparkSession,
+    native: str | Path,
+    into: str | Path,
+    *,
+    bootstrap: str,
+    aggregates: Mapping[str, str] | None = None,
+    processor: str = "",
+    pandas: bool = False,
+    keys: Sequence[str] | None = None,
+    bins: int = 256,
+    workers: int = 2,
+    durability: str = "process",
+    log_dir: str | None = None,
+    kafka: Mapping[str, Any] | None = None,
+    tell: Tell | None = None,
+) -> Adopted:
+    """Makes a checkpoint of a stopped Spark query's, which a query of this project goes on from.
+
+    `impls.aggregate` goes on with a `groupBy().agg()`, `impls.transform_with_state` with a `transformWithState`; they
+    are given the checkpoint, and the same keys, bins, log_dir and aggregates or processor.
+
+    The native checkpoint is only read. State, offsets and the epoch's number are those behind the last batch that Spark
+    has committed. A batch that was planned behind it is processed anew, so a sink may see its results twice, as after a
+    restart of Spark's own.
+
+    Args:
+        spark: a session, of the same Spark version as the query's or a newer one.
+        native: the query's checkpointLocation, a folder or a URI.
+        into: folder of the new checkpoint, which must not be there or be empty.
+        bootstrap: the brokers of the query's input, which are asked whether they still have what is to be read.
+        aggregates: name of each result and the aggregate, in the order of the query, see `impls.aggregate`.
+        processor: name of the processor's class.
+        pandas: whether the processor takes frames of pandas.
+        keys: names of the key's columns in the stream to come; by default those in the state.
+        bins: units of routing and movement, as for `impls.stream`.
+        workers: number of workers that begin.
+        durability: "process" or "host"; the query is then started with the same or the other one of them.
+        log_dir: where changelog and snapshots are to be, as for `impls.stream`.
+        kafka: further librdkafka settings to reach the broker.
+        tell: called with (tasks done, tasks) while state is read and written.
+
+    Raises:
+        UsageError: the query cannot be adopted, which one sentence says; nothing is left then.
+    """
+    begin, location = time.monotonic(), _location(native)
+    check_bins(bins, workers)
+    _check_place(durability, log_dir)
+    _check_stopped(spark, location)
+    log, reader = read_log(Files(location)), reading_session(spark)
+    state = the_operator(operators_of(reader, location, log.batch), location)
+    check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)
+    found = found_in(reader, location, log, state, Wanted(aggregates, processor, pandas, keys), bins=bins)
+    with made_whole(Path(into)) as folder, _cleared_on_error(log_dir):
+        place = (bins, workers, durability == "host", log_dir)
+        rows = _fill(folder, location, log, found, place=place, tell=tell)
+    entries, size, written = (sum(row[name] for row in rows) for name in ("entries", "size", "written"))
+    return Adopted(log.batch, log.planned > 0, entries, size, written, time.monotonic() - begin)
+
+
+_Place = tuple[int, int, bool, str | None]
+"""Bins, workers, whether files are flushed to disk, and the folder of changelog and snapshots."""
+
+
+def _fill(folder: Path, location: str, log: NativeLog, found: Found, *, place: _Place, tell: Tell | None) -> list[Any]:
+    """Makes the checkpoint in a folder and returns what was written: (bin, entries, size, written)."""
+    bins, workers, fsync, log_dir = place
+    settings = {"key": found.key, "mode": "micro-batch", "bins": bins, "changelog": True, "state": "own"}
+    opened = Checkpoint(folder, settings, operator=found.operator, fsync=fsync)
+    try:
+        files = Files(log_dir or str(opened.own), fsync)
+        target = Target(files, opened.query, log.batch, bins, found.timers)
+        with refused(location), told(found.entries.sparkSession.sparkContext, tell):
+            rows = _write(target, found.entries)
+        _check_unmoved(location, log)
+        sizes = np.zeros(bins, np.int64)
+        sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
+        found.keep(folder)
+        write_seam(opened, found.operator, files, log, sizes=sizes, workers=workers)
+    finally:
+        opened.close()
+    return rows
+
+
+def _location(native: str | Path) -> str:
+    """Returns a checkpoint's place as both Spark and pyarrow take it: a whole path, or a URI of another file system."""
+    text = str(native).removeprefix("file://").removeprefix("file:")
+    return text if "://" in text else str(Path(text).absolute())
+
+
+def _check_place(durability: str, log_dir: str | None) -> None:
+    if durability not in _LEVELS:
+        raise UsageError(f"The durability {durability!r} keeps no copy of state to adopt into: use process or host.")
+    if log_dir is not None and Files(log_dir).read(MANIFEST) is not None:
+        raise UsageError(f"The log_dir {log_dir} has the files of another query: name an empty one.")
+
+
+@contextmanager
+def _cleared_on_error(log_dir: str | None) -> Iterator[None]:
+    """Deletes what was written outside of the checkpoint's folder, if the block fails."""
+    try:
+        yield
+    except BaseException:
+        if log_dir is not None:
+            files = Files(log_dir)
+            files.delete([name for name, _ in files.names(snapshots.FOLDER)] + [MANIFEST])
+        raise
+
+
+def _write(target: Target, entries: DataFrame) -> list[Any]:
+    """Writes the snapshots of all bins, those of a file in one task, and returns (bin, entries, size, written)."""
+    target.files.make_folders([frames.FOLDER, snapshots.FOLDER])
+    number, each = min(FILES, target.bins), target.bins // min(FILES, target.bins)
+    routed = entries.repartitionById(number, F.expr(f"cast(floor(bin / {each}) as int)"))
+    return routed.mapInArrow(partial(write_images, target), IMAGES_SCHEMA).collect()
+
+
+def _check_stopped(spark: SparkSession, location: str) -> None:
+    """Refuses a query that runs in this application; of others there is no sign, as Spark locks no checkpoint."""
+    running = spark._jsparkSession.sharedState().activeStreamingQueries().values()  # of all sessions
+    for query in running:
+        if _location(query.resolvedCheckpointRoot()) == location:
+            raise UsageError(f"The query {query.name() or query.id()} of {location} is running: stop it first.")
+
+
+def _check_unmoved(location: str, before: NativeLog) -> None:
+    now = read_log(Files(location))
+    if (now.batch, now.planned) != (before.batch, before.planned):
+        raise UsageError(
+            f"The query of {location} is running: it went from batch {before.batch} to {now.batch} while its state was "
+            "read; stop it first."
+        )

@@ -1,0 +1,118 @@
+"""What a native query's state becomes here: the operator that goes on with it, and its entries."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+
+from impls.adoption.aggregates import aggregate_of, entries_of_aggregate, window_of
+from impls.adoption.entries import struct_of
+from impls.adoption.native import NativeLog
+from impls.adoption.processors import entries_of_processor, time_mode_of, variables_of
+from impls.adoption.reading import state_frame
+from impls.adoption.state import AGGREGATION, StateOperator
+from impls.aggregation import GROUPING_KEY, with_windows
+from impls.errors import UsageError
+from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
+from impls.operators.base import Operator
+from impls.processor.encoding import in_ranges
+from impls.processor.kept import check_kept
+from impls.processor.names import EXPIRY, TIMER
+from impls.processor.operator import EVENT_TIME, operator_of
+from impls.processor.program import Program
+from impls.protocol.eventtime import EventTime
+
+__all__ = ["Found", "Wanted", "found_in"]
+
+_AGGREGATION_FORMAT = "2"
+_KEY = "key"  # the column by which records go to a processor's bins
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What goes on with the state, which state does not say.
+
+    Attributes:
+        aggregates: name of each result and the aggregate, in the order of the query; None if it has none.
+        processor: name of the processor's class, "" if it has none.
+        pandas: whether the processor takes frames of pandas.
+        keys: names of the key's columns, None for those in the state.
+    """
+
+    aggregates: Mapping[str, str] | None = None
+    processor: str = ""
+    pandas: bool = False
+    keys: Sequence[str] | None = None
+
+    def named(self, key: StructType) -> StructType:
+        """Returns the type of the grouping key with the names wanted; raises UsageError for another number of them."""
+        names = list(self.keys or key.names)
+        if len(names) != len(key):
+            raise UsageError(
+                f"The state has {len(key)} key columns ({', '.join(key.names)}), but {len(names)} are named."
+            )
+        return StructType([StructField(name, field.dataType) for name, field in zip(names, key.fields, strict=True)])
+
+
+@dataclass(frozen=True)
+class Found:
+    """A native query's state.
+
+    Attributes:
+        operator: what goes on with it, as far as a checkpoint names it.
+        key: name of the key column.
+        entries: see `impls.adoption.entries`.
+        timers: what the keys of entries begin with that have a time behind it.
+        keep: writes into the folder of the checkpoint what else it keeps of the operator.
+    """
+
+    operator: Operator
+    key: str
+    entries: DataFrame
+    timers: tuple[bytes, ...] = ()
+    keep: Callable[[Path], None] = lambda _folder: None
+
+
+def found_in(
+    spark: SparkSession, location: str, log: NativeLog, state: StateOperator, wanted: Wanted, *, bins: int
+) -> Found:
+    """Returns the state of a checkpoint behind its last batch.
+
+    Raises UsageError when it has a form that is not known, or is not that of what is wanted.
+    """
+    read = partial(state_frame, spark, location, log.batch, state.number)
+    if state.kind == AGGREGATION:
+        return _aggregation(read(), location, log, wanted, bins)
+    if not wanted.processor:
+        raise UsageError(f"The state in {location} is that of a processor: name its class.")
+    variables = variables_of(read, state)
+    entries, mode = entries_of_processor(read, state, variables, bins), time_mode_of(state)
+    schema = read(readRegisteredTimers="true") if not variables else next(iter(variables.values()))[1]
+    key = wanted.named(struct_of(schema, "key"))
+    program = Program(wanted.processor, b"", key, (), (), StructType(), mode, {}, wanted.pandas, {})
+    many = in_ranges(variable for variable, _ in variables.values())
+    operator = operator_of(program, (), EventTime(EVENT_TIME, of_all=True, clock=True), None, reads_ranges=many)
+    settings = {
+        "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
+    }  # fmt: skip
+    kept = {name: variable for name, (variable, _) in variables.items()}
+    return Found(operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept))
+
+
+def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted, bins: int) -> Found:
+    if wanted.aggregates is None:
+        raise UsageError(f"The state in {location} is that of groupBy().agg(): name its aggregates.")
+    if log.aggregation_format != _AGGREGATION_FORMAT:
+        raise UsageError(
+            f"The aggregates in {location} have state format {log.aggregation_format}; this version reads "
+            f"{_AGGREGATION_FORMAT}."
+        )
+    operator = aggregate_of(wanted.named(struct_of(state, "key")), struct_of(state, "value"), wanted.aggregates)
+    expire = window_of(struct_of(state, "key")) is not None and log.watermark_ms > 0
+    entries = entries_of_aggregate(state, operator, bins, expire=expire)
+    if expire:  # its state says nothing of the delay, which belongs to the stream
+        return Found(with_windows(operator, 0), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
+    return Found(operator, GROUPING_KEY, entries)

@@ -1,0 +1,126 @@
+"""What the logs of a Spark checkpoint say: which batch is the last one committed, and what its sources were read to.
+
+Spark writes a batch's offsets before it runs the batch, and commits it after its state and its results. So the last
+committed batch is the one whose state and offsets belong together; a batch that is planned behind it may have written a
+part of its results, and its records are processed anew.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from impls.controltopic.commands import Offsets
+from impls.durability.files import Files
+from impls.errors import UsageError
+from impls.spark.offsetlog import topics_of
+
+__all__ = ["NativeLog", "read_log"]
+
+_OFFSETS, _COMMITS = "offsets", "commits"
+_NO_OFFSETS = b"-"  # of a source that has had no data yet
+_AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"
+
+
+@dataclass(frozen=True)
+class NativeLog:
+    """A native query between two batches.
+
+    Attributes:
+        batch: the last one that was committed.
+        planned: batches that are planned behind it and not committed; 0 or 1.
+        head: of the batch's file in the offset log: watermark, time and the settings that Spark keeps.
+        sources: of each source the offsets behind the batch, as Spark writes them.
+        before: the same of the batch before; None for the first batch, or where Spark has deleted it.
+        watermark_ms: the watermark for the next batch; 0 without one.
+    """
+
+    batch: int
+    planned: int
+    head: dict[str, Any]
+    sources: tuple[bytes, ...]
+    before: tuple[bytes, ...] | None
+    watermark_ms: int
+
+    @property
+    def offsets(self) -> Offsets:
+        """The next offset of each partition of each topic; of a topic read twice the lower one."""
+        found: Offsets = {}
+        for topic, parts in (pair for line in self.sources for pair in topics_of(line)):
+            known = found.setdefault(topic, {})
+            known.update({part: min(at, known.get(part, at)) for part, at in parts.items()})
+        return found
+
+    @property
+    def aggregation_format(self) -> str:
+        """Version of the form in which Spark keeps the state of aggregates."""
+        return str(self.head.get("conf", {}).get(_AGGREGATION, "1"))  # Spark 2.3 did not say
+
+
+def read_log(files: Files) -> NativeLog:
+    """Reads the logs of a Spark checkpoint.
+
+    Raises:
+        UsageError: it is none, it has no committed batch, a file of its logs cannot be read, or it has a source that is
+            not Kafka.
+    """
+    planned, committed = _batches(files, _OFFSETS), _batches(files, _COMMITS)
+    if not planned:
+        raise UsageError(f"The folder {files.uri} is no checkpoint of a Spark streaming query: it has no offset log.")
+    if not committed:
+        raise UsageError(
+            f"The query of {files.uri} has committed no batch: there is nothing to adopt, start a new query instead."
+        )
+    batch = max(committed)
+    head, sources = _offsets(files, batch)
+    _check_kafka(files, sources)
+    before = _offsets(files, batch - 1)[1] if batch - 1 in planned else None
+    late = sum(number > batch for number in planned)
+    return NativeLog(batch, late, head, sources, before, _watermark_ms(files, batch))
+
+
+def _batches(files: Files, folder: str) -> set[int]:
+    names = (name.rpartition("/")[2] for name, _ in files.names(folder))
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def _offsets(files: Files, batch: int) -> tuple[dict[str, Any], tuple[bytes, ...]]:
+    """Returns a batch's settings and its sources' offsets."""
+    version, *lines = _lines(files, f"{_OFFSETS}/{batch}")
+    if version != b"v1":
+        raise UsageError(
+            f"The offset log of {files.uri} has format {version.decode(errors='replace')}; this version reads v1 "
+            "(spark.sql.streaming.queryEvolution.enableSourceEvolution=false)."
+        )
+    try:
+        return dict(json.loads(lines[0])), tuple(lines[1:])
+    except (ValueError, IndexError, TypeError) as error:
+        raise UsageError(f"The file {files.path(f'{_OFFSETS}/{batch}')} is damaged.") from error
+
+
+def _lines(files: Files, name: str) -> list[bytes]:
+    raw = files.read(name)
+    if raw is None:
+        raise UsageError(f"The file {files.path(name)} is missing: the checkpoint is not whole.")
+    return [line.strip() for line in raw.split(b"\n")]
+
+
+def _check_kafka(files: Files, sources: tuple[bytes, ...]) -> None:
+    for number, line in enumerate(sources):
+        if line == _NO_OFFSETS:
+            raise UsageError(f"Source {number} of {files.uri} has had no data yet, so it has no offsets to go on from.")
+        if not dict(topics_of(line)):
+            raise UsageError(
+                f"Source {number} of {files.uri} is not Kafka (its offsets are {line[:60].decode(errors='replace')}): "
+                "only queries that read Kafka can be adopted."
+            )
+    if not sources:
+        raise UsageError(f"The query of {files.uri} has no source.")
+
+
+def _watermark_ms(files: Files, batch: int) -> int:
+    name = f"{_COMMITS}/{batch}"
+    try:
+        found = json.loads(b"".join(_lines(files, name)[1:]))
+        return int(found.get("nextBatchWatermarkMs", 0))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f"The file {files.path(name)} is damaged.") from error

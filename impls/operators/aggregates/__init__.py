@@ -1,0 +1,1 @@
+"""Spark's aggregates by key: count, sum, min, max and avg, computed on columns."""

@@ -1,0 +1,140 @@
+"""One aggregate of a query: what it reads, the buffers that state keeps of it, how records change them, its result.
+
+The rules are Spark's: nulls are passed over, an aggregate of none is null, a count 0; NaN is above all numbers; a sum
+of integers is 64 bits wide, and one that does not fit is an error (`spark.sql.ansi.enabled`, Spark's default). Buffers
+have Spark's order and types, so that they can be taken from Spark's state.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from impls.errors import UsageError
+from impls.operators.aggregates import folds
+from impls.operators.aggregates.folds import Groups
+from impls.operators.aggregates.types import DECIMAL_DIGITS, arrow_type, decimal_of
+
+__all__ = ["Buffer", "Measure", "function_and_column"]
+
+_TEXT = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(\*|1|`[^`]+`|[^()`*]+?)\s*\)\s*", re.I)
+_WHOLE = {"tinyint", "smallint", "int", "bigint"}
+_REAL = {"float", "double"}
+
+
+def function_and_column(text: str) -> tuple[str, str]:
+    """Reads an aggregate as SQL has it; the column is "" for count(*).
+
+    >>> function_and_column("AVG(`amount`)")
+    ('avg', 'amount')
+
+    Raises UsageError for another expression.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        raise UsageError(f"The aggregate {text!r} is not count, sum, min, max or avg of one column, or count(*).")
+    function, column = found[1].lower(), found[2]
+    if column in {"*", "1"} and function != "count":
+        raise UsageError(f"The aggregate {text!r} needs a column: only count takes all of them.")
+    return function, "" if column in {"*", "1"} else column.strip("`")
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A column of an aggregate's state: Spark's name for it and Spark's type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """An aggregate over a column.
+
+    Attributes:
+        name: of the result.
+        function: count, sum, min, max or avg.
+        column: the column that it reads, "" for count(*), which counts records.
+        type: Spark's name of the column's type, "" for count(*).
+    """
+
+    name: str
+    function: str
+    column: str = ""
+    type: str = ""
+
+    @classmethod
+    def parse(cls, name: str, text: str, types: Mapping[str, str]) -> "Measure":
+        """Reads an aggregate as SQL has it, given the types of columns.
+
+        >>> Measure.parse("total", "sum(amount)", {"amount": "int"})
+        Measure(name='total', function='sum', column='amount', type='int')
+
+        Raises UsageError for another expression, an unknown column, or a type that the function does not take.
+        """
+        function, column = function_and_column(text)
+        if not column:
+            return cls(name, function)
+        if column not in types:
+            raise UsageError(f"The aggregate {text!r} reads the column {column!r}, whose type is not given.")
+        kind = types[column]
+        if function in {"sum", "avg"} and kind not in _WHOLE | _REAL and not decimal_of(kind):
+            raise UsageError(f"The aggregate {text!r} needs numbers, but {column!r} is of type {kind}.")
+        arrow_type(kind)
+        return cls(name, function, column, kind)
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The columns of its state, in Spark's order."""
+        match self.function:
+            case "count":
+                return (Buffer("count", "bigint"),)
+            case "sum":
+                return (Buffer("sum", self._sum_type),)
+            case "avg":
+                return Buffer("sum", self._sum_type if decimal_of(self.type) else "double"), Buffer("count", "bigint")
+        return (Buffer(self.function, self.type),)
+
+    @property
+    def result_type(self) -> str:
+        """Spark's type of the result."""
+        if self.function != "avg":
+            return self.buffers[0].type
+        precision, scale = decimal_of(self.type) or (0, 0)
+        return (
+            f"decimal({min(DECIMAL_DIGITS, precision + 4)},{min(DECIMAL_DIGITS, scale + 4)})" if precision else "double"
+        )
+
+    @property
+    def _sum_type(self) -> str:
+        if decimal := decimal_of(self.type):
+            return f"decimal({min(DECIMAL_DIGITS, decimal[0] + 10)},{decimal[1]})"
+        return "bigint" if self.type in _WHOLE else "double"
+
+    def fold(self, before: Sequence[pa.Array], values: pa.Array | None, groups: Groups) -> list[pa.Array]:
+        """Returns the buffers of groups behind their records.
+
+        Raises StateError when a sum does not fit its type.
+
+        Args:
+            before: the buffers so far, nulls for a group without any.
+            values: the column's values, None for count(*).
+            groups: to which group each value belongs.
+        """
+        kinds = [arrow_type(buffer.type) for buffer in self.buffers]
+        match self.function:
+            case "count":
+                return [folds.count(before[0], values, groups)]
+            case "sum":
+                return [folds.total(before[0], values, groups, kinds[0])]
+            case "avg":
+                sums = folds.total(before[0], values, groups, kinds[0])
+                return [sums, folds.count(before[1], values, groups)]
+        return [folds.extreme(before[0], values, groups, kinds[0], highest=self.function == "max")]
+
+    def result(self, buffers: Sequence[pa.Array]) -> pa.Array:
+        """Returns the aggregate of groups from their buffers."""
+        if self.function != "avg":
+            return buffers[0]
+        return folds.quotient(buffers[0], buffers[1], arrow_type(self.result_type))

@@ -1,0 +1,37 @@
+"""`./inv adopt` from a process of its own: progress, what was adopted, and a checkpoint that is there whole."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from native_query import native_session, run_native
+
+pytestmark = [pytest.mark.spark, pytest.mark.lengthy, pytest.mark.timeout(400)]
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_command_makes_a_checkpoint_and_says_what_is_in_it(spark, kafka, topic_factory, tmp_path):
+    topic, producer = topic_factory(2), Producer({"bootstrap.servers": kafka})
+    for n in range(300):
+        producer.produce(topic, json.dumps({"user": f"u{n % 100}"}))
+    producer.flush(10)
+    session = native_session(spark)
+    source = session.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", topic)
+    rows = source.option("startingOffsets", "earliest").load()
+    users = rows.selectExpr("from_json(string(value), 'user string').user AS user")
+    run_native(users.groupBy("user").count(), tmp_path / "a")
+    command = [sys.executable, "-P", "-m", "invoke", "adopt", str(tmp_path / "a"), str(tmp_path / "b")]
+    options = ["--bootstrap", kafka, "--aggregates", "count(*) AS n", "--bins", "16"]
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, timeout=360, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    first, folder = done.stdout.decode().splitlines()
+    assert first.startswith("100 entries of state (")
+    assert first.endswith("The query goes on behind batch 0 with epoch 1.")
+    assert folder == str(tmp_path / "b")
+    assert (tmp_path / "b" / "rescale" / "base.json").exists()
+    again = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, timeout=360, check=False)
+    assert again.returncode == 2
+    assert "is there already: name a new one" in again.stderr.decode()

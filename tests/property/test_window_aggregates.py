@@ -1,0 +1,82 @@
+"""Windows are counted as by Spark in update mode: late records are left out, and windows that have passed forgotten."""
+
+import json
+import tempfile
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from impls.aggregation import with_windows
+from impls.operators import Aggregate
+from impls.operators.aggregates.types import WINDOW, key_type
+from impls.operators.aggregates.windows import END, EVENT
+from impls.operators.turn import Turn
+from impls.protocol.eventtime import EventClock
+from impls.store.bins import read_size
+from impls.store.environment import Store
+from impls.store.hashing import hash_bytes
+from impls.store.state import BinState
+
+BINS, SECONDS, DELAY_MS = 4, 2, 1000
+SECOND_US = 1_000_000
+OPERATOR = with_windows(Aggregate({"window": WINDOW, "user": "string"}, {"n": "count(*)"}, {}), DELAY_MS)
+EPOCHS = st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12)), max_size=6), min_size=1, max_size=8)
+
+
+def window_of(at):
+    return at // SECONDS * SECONDS
+
+
+def time_of(second):
+    return datetime.fromtimestamp(0, UTC) + timedelta(seconds=second)
+
+
+def table(records):
+    keys = [f"{window_of(at)}-{user}".encode() for user, at in records]
+    windows = [{"start": time_of(window_of(at)), "end": time_of(window_of(at) + SECONDS)} for _, at in records]
+    return pa.table({
+        "bin": pa.array([hash_bytes(key) * BINS >> 64 for key in keys], pa.int32()),
+        "partition": pa.array([0] * len(records), pa.int32()), "key": pa.array(keys, pa.binary()),
+        "window": pa.array(windows, key_type(WINDOW)), "user": [user for user, _ in records],
+        EVENT: pa.array([at * SECOND_US for _, at in records], pa.int64()),
+        END: pa.array([(window_of(at) + SECONDS) * SECOND_US for _, at in records], pa.int64()),
+    })  # fmt: skip
+
+
+@given(EPOCHS)
+def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
+    clock, everyone = EventClock(OPERATOR.event_time, OPERATOR.merge, BINS), np.ones(BINS, bool)
+    counts, late, watermark = Counter(), None, None
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "w") as store:
+        for records in epochs:
+            clock.hold(clock.watermark, clock.at(0))
+            watermark, times = clock.watermark, clock.at(0)
+            assert times.late == late
+            with store.begin() as txn:
+                state = BinState(txn, BINS)
+                given_ = table(records) if records else None
+                turned = OPERATOR.run(state, [Turn(everyone, watermark, given_, (), times)])
+                state.write_sizes()
+            kept = [(user, window_of(at)) for user, at in records if end_us(window_of(at)) > (late or 0)]
+            counts.update(kept)
+            rows = [json.loads(payload) for payload in turned.results.payloads]
+            found = {(row["user"], row["window"]["end"]): row["n"] for row in rows}
+            text = {w: time_of(w + SECONDS).isoformat(timespec="milliseconds")[:-6] + "Z" for _, w in kept}
+            assert found == {(user, text[w]): counts[user, w] for user, w in kept}
+            assert turned.late == len(records) - len(kept)
+            for name in [name for name in counts if end_us(name[1]) <= (watermark or 0)]:
+                del counts[name]
+            with store.reading() as txn:
+                bins_with_timers = len({hash_bytes(f"{w}-{user}".encode()) * BINS >> 64 for user, w in counts})
+                assert sum(read_size(txn, b)[0] for b in range(BINS)) == 2 * len(counts) + bins_with_timers
+            clock.observe([(0, max(at for _, at in records) * SECOND_US)] if records else [], [], [])
+            late = watermark
+
+
+def end_us(window):
+    return (window + SECONDS) * SECOND_US
