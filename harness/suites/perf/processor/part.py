@@ -18,7 +18,7 @@ def _measure(folder: Path, scale: Scale) -> PartResult:
     """Measures both sides in turns: a backlog, then a steady load; a counting processor over rows, 1 M keys."""
     settings = ProcessorSettings(
         keys=scale.pick(1_000_000, 2_000), rounds=scale.pick(3, 1), epochs=scale.pick(6, 3),
-        epoch_records=scale.pick(10_000, 1_000), rate=scale.pick(1_000, 200), seconds=scale.pick(20.0, 4.0),
+        epoch_records=scale.pick(10_000, 1_000), rate=scale.pick(1_500, 200), seconds=scale.pick(20.0, 4.0),
     )  # fmt: skip
     found = measured_in_child("harness.suites.perf.processor.process", folder, settings, deadline_s=_DEADLINE_S)
     return findings([Block(**block) for block in found], settings)
