@@ -22,8 +22,8 @@ def stale_environment_accepted(patch):
 def dropped_before_the_pull_is_observed(patch):
     plain = Controller.plan
 
-    def plan(self, epoch, generation):
-        written = plain(self, epoch, generation)
+    def plan(self, epoch, generation, now_ms=0):
+        written = plain(self, epoch, generation, now_ms)
         return replace(written, drops=written.drops + tuple((p.bin, p.source) for p in written.plan.pulls))
 
     patch.setattr(Controller, "plan", plan)

@@ -61,7 +61,7 @@ def request_of(do: str, **what: Any) -> dict[str, Any]:
             ways = {name: what[name] and _function(what["code"], what[name]) for name in ("migrate", "back")}
             raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
             budget = {} if what["budget"] is None else {"budget_bytes": what["budget"]}
-            return {"do": do, "code": raw.hex(), "lazy": what["lazy"], "mends": what["mends"] or 0, **budget}
+            return {"do": do, "code": raw.hex(), "lazy": what["lazy"], "mends": what.get("mends") or 0, **budget}
         case "insert":
             step = _named(what["code"], (Step,))
             return {"do": do, "code": dumped(step, [step.function]).hex(), "before": what["before"]}

@@ -14,7 +14,10 @@ from pyspark import cloudpickle
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 CASES, FAILING = found(), found("fails_")
-DEFAULT = {"running_count", "map_methods", "sessions", "initial_rows", "pandas_frames", "fails_in_rows"}
+DEFAULT = {
+    "running_count", "map_methods", "sessions", "initial_rows", "pandas_frames", "typed_state", "late_rows",
+    "deduplicates", "fails_in_rows", "fails_output_type",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -80,18 +83,20 @@ def differences(where: str, expected: list[str], got: list[str]) -> list[str]:
     return [f"{where}: {line}" for line in lines]
 
 
-def of_default_run(names):
-    return [name if name in DEFAULT else pytest.param(name, marks=pytest.mark.lengthy) for name in names]
+def tiered(names):
+    """Some of each kind in the run of every change; all of them take a quarter of an hour."""
+    marks = {True: pytest.mark.lengthy, False: pytest.mark.slow}
+    return [pytest.param(name, marks=marks[name in DEFAULT]) for name in names]
 
 
-@pytest.mark.parametrize("name", of_default_run(CASES))
+@pytest.mark.parametrize("name", tiered(CASES))
 def test_outputs_and_state_are_those_of_sparks_own_operator(queries, kafka, name):
     topic, native, own = queries(CASES[name])
     run(CASES[name], kafka, topic, native, own)
     assert own[-1].kills > 0
 
 
-@pytest.mark.lengthy
+@pytest.mark.slow
 def test_every_object_is_closed_behind_its_last_call(queries, kafka, tmp_path):
     """Each close tells how many calls there were; a call behind it would fail, and one without it be missing."""
     case = CASES["closes"]
@@ -119,7 +124,7 @@ def failure(query: Any, do: Callable[[Any], None]) -> Exception | None:
     return None
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in DEFAULT else pytest.mark.lengthy) for n in FAILING])
+@pytest.mark.parametrize("name", tiered(FAILING))
 def test_an_error_of_the_user_is_told_as_spark_tells_it_or_more_clearly(queries, kafka, name):
     case = FAILING[name]
     topic, native, (own,) = queries(case, VARIANTS[:1])

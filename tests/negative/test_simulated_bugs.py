@@ -100,7 +100,7 @@ def queue_reordered(patch):
 
     def runnable(self, table, blocked):
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(applying, "concat", lambda tables: pa.concat_tables(tables[::-1]))
+            inner.setattr(applying, "in_turn", lambda tables: pa.concat_tables(tables[::-1]))
             return plain(self, table, blocked)
 
     patch.setattr(Applying, "_runnable", runnable)
