@@ -77,11 +77,12 @@ def _admitted(router: Router, flow: Flow, inbox: Inbox[_Records], come: list[_Re
     if not rows:
         return
     came_us = sum(len(batch) * at for batch, at in come) // rows
-    left = pa.concat_batches([batch for batch, _ in come])
-    while len(left):
-        number = router.admitted(left, room) if len(left) > (room := flow.room()).min() else len(left)
+    left = come[0][0] if len(come) == 1 else pa.concat_batches([batch for batch, _ in come])
+    while rows := len(left):
+        room = flow.room()
+        number = rows if rows <= int(room.min()) else router.admitted(left, room)
         if number:
-            yield left.slice(0, number), came_us
+            yield left if number == rows else left.slice(0, number), came_us
             left = left.slice(number)
         else:
             inbox.rest(_FULL_S)
