@@ -14,14 +14,13 @@ from impls.operators import Aggregate
 from impls.operators.aggregates.types import WINDOW
 from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.base import Operator
-from impls.processor.keys import key_sql
+from impls.processor.keys import columns_sql
 from impls.protocol.eventtime import EventTime
+from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
 
 __all__ = ["GROUPING_KEY", "aggregate", "with_windows"]
 
 GROUPING_KEY = "grouping_key"  # the column by which records go to bins
-_DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark, and of windows of it
-_NO_TIME = -(1 << 62)  # event time of a record that has none
 
 
 def aggregate(df: DataFrame, keys: Sequence[str], values: Mapping[str, str], **options: Any) -> StreamHandle:
@@ -45,30 +44,29 @@ def aggregate(df: DataFrame, keys: Sequence[str], values: Mapping[str, str], **o
     if missing := [key for key in keys if key not in types]:
         raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
     schema = StructType([df.schema[key] for key in keys])
-    keyed = df.withColumn(GROUPING_KEY, F.expr(key_sql(schema, [f"`{key}`" for key in keys])))
+    keyed = df.withColumn(GROUPING_KEY, F.expr(columns_sql(schema, keys)))
     aggregates = Aggregate({key: types[key] for key in keys}, values, types)
     windows = [field for field in schema.fields if types[field.name] == WINDOW]
     if len(windows) > 1:
         raise UsageError(f"The key has {len(windows)} windows: Spark allows one.")
     operator: Operator = aggregates
-    if windows and _DELAY in windows[0].metadata:
+    if windows and with_watermark(StructType(windows)):
         keyed, delay_ms = _timed(keyed, windows[0].name)
         operator = with_windows(aggregates, delay_ms)
     return stream(keyed, key=GROUPING_KEY, operator=operator, **options)
 
 
-def with_windows(aggregates: Aggregate, delay_ms: int) -> WindowAggregate:
-    """Returns aggregates by windows under Spark's watermark with a delay."""
-    return WindowAggregate(aggregates, EventTime(EVENT, disorder=delay_ms * 1000, of_all=True, clock=True))
+def with_windows(aggregates: Aggregate, delay: int) -> WindowAggregate:
+    """Returns aggregates by windows under Spark's watermark with a delay, ms."""
+    return WindowAggregate(aggregates, EventTime.of_spark(EVENT, delay))
 
 
 def _timed(df: DataFrame, window: str) -> tuple[DataFrame, int]:
     """Adds the event time and the end of the window, both in µs, and returns the watermark's delay, ms, with it."""
-    marked = [
-        field for field in df.schema.fields if _DELAY in field.metadata and field.dataType.simpleString() == "timestamp"
-    ]
+    marked = [field for field in with_watermark(df.schema) if field.dataType.simpleString() == "timestamp"]
     if len(marked) != 1:
         raise UsageError(f"Keep the one column with the watermark beside the window; there are {len(marked)}.")
-    event = F.coalesce(F.unix_micros(F.col(f"`{marked[0].name}`")), F.lit(_NO_TIME))
-    timed = df.withColumn(EVENT, event).withColumn(END, F.unix_micros(F.col(f"`{window}`.end")))
-    return timed, int(marked[0].metadata[_DELAY])
+    timed = df.withColumn(EVENT, F.expr(event_time_sql(marked[0].name))).withColumn(
+        END, F.unix_micros(F.col(f"`{window}`.end"))
+    )
+    return timed, delay_ms(marked[0])

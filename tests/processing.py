@@ -90,7 +90,7 @@ class ProcessorRun(TimedRun):
 
     def __init__(self, folder: Path, given: Given, **more: Any):
         self.given, self.now = given, 1_000
-        time = EventTime(EVENT_TIME, disorder=given.delay_ms * 1000, of_all=True, clock=True)
+        time = EventTime.of_spark(EVENT_TIME, given.delay_ms)
         columns = tuple(f"c{i}" for i in range(len(given.schema)))
         super().__init__(folder, operator_of(given.program, columns, time, None, reads_ranges=True), **more)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from harness.lab.broker import LOOPBACK, Broker, EmbeddedBroker, ExternalBroker
+from harness.lab.broker import Broker, EmbeddedBroker, ExternalBroker
+from harness.lab.ports import LOOPBACK
 from harness.lab.redis_server import RedisServer
 from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars

@@ -1,11 +1,13 @@
 """The Kafka broker of a run: embedded, as a child process with its data in the run's folder, or an existing one."""
 
+import base64
 import contextlib
 import os
 import shutil
 import socket
 import subprocess
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +16,17 @@ from typing import IO
 from confluent_kafka import KafkaException
 
 from harness import guard
+from harness.lab.ports import LOOPBACK, free_ports
 from harness.lab.topics import admin_of, words_of
 from impls.errors import UsageError
 
-__all__ = ["LOOPBACK", "Broker", "EmbeddedBroker", "ExternalBroker"]
+__all__ = ["Broker", "EmbeddedBroker", "ExternalBroker"]
 
 _READY_DEADLINE_S = 60.0
 _REACH_DEADLINE_S = 10.0
 _STOP_GRACE_S = 10.0
 _POLL_S = 0.02
 _PORT_TRIES = 5
-LOOPBACK = "127.0.0.1"
-_CLUSTER_ID = "UmQ0GCpoQCO48RE6UV_CIw"
 _MESSAGE_BYTES_MAX = 32 << 20
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
 _HERE = Path(__file__).parent
@@ -159,8 +160,8 @@ class EmbeddedBroker(Broker):
         """Formats the data folder once; a cut-off format never looks like a finished one."""
         if (self._folder / "data").exists():
             return
-        self._write_properties(*_free_ports(self._host), logs=self._folder / "data.new")
-        tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER_ID]
+        self._write_properties(*free_ports(self._host, 2), logs=self._folder / "data.new")
+        tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", f"--cluster-id={_new_id()}"]
         with (
             self.log.open("ab") as log,
             self._spawn([*tool, "-c", self._folder / "server.properties"], log) as process,
@@ -175,7 +176,7 @@ class EmbeddedBroker(Broker):
 
     def _try_ports(self) -> bool:
         """Starts the broker on free ports; returns False if another process took one of them in the meantime."""
-        free, controller = _free_ports(self._host)
+        free, controller = free_ports(self._host, 2)
         port = self._port or free
         self._write_properties(port, controller, logs=self._folder / "data")
         said = self.log.stat().st_size
@@ -190,9 +191,7 @@ class EmbeddedBroker(Broker):
         with self.log.open("ab") as log:
             self._process = self._spawn(["kafka.Kafka", self._folder / "server.properties"], log)
         try:
-            ready = self._await_port(port)
-            if ready:
-                self._await_answer(f"{self._host}:{port}")
+            ready = self._await_port(port) and self._await_answer(f"{self._host}:{port}")
         except BaseException:
             self.stop()
             raise
@@ -214,17 +213,22 @@ class EmbeddedBroker(Broker):
             time.sleep(_POLL_S)
         raise UsageError(f"The broker did not open its port in {_READY_DEADLINE_S:.0f} s: {self._tail()}.")
 
-    def _await_answer(self, bootstrap: str) -> None:
-        admin, deadline = admin_of(bootstrap), time.monotonic() + _READY_DEADLINE_S
-        while True:
+    def _await_answer(self, bootstrap: str) -> bool:
+        """Returns True when this broker answers, by its cluster's id, and False when it has ended."""
+        assert self._process is not None
+        admin, own = admin_of(bootstrap), _id_of(self._folder / "data")
+        deadline, why = time.monotonic() + _READY_DEADLINE_S, "another one does"
+        while time.monotonic() < deadline:
             try:
-                if admin.list_topics(timeout=1).brokers:
-                    return
+                found = admin.list_topics(timeout=1)
+                if found.brokers and found.cluster_id == own:
+                    return True
             except KafkaException as error:
-                if time.monotonic() > deadline:
-                    raise UsageError(f"The broker opened its port but never answered ({words_of(error)}).") from error
-            if self._process is None or self._process.poll() is not None:
-                raise UsageError(f"The broker ended while it started: {self._tail()}; its log is {self.log}.")
+                why = words_of(error)
+            if self._process.poll() is not None:
+                return False
+            time.sleep(_POLL_S)
+        raise UsageError(f"The broker opened its port but never answered ({why}).")
 
     def _spawn(self, arguments: Sequence[str | Path], log: IO[bytes]) -> guard.GuardedProcess:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
@@ -244,6 +248,12 @@ class EmbeddedBroker(Broker):
         return (telling or lines or ["it said nothing"])[-1].strip()
 
 
-def _free_ports(host: str) -> tuple[int, int]:
-    with socket.create_server((host, 0)) as first, socket.create_server((host, 0)) as second:
-        return first.getsockname()[1], second.getsockname()[1]
+def _new_id() -> str:
+    """Returns the id of a new cluster, in Kafka's form."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _id_of(data: Path) -> str:
+    """Returns the id of the cluster whose data a folder holds."""
+    lines = (data / "meta.properties").read_text().splitlines()
+    return next(line.partition("=")[2] for line in lines if line.startswith("cluster.id="))

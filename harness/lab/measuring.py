@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,13 +25,20 @@ _DEADLINE_S = 900.0
 _S = TypeVar("_S")
 
 
-def measure_here(folder: Path, settings: Callable[..., _S], measure: Callable[[Path, _S], Sequence[Any]]) -> int:
+def measure_here(
+    folder: Path,
+    settings: Callable[..., _S],
+    measure: Callable[[Path, _S], Sequence[Any]],
+    *,
+    heavy: Sequence[str] = (),
+) -> int:
     """Measures in this process what asked.json of a folder says into its measured.json, and ends with standard input.
 
     Args:
         folder: of the measurement.
         settings: makes settings of the fields that asked.json holds.
         measure: from the folder and settings to what is measured, dataclasses.
+        heavy: patterns of folders in the folder that go once it is measured.
 
     Returns:
         The exit code: 0 done, 1 failed, 2 bad input.
@@ -41,6 +50,8 @@ def measure_here(folder: Path, settings: Callable[..., _S], measure: Callable[[P
         sys.stdout.write(json.dumps({"error": str(error)}) + "\n")
         return 1 if isinstance(error, StateError) else 2
     write_json(folder / FOUND, [asdict(one) for one in measured])
+    for doomed in chain.from_iterable(folder.glob(pattern) for pattern in heavy):
+        shutil.rmtree(doomed, ignore_errors=True)
     return 0
 
 

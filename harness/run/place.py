@@ -9,8 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from harness.experiment.description import Experiment, Run
-from harness.lab.broker import LOOPBACK
 from harness.lab.hosts.cluster import cluster
+from harness.lab.ports import LOOPBACK
 from harness.run.pipeline import state_dir
 from impls.spark.clocks import clock_offsets
 from impls.spark.master import address_towards, is_local, standalone_addresses

@@ -94,7 +94,7 @@ def found_in(
     key = wanted.named(struct_of(schema, "key"))
     program = Program(wanted.processor, b"", key, (), (), StructType(), mode, {}, wanted.pandas, {})
     many = in_ranges(variable for variable, _ in variables.values())
-    operator = operator_of(program, (), EventTime(EVENT_TIME, of_all=True, clock=True), None, reads_ranges=many)
+    operator = operator_of(program, (), EventTime.of_spark(EVENT_TIME), None, reads_ranges=many)
     settings = {
         "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
     }  # fmt: skip

@@ -246,8 +246,9 @@ def _log(record: EpochRecord) -> None:
     """Logs an epoch, and what happened in it."""
     if _LOG.isEnabledFor(logging.DEBUG):
         _LOG.debug("%s", in_short(record))
-    for sentence in told(record):
-        _LOG.info("%s", sentence)
+    if _LOG.isEnabledFor(logging.INFO):
+        for sentence in told(record):
+            _LOG.info("%s", sentence)
 
 
 def _command_of(entry: dict[str, Any]) -> Command | Change:

@@ -101,9 +101,7 @@ class Figures:
         with self._lock:
             counts = dict(self._sums)
             if self._last is not None:
-                found = _of_epoch(self._last)
-                counts |= {name: found[name] for name in ("queued", "queue_bytes", "misplaced", "state_bytes")}
-                counts["workers"] = len(self._last.reports)
+                counts |= _sizes(self._last) | {"workers": len(self._last.reports)}
             return counts
 
     def now(self) -> dict[str, Any]:
@@ -152,6 +150,15 @@ def _counted(reports: list[Report]) -> dict[str, int]:
     }
 
 
+def _sizes(record: EpochRecord) -> dict[str, int]:
+    return {
+        "queued": sum(sum(r.queues.lengths[1]) for r in record.reports),
+        "queue_bytes": sum(r.queues.bytes for r in record.reports),
+        "misplaced": record.misplaced,
+        "state_bytes": record.state_bytes,
+    }
+
+
 def _of_epoch(record: EpochRecord) -> dict[str, Any]:
     reports = record.reports
     inside = {name: max((r.ms.get(name, 0.0) for r in reports), default=0.0) for name in (*PHASES, *PARTS)}
@@ -160,11 +167,8 @@ def _of_epoch(record: EpochRecord) -> dict[str, Any]:
         "generation": record.written.generation,
         "epoch_ms": round(sum(record.ms.values()), 3),
         "phases_ms": {name: round(ms, 3) for name, ms in {**record.ms, **inside}.items()},
-        "queued": sum(sum(r.queues.lengths[1]) for r in reports),
-        "queue_bytes": sum(r.queues.bytes for r in reports),
-        "misplaced": record.misplaced,
+        **_sizes(record),
         "migrating": record.written.migrating,
-        "state_bytes": record.state_bytes,
         "durable_bytes": record.durable_bytes,
         "watermark": record.written.watermark,
     }

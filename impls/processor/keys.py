@@ -18,7 +18,7 @@ The bytes of a key are those of its fields, one behind the other. A field is 00 
 import itertools
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -28,7 +28,7 @@ from impls.errors import UsageError
 from impls.processor.coerce import coercion, internal_row
 from impls.processor.rows import normalized, row_maker
 
-__all__ = ["KeyCodec", "key_sql"]
+__all__ = ["KeyCodec", "columns_sql", "key_sql"]
 
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DateType, t.TimestampType, t.TimestampNTZType,
              t.DayTimeIntervalType)  # fmt: skip
@@ -85,6 +85,11 @@ def key_sql(schema: t.StructType, columns: list[str]) -> str:
         for i, (field, column) in enumerate(zip(schema.fields, columns, strict=True))
     ]
     return f"concat({', '.join(parts)})"
+
+
+def columns_sql(schema: t.StructType, names: Sequence[str]) -> str:
+    """Returns the same of a key that is in columns of these names."""
+    return key_sql(schema, [f"`{name}`" for name in names])
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------

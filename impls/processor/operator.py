@@ -1,6 +1,5 @@
 """A processor as a keyed operator: one for time mode none, and one whose turns have timers."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +15,15 @@ from impls.operators.timed import TimedOperator
 from impls.operators.turn import Turn, Turned
 from impls.processor.expiring import expire, note_earliest
 from impls.processor.program import Life, Program, Times
-from impls.protocol.eventtime import EpochClock, EventTime
+from impls.protocol.eventtime import NO_TIME, EpochClock, EventTime, whole_ms
 from impls.store.buffered import Buffered
 from impls.store.keyed import Keyed
 from impls.store.records import Results, from_bytes
 from impls.store.state import BinState
 
-__all__ = ["EVENT_TIME", "NEVER_LATE", "InitialState", "ProcessorOperator", "TimedProcessor", "operator_of"]
+__all__ = ["EVENT_TIME", "InitialState", "ProcessorOperator", "TimedProcessor", "operator_of"]
 
 EVENT_TIME = "event_us"  # the column of records' event time, µs
-NEVER_LATE = -(1 << 62)  # event time of a record that has none: Spark keeps it
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class TimedProcessor(_Processing, TimedOperator):
         """Gives the timers that the turn before would have given to bins that waited in it."""
         waited = np.zeros_like(turn.bins)
         waited[list(clock.waited)] = True
-        times = Times(clock.before, _ms(clock.late))
+        times = Times(clock.before, whole_ms(clock.late))
         bins = self._due(entries.state, turn.bins & waited, times)
         if bins:
             life = Life(self.program, entries, times)
@@ -138,9 +136,9 @@ class TimedProcessor(_Processing, TimedOperator):
             self._end(life, made, out, times)
 
     def _turn(self, entries: Buffered, turn: Turn, clock: EpochClock, made: "_Made", out: Turned) -> None:
-        times, records = Times(clock.now, _ms(turn.watermark)), turn.records
+        times, records = Times(clock.now, whole_ms(turn.watermark)), turn.records
         if records is not None and self.program.time_mode == "eventtime":
-            late = _late(records.column(EVENT_TIME).to_numpy(), _ms(clock.late))
+            late = _late(records.column(EVENT_TIME).to_numpy(), whole_ms(clock.late))
             out.late += int(late.sum())
             records = records.filter(pa.array(~late)) if late.any() else records
         bins = self._due(entries.state, turn.bins, times)
@@ -208,11 +206,7 @@ def operator_of(
     return TimedProcessor(program, (*columns, EVENT_TIME), event_time, initial, output)
 
 
-def _ms(watermark_us: int | None) -> int:
-    """Returns a watermark as Spark has it: ms, and 0 before there is one."""
-    return 0 if watermark_us is None else max(0, math.floor(watermark_us / 1000))
-
-
 def _late(times_us: NDArray[np.int64], watermark: int) -> NDArray[np.bool_]:
-    late: NDArray[np.bool_] = (times_us <= watermark * 1000) & (times_us != NEVER_LATE)
+    """Returns which records a watermark, ms, has passed; Spark keeps one without a time."""
+    late: NDArray[np.bool_] = (times_us <= watermark * 1000) & (times_us != NO_TIME)
     return late

@@ -1,6 +1,7 @@
 """A user's processor with all that a worker needs to run it, and one life of it: init, data, timers, close."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -126,31 +127,17 @@ class Life:
 
     def records(self, table: pa.Table) -> None:
         """Gives records to the processor, key by key; columns bin, key and c0, c1, ..."""
-        groups = _groups(table)
-        self._begin(list(groups))
-        parts = self._frames(table, groups) if self.program.pandas else self._rows(table, groups)
-        for (bin_, key), (values, rows) in zip(groups, parts, strict=True):
-            self.scope.at(bin_, key)
-            try:
+        for bin_, key, values, rows in self._given(table):
+            with self._noted("handleInputRows", bin_, key):
                 given = self._processor.handleInputRows(values, rows, self._values)
                 self.sources.append((bin_, key, self.output.take(given)))
-            except Exception as error:
-                self._note(error, "handleInputRows", bin_, key)
-                raise
 
     def initial(self, table: pa.Table) -> None:
         """Gives initial state to the processor, key by key; columns as for `records`."""
-        groups = _groups(table)
-        self._begin(list(groups))
-        parts = self._frames(table, groups) if self.program.pandas else self._rows(table, groups)
-        for (bin_, key), (values, states) in zip(groups, parts, strict=True):
-            self.scope.at(bin_, key)
+        for bin_, key, values, states in self._given(table):
             for state in states:
-                try:
+                with self._noted("handleInitialState", bin_, key):
                     self._processor.handleInitialState(values, state, self._values)
-                except Exception as error:
-                    self._note(error, "handleInitialState", bin_, key)
-                    raise
 
     def timers(self, bins: Iterable[int], until: int) -> None:
         """Gives the timers of bins up to a time, ms, to the processor, in order of (time, bin, key).
@@ -163,16 +150,13 @@ class Life:
         self.scope.expect(dict.fromkeys((bin_, key) for _, bin_, key in due))
         for time, bin_, key in due:
             self.scope.at(bin_, key)
-            try:
+            with self._noted(f"handleExpiredTimer of {time}", bin_, key):
                 given = self._processor.handleExpiredTimer(
                     key=self.program.codec.decode(key),
                     timerValues=self._values,
                     expiredTimerInfo=ExpiredTimerInfo(time),
                 )
                 self.sources.append((bin_, key, self.output.take(given)))
-            except Exception as error:
-                self._note(error, f"handleExpiredTimer of {time}", bin_, key)
-                raise
             self._handle.deleteTimer(time)
         self.fired += len(due)
 
@@ -196,6 +180,15 @@ class Life:
         for batch in batches:
             check_event_times(batch, self.program.event_column, watermark)
         return [payload for batch in batches for payload in self.program.to_json(batch)]
+
+    def _given(self, table: pa.Table) -> Iterator[tuple[int, bytes, Any, Iterator[Any]]]:
+        """Yields (bin, key, the key's values, its rows or frames) of each key, whose state is at hand then."""
+        groups = _groups(table)
+        self._begin(list(groups))
+        parts = self._frames(table, groups) if self.program.pandas else self._rows(table, groups)
+        for (bin_, key), (values, given) in zip(groups, parts, strict=True):
+            self.scope.at(bin_, key)
+            yield bin_, key, values, given
 
     def _begin(self, groups: Sequence[_Key]) -> None:
         """Prepares the state for keys; what `init` deleted is gone from their bins."""
@@ -235,8 +228,13 @@ class Life:
             pieces = [places[at : at + most] for at in range(0, len(places), most)]
             yield key, (pd.DataFrame([rows[i] for i in piece]) for piece in pieces)
 
-    def _note(self, error: Exception, where: str, bin_: int, key: bytes) -> None:
-        error.add_note(f"{where} of {self.program.name}{FOR_KEY}{self.program.codec.decode(key)} in bin {bin_}.")
+    @contextmanager
+    def _noted(self, where: str, bin_: int, key: bytes) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"{where} of {self.program.name}{FOR_KEY}{self.program.codec.decode(key)} in bin {bin_}.")
+            raise
 
     def _find_wrong(self) -> None:
         """Raises what is wrong with the output, with the key that it was given for."""
@@ -245,11 +243,8 @@ class Life:
             for bin_, key, count in self.sources:
                 one = Rows(self.program.output)
                 one.rows, at = self.output.rows[at : at + count], at + count
-                try:
+                with self._noted("The output", bin_, key):
                     one.batches()
-                except Exception as error:
-                    self._note(error, "The output", bin_, key)
-                    raise
 
 
 def _groups(table: pa.Table) -> dict[_Key, list[int]]:

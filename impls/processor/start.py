@@ -19,14 +19,15 @@ from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
-from impls.processor.keys import key_sql
-from impls.processor.operator import EVENT_TIME, NEVER_LATE, InitialState, operator_of
+from impls.processor.keys import columns_sql
+from impls.processor.operator import EVENT_TIME, InitialState, operator_of
 from impls.processor.output import json_rows, pandas_settings
 from impls.processor.program import Program
 from impls.processor.state import Scope
-from impls.protocol.eventtime import EventTime
+from impls.protocol.eventtime import NO_TIME, EventTime
 from impls.spark.code import dumped
 from impls.spark.order import ordered
+from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
 from impls.store.records import TIES
 from impls.worker.output import Output
 
@@ -34,7 +35,6 @@ __all__ = ["transform_with_state"]
 
 _TIME_MODES = ("none", "processingtime", "eventtime")
 _OUTPUT_MODES = ("append", "update")
-_DELAY = "spark.watermarkDelayMs"  # in the metadata of a column with a watermark
 _BINS = 256
 
 Grouped = GroupedData | tuple[DataFrame, Sequence[str]]
@@ -97,7 +97,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
         schemas, pandas, _settings(frame), eventTimeColumnName, micros=not isinstance(results, Output),
     )  # fmt: skip
-    prepared = _prepared(frame, _key_sql(key_schema, keys), event_sql, options.get("time"))
+    prepared = _prepared(frame, columns_sql(key_schema, keys), event_sql, options.get("time"))
     check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
     initial = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
     return stream(
@@ -162,10 +162,6 @@ def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:
     return tuple(frame.columns.index(name) for name in keys)
 
 
-def _key_sql(schema: StructType, keys: list[str]) -> str:
-    return key_sql(schema, [f"`{name}`" for name in keys])
-
-
 def _initial(given: Grouped | None, key: StructType, checkpoint: Path, bins: int) -> InitialState | None:
     """Writes the initial state to files, if there is any."""
     if given is None:
@@ -173,7 +169,9 @@ def _initial(given: Grouped | None, key: StructType, checkpoint: Path, bins: int
     frame, keys = _frame_and_keys(given, "initialState")
     _check_alike(frame, keys, key)
     now = clock.time_ns() // 1_000_000
-    return initial_state(frame, _places(frame, keys), _key_sql(key, keys), bins, folder=checkpoint / "initial", now=now)
+    return initial_state(
+        frame, _places(frame, keys), columns_sql(key, keys), bins, folder=checkpoint / "initial", now=now
+    )
 
 
 def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
@@ -185,16 +183,15 @@ def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:
 
 def _event_time(frame: DataFrame) -> tuple[EventTime, str]:
     """Returns what is known of the frame's watermark, and the event time of a record, µs, as SQL."""
-    marked = [(field.name, field.metadata[_DELAY]) for field in frame.schema.fields if _DELAY in field.metadata]
+    marked = with_watermark(frame.schema)
     if len(marked) > 1:
-        raise UsageError(f"The frame has {len(marked)} watermarks, on {', '.join(n for n, _ in marked)}: use one.")
+        raise UsageError(f"The frame has {len(marked)} watermarks, on {', '.join(f.name for f in marked)}: use one.")
     if not marked:
-        return EventTime(EVENT_TIME, of_all=True, clock=True), f"{NEVER_LATE}L"
-    name, delay = marked[0]
-    if not isinstance(frame.schema[name].dataType, TimestampType):
-        raise UsageError(f"The watermark must be on a timestamp, but {name} is none.")
-    event_time = EventTime(EVENT_TIME, disorder=int(delay) * 1000, of_all=True, clock=True)
-    return event_time, f"coalesce(unix_micros(`{name}`), {NEVER_LATE}L)"
+        return EventTime.of_spark(EVENT_TIME), f"{NO_TIME}L"
+    (column,) = marked
+    if not isinstance(column.dataType, TimestampType):
+        raise UsageError(f"The watermark must be on a timestamp, but {column.name} is none.")
+    return EventTime.of_spark(EVENT_TIME, delay_ms(column)), event_time_sql(column.name)
 
 
 def _tried(frame: DataFrame, raw: bytes, mode: TimeMode) -> tuple[dict[str, StructType], dict[str, Variable]]:

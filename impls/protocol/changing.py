@@ -1,7 +1,7 @@
 """A change of the pipeline from its request to its end: tried, then bin by bin or at once, or taken back. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -147,7 +147,8 @@ class Changing:
     def _obstacle(self, version: Version) -> str:
         """Returns why a change cannot begin, "" when it can: its bins are to come from the parent, and to go back."""
         others = np.flatnonzero(~np.isin(self.required, [version.parent, *mended_by(version, self.versions)]))
-        if len(others) and Outcome("refused", version.parent) in [replace(o, why="") for o in self._outcomes.values()]:
+        refused = {outcome.version for outcome in self._outcomes.values() if outcome.state == "refused"}
+        if len(others) and version.parent in refused:
             return f"it builds on version {version.parent}, which was refused"
         if len(others):
             bin_, number = int(others[0]), int(self.required[others[0]])
@@ -157,8 +158,8 @@ class Changing:
 
     def _returning(self, version: Version) -> NDArray[np.bool_]:
         """Returns the bins that run under a version and can go back to its parent."""
-        target = shape_of(version.parent, self.versions)
-        lasting = [shape for shape in np.unique(self.shape).tolist() if not way_back(shape, target, self.known)]
+        target, known = shape_of(version.parent, self.versions), self.known
+        lasting = [shape for shape in np.unique(self.shape).tolist() if not way_back(shape, target, known)]
         there: NDArray[np.bool_] = (self.required == version.number) & ~np.isin(self.shape, lasting)
         return there
 
@@ -189,10 +190,10 @@ class Changing:
 
     def observe(self, seen: Observation) -> list[Event]:
         """Takes in what an epoch did: states that were turned, records tried, failures of versions."""
-        self.left = np.unique(self.shape).tolist()
+        self.left, known = np.unique(self.shape).tolist(), self.known
         for bin_, shape in seen.turned:
             self.shape[bin_] = shape
-            if not way_back(shape, shape_of(int(self.required[bin_]), self.versions), self.known):
+            if not way_back(shape, shape_of(int(self.required[bin_]), self.versions), known):
                 self.required[bin_] = shape  # it took the shape after the last report, before the order to go back came
         if self._current is not None:
             number = self._current.version.number

@@ -19,10 +19,10 @@ import numpy as np
 
 from impls.errors import UsageError
 
-__all__ = ["EpochClock", "EventClock", "EventTime", "Merge", "Partial", "merge_partials"]
+__all__ = ["NO_TIME", "EpochClock", "EventClock", "EventTime", "Merge", "Partial", "merge_partials", "whole_ms"]
 
 Merge = Callable[[list[Any]], list[Any]]
-_NEVER = -(1 << 62)
+NO_TIME = -(1 << 62)  # before any event time there is: of a record that has none, of timers that have not run
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,20 @@ class EventTime:
     def __post_init__(self) -> None:
         if self.disorder < 0 or self.partitions < 0:
             raise UsageError("The disorder of an event time and the number of its partitions must be 0 or more.")
+
+    @classmethod
+    def of_spark(cls, column: str, delay_ms: int = 0) -> "EventTime":
+        """Returns an event time, µs, whose watermark goes as that of Spark's `withWatermark`."""
+        return cls(column, disorder=delay_ms * 1000, of_all=True, clock=True)
+
+
+def whole_ms(watermark_us: int | None) -> int:
+    """Returns a watermark as Spark has it: whole ms, and 0 before there is one.
+
+    >>> whole_ms(None), whole_ms(-5), whole_ms(1_999)
+    (0, 0, 1)
+    """
+    return 0 if watermark_us is None else max(0, watermark_us // 1000)
 
 
 @dataclass(frozen=True)  # without slots, as WrittenPlan
@@ -120,7 +134,7 @@ class EventClock:
     def __init__(self, event_time: EventTime, merge: Merge, bins: int):
         self._event_time, self._merge = event_time, merge
         self._seen: dict[int, int] = {}
-        self._run = np.full(bins, _NEVER, np.int64)  # up to where the timers of each bin have run
+        self._run = np.full(bins, NO_TIME, np.int64)  # up to where the timers of each bin have run
         self._waiting: list[Partial] = []
         self.watermark: int | None = None
         self.ready: tuple[Partial, ...] = ()

@@ -9,7 +9,6 @@ from impls.realtime.blobs import Blob
 __all__ = ["Intake"]
 
 _RECORDS = 32_768  # of one turn at most: what waits is worked off in turns that others can see
-_LEAST = 32
 
 
 class Intake:
@@ -41,7 +40,7 @@ class Intake:
         That is half of the records that may be on their way to the worker, so that the rest comes during the turn.
         """
         chosen: list[Blob] = []
-        records, most = 0, min(max(window // 2, _LEAST), _RECORDS)
+        records, most = 0, min(window // 2, _RECORDS)
         while self.has(tick) and records < most:
             chosen.append(self._waiting.popleft())
             records += len(chosen[-1].table)

@@ -47,7 +47,7 @@ class Router:
             room: records that each slot may be given, shape (slots,).
         """
         with self._lock:
-            to = _routing(self._route)[records.column(0).to_numpy()]
+            to = self._in_force().routing[records.column(0).to_numpy()]
         counts = np.bincount(to, minlength=len(room))
         first = [np.flatnonzero(to == slot)[max(0, int(room[slot]))] for slot in np.flatnonzero(counts > room)]
         return int(min(first, default=len(records)))
@@ -75,23 +75,20 @@ class Router:
         """
         records = _records(batches)
         with self._lock:
-            routing = _routing(self._route)
+            route = self._in_force()
             self._next |= _next_offsets(records)
             blobs = []
-            for slot, part in _parts(records, routing) if len(records) else ():
+            for slot, part in _parts(records, route.routing) if len(records) else ():
                 self._sent[slot] += 1
                 self._records[slot] += len(part)
-                assert self._route is not None, "there is a routing"
-                number, tick = self._sent[slot], self._route.tick
-                blob = encode(self.source, number, tick, part, came_us=came_us, packed_us=packed_us)
+                blob = encode(self.source, self._sent[slot], route.tick, part, came_us=came_us, packed_us=packed_us)
                 blobs.append((slot, blob))
             return blobs
 
-
-def _routing(route: Route | None) -> NDArray[np.int32]:
-    if route is None:
-        raise StateError("Records came before the first routing.")
-    return route.routing
+    def _in_force(self) -> Route:
+        if self._route is None:
+            raise StateError("Records came before the first routing.")
+        return self._route
 
 
 def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[int, pa.RecordBatch]]:

@@ -1,24 +1,18 @@
 """The autoscaling suite on a small load: measured, judged, scored, and gone on with."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from invoked import result_of
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.lengthy]
-ROOT = Path(__file__).parents[2]
 OPTIONS = [
     "--load=step", "--policy=ds2", "--mechanism=megaphone-all-at-once", "--duration=18", "--max=4", "--cost-us=10000",
 ]  # fmt: skip
 
 
 def test_a_step_is_followed_by_a_policy_and_judged_beside_fixed_numbers_of_workers(tmp_path):
-    command = [sys.executable, "-P", "-m", "invoke", "autoscale", "--output", str(tmp_path), *OPTIONS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=580, check=False)
-    folder = Path(done.stdout.decode().splitlines()[-1])
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    folder = result_of("autoscale", tmp_path, *OPTIONS, deadline_s=580)
     result = json.loads((folder / "autoscale.json").read_text())
     assert [(row["policy"], row["mechanism"], row["verdict"]) for row in result["rows"]] == [
         ("ds2", "megaphone-all-at-once", "valid"), ("right", "none", "valid"), ("most", "none", "valid"),

@@ -16,6 +16,7 @@ from processes import working_on
 from harness.lab import broker as module
 from harness.lab.bringup import bring_up
 from harness.lab.broker import EmbeddedBroker, ExternalBroker
+from harness.lab.ports import free_ports
 from harness.lab.topics import create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
@@ -103,16 +104,20 @@ def test_a_killed_parent_takes_its_broker_along_and_a_taken_port_is_no_obstacle(
     await_end(int(pid), port)
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        free, offers = module._free_ports("127.0.0.1"), []
-
-        def offer(_host: str) -> tuple[int, int]:
-            offers.append(free if offers else (free[0], taken.getsockname()[1]))
-            return offers[-1]
-
-        monkeypatch.setattr(module, "_free_ports", offer)
+        other, free = taken.getsockname()[1], free_ports("127.0.0.1", 2)
+        offers = [[free[0], other], [other, free[1]], free]
+        monkeypatch.setattr(module, "free_ports", lambda _host, _number: offers.pop(0))
         with embedded(tmp_path / "broker") as broker:
             assert broker.bootstrap == f"127.0.0.1:{free[0]}"
-            assert len(offers) == 2
+            assert not offers
+
+
+def test_a_broker_at_another_ones_port_is_not_taken_for_it(tmp_path, kafka, monkeypatch):
+    free = free_ports("127.0.0.1", 2)
+    offers = [[int(kafka.rpartition(":")[2]), free[1]], free]
+    monkeypatch.setattr(module, "free_ports", lambda _host, _number: offers.pop(0))
+    with embedded(tmp_path / "broker") as broker:
+        assert broker.bootstrap == f"127.0.0.1:{free[0]}"
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path):

@@ -1,14 +1,11 @@
 """A NEXMark query through `./inv bench`, live and on Spark's own state, each against the same oracle."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from invoked import result_of
 
 pytestmark = pytest.mark.timeout(500)
-ROOT = Path(__file__).parents[2]
 OPTIONS = [
     "--workload=nexmark", "--query=q8", "--mechanism=megaphone-batched,native-repartition", "--rate=1000",
     "--duration=12", "--bins=16", "--workers=1:2", "--profile=large-state:auctions=2000",
@@ -16,12 +13,9 @@ OPTIONS = [
 
 
 def test_live_and_native_answer_across_a_rescale_and_each_event_has_a_latency(tmp_path):
-    command = [sys.executable, "-P", "-m", "invoke", "bench", "--output", str(tmp_path), *OPTIONS]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=480, check=False)
-    folder = Path(done.stdout.decode().splitlines()[-1])
+    folder = result_of("bench", tmp_path, *OPTIONS)
     runs = json.loads((folder / "result.json").read_text())["runs"]
     assert [(entry["verdict"], entry["reasons"]) for entry in runs] == [("valid", []), ("valid", [])]
-    assert done.returncode == 0
     for entry in runs:
         oracle = json.loads((folder / entry["folder"] / "oracle.json").read_text())
         counted = sum(entry["latency_ms"][tag]["count"] for tag in ("warmup", "steady", "migrating", "after"))

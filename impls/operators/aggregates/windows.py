@@ -9,7 +9,7 @@ from impls.errors import UsageError
 from impls.operators.aggregates.operator import Aggregate, keys_of
 from impls.operators.timed import TimedOperator
 from impls.operators.turn import Turn, Turned
-from impls.protocol.eventtime import EventTime
+from impls.protocol.eventtime import EventTime, whole_ms
 from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -72,8 +72,7 @@ class WindowAggregate(TimedOperator):
 
 
 def _passed(watermark: int | None) -> int:
-    """Returns the watermark as Spark has it, whole milliseconds and 0 before there is one, in µs."""
-    return 0 if watermark is None else max(0, watermark // 1000 * 1000)
+    return 1000 * whole_ms(watermark)
 
 
 def _note(state: BinState, records: pa.Table) -> None:

@@ -4,12 +4,10 @@ Each side has topics of its own with the same records. Its query is started for 
 the other side's has the machine to itself.
 """
 
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -176,14 +174,5 @@ def _side(name: str, folder: Path, bootstrap: str, spark: SparkSession, settings
     return _Side(name, place, Received(bootstrap, place.results, _PARTITIONS), spark, settings)
 
 
-def _main(arguments: list[str]) -> int:
-    """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
-    folder = Path(arguments[0])
-    code = measure_here(folder, ProcessorSettings, _measure)
-    for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
-        shutil.rmtree(doomed, ignore_errors=True)
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(measure_here(Path(sys.argv[1]), ProcessorSettings, _measure, heavy=_HEAVY))

@@ -4,7 +4,6 @@ It ends when its standard input does, so that nothing outlives the one who start
 """
 
 import os
-import shutil
 import sys
 import time
 from collections import defaultdict
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -215,14 +213,5 @@ def _records(marks: list[EpochMark]) -> int:
     return sum(mark.done.records for mark in list(marks))
 
 
-def _main(arguments: list[str]) -> int:
-    """Writes measured.json of the folder given and returns the exit code: 0 done, 1 failed, 2 bad input."""
-    folder = Path(arguments[0])
-    code = measure_here(folder, TwinSettings, _measure_blocks)
-    for doomed in chain.from_iterable(folder.glob(heavy) for heavy in _HEAVY if code == 0):
-        shutil.rmtree(doomed, ignore_errors=True)
-    return code
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(measure_here(Path(sys.argv[1]), TwinSettings, _measure_blocks, heavy=_HEAVY))

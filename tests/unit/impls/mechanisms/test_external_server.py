@@ -56,7 +56,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch):
     taken = socket.socket()
     taken.bind(("127.0.0.1", 0))
     taken.listen()
-    monkeypatch.setattr("harness.lab.redis_server._free_port", lambda _host: taken.getsockname()[1])
+    monkeypatch.setattr("harness.lab.redis_server.free_ports", lambda _host: [taken.getsockname()[1]])
     with pytest.raises(UsageError, match=r"^The Redis server found its port \d+ taken 5 times"):
         RedisServer(tmp_path / "data").start()
     taken.close()

@@ -1,0 +1,16 @@
+"""A task of `./inv` in a process of its own, as a user runs it, for tests of what it leaves behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def result_of(task: str, output: Path, *options: str, deadline_s: float = 480) -> Path:
+    """Runs a task that must succeed, and returns the folder of its result, which its last line names."""
+    command = [sys.executable, "-P", "-m", "invoke", task, "--output", str(output), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=deadline_s, check=False)
+    said = done.stdout.decode()
+    assert done.returncode == 0, f"exit code {done.returncode}: {said[-2000:]}{done.stderr.decode()[-2000:]}"
+    return Path(said.splitlines()[-1])
