@@ -48,8 +48,9 @@ class Router:
         """
         with self._lock:
             to = self._in_force().routing[records.column(0).to_numpy()]
+        left = np.maximum(room, 0)  # a window that has shrunk is overdrawn, also where nothing goes now
         counts = np.bincount(to, minlength=len(room))
-        first = [np.flatnonzero(to == slot)[max(0, int(room[slot]))] for slot in np.flatnonzero(counts > room)]
+        first = [np.flatnonzero(to == slot)[left[slot]] for slot in np.flatnonzero(counts > left)]
         return int(min(first, default=len(records)))
 
     def packed(self) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Keeps the query of real-time mode running: starts it, runs tick after tick, and starts it again after a failure."""
 
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -41,6 +42,7 @@ _LOOK_S = 0.01  # a command that comes between ticks waits no longer
 _SESSION_DEADLINE_S = 120.0
 _GONE_DEADLINE_S = 10.0
 _STAGE_DEADLINE_S = 10.0
+_LOG = logging.getLogger(__package__)
 _TOO_FEW_SLOTS = "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT"
 _LOGGERS = (
     "executor.Executor",
@@ -184,8 +186,9 @@ class _Runner:
                 "slots: start the session with threads=real_time_threads(partitions, slots), or give fewer slots."
             )
         self._failures += 1
+        told = str(lost) or (cause_of(error) if error is not None else "the query ended without a word")
+        _LOG.warning("The tasks of the query are started again: %s", told)
         if self._failures >= _FAILURES_MAX:
-            told = str(lost) or (cause_of(error) if error is not None else "the query ended without a word")
             raise StateError(f"The query failed {_FAILURES_MAX} times in a row, the last time by this: {told}")
 
     def _end(self) -> None:

@@ -98,6 +98,24 @@ def test_as_many_are_admitted_as_each_slot_has_room_for():
     five = batch([0, 1, 0, 0, 1], 0)
     room = {(3, 2): 5, (2, 9): 3, (9, 1): 4, (0, 9): 0, (-5, -5): 0}
     assert {slots: router.admitted(five, np.array(slots)) for slots in room} == room
+    assert router.admitted(batch([0, 0], 0), np.array([2, -5])) == 2
     router.pack([five])
     assert router.packed().tolist() == [3, 2]
     assert router.packed().tolist() == [0, 0]
+
+
+def _taken(to: list[int], room: list[int]) -> int:
+    """The records before the first one whose slot has no room left, one by one."""
+    left = list(room)
+    for place, slot in enumerate(to):
+        left[slot] -= 1
+        if left[slot] < 0:
+            return place
+    return len(to)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=20), st.lists(st.integers(-9, 9), min_size=4, max_size=4))
+def test_what_is_admitted_is_what_a_count_one_by_one_admits(to, room):
+    router = Router(0, 4)
+    router.switch(Route(0, np.arange(4, dtype=np.int32)))
+    assert router.admitted(batch(to, 0), np.array(room)) == _taken(to, room)
