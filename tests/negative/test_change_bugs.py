@@ -200,12 +200,12 @@ REAL_TIME = {
 def test_a_planted_bug_of_a_change_is_found(plant, monkeypatch):
     drawn, checks = MICRO_BATCH[plant]
     plant(monkeypatch)
-    outcomes = (simulate(draw(seed, durability="process", **drawn)) for seed in range(SEEDS))
+    outcomes = (simulate(draw(seed, durability="process", autoscale="", **drawn)) for seed in range(SEEDS))
     found = next((outcome for outcome in outcomes if outcome.violation), None)
     assert found is not None, f"{SEEDS} seeds did not find it"
     assert found.violation in checks, found.sentence
     monkeypatch.undo()
-    sound = simulate(draw(found.seed, durability="process", **drawn))
+    sound = simulate(draw(found.seed, durability="process", autoscale="", **drawn))
     assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"
 
 

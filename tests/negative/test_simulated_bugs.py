@@ -287,15 +287,18 @@ BUGS = {
 }  # fmt: skip
 
 
+PLAIN: dict[str, object] = {"changes": (), "autoscale": ""}
+
+
 @pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant, monkeypatch):
     drawn, checks, near = BUGS[plant]
     plant(monkeypatch)
     seeds = (*range(near, SEEDS), *range(near))
-    outcomes = (simulate(draw(seed, durability="process", changes=(), **drawn)) for seed in seeds)
+    outcomes = (simulate(draw(seed, durability="process", **PLAIN, **drawn)) for seed in seeds)
     found = next((outcome for outcome in outcomes if outcome.violation), None)
     assert found is not None, f"{SEEDS} seeds did not find it"
     assert found.violation in checks, found.sentence
     monkeypatch.undo()
-    sound = simulate(draw(found.seed, durability="process", changes=(), **drawn))
+    sound = simulate(draw(found.seed, durability="process", **PLAIN, **drawn))
     assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"

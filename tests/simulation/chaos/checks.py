@@ -19,8 +19,8 @@ from impls.protocol.plan import WrittenPlan
 from impls.protocol.versions import Change
 
 
-def check_settled(parameters: Parameters, controller: Controller, events: Iterable[Any]) -> None:
-    """Requires that the last goal is reached and that every migration has begun and ended."""
+def check_settled(parameters: Parameters, controller: Controller, events: Iterable[Any], rescales: int) -> None:
+    """Requires that the last goal is reached and every migration has begun and ended; `rescales` are a policy's."""
     if parameters.mechanism == "none":
         first = initial(parameters.bins, parameters.workers)
         require(np.array_equal(controller.location, first), "goal", "bins moved")
@@ -28,7 +28,7 @@ def check_settled(parameters: Parameters, controller: Controller, events: Iterab
     require(controller.misplaced == 0 and not controller.queued.any(), "goal", "bins are misplaced or have queues")
     begun = {event.id for event in events if isinstance(event, MigrationBegun)}
     ended = {event.id for event in events if isinstance(event, MigrationDone)}
-    asked = len(parameters.commands)
+    asked = len(parameters.commands) + rescales
     require(len(begun) == asked, "goal", f"{len(begun)} migrations of {asked} began")
     require(begun == ended, "goal", f"the migrations {sorted(begun - ended)} have no end")
 

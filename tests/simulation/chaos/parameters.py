@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from crash_simulator import OnDemand
 
-from chaos.requests import Asked, draw_changes, proof_epochs
+from chaos.requests import Asked, draw_changes, draw_policy, proof_epochs
 from impls import catalog
 from impls.placement import goal, initial
 from impls.protocol.controller import Controller
@@ -105,6 +105,7 @@ class Parameters:
     wander: float = 0.0
     streams: int = 0
     changes: tuple[Asked, ...] = ()  # of the pipeline
+    autoscale: str = ""  # the policy, "" for none
 
     @property
     def proof_epochs(self) -> int:
@@ -167,6 +168,8 @@ def draw(seed: int, *, kinds: dict[str, int] | None = None, faults: int | None =
     drawn = replace(drawn, **{name: value for name, value in fixed.items() if name not in {"commands", "faults"}})
     commands = fixed.get("commands", _commands(random, drawn))
     drawn = replace(drawn, changes=fixed.get("changes", draw_changes(seed, drawn.epochs)))
+    policy = "" if drawn.mechanism == "none" else draw_policy(seed)
+    drawn = replace(drawn, autoscale=fixed.get("autoscale", policy))
     if drawn.changes and "operator" not in fixed and seed % 3:  # the only one whose state can take another shape
         drawn = replace(drawn, operator="chain")
     return replace(drawn, commands=commands, faults=_faults(random, drawn, kinds or KINDS, faults))

@@ -21,6 +21,7 @@ from chaos.oracle import Oracle
 from chaos.outcome import Outcome
 from chaos.parameters import Parameters
 from chaos.patches import networked, simulated
+from chaos.scaling import Scaling
 from chaos.troubles import Troubles
 from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
@@ -61,6 +62,7 @@ class Query:
         self._starts, self._recoveries, self.epoch = 0, 0, 0
         self._digest = hashlib.sha256(str(parameters).encode())
         kind, first = "chain" if self._workload.chained else "counts", self._workload.operator
+        self._scaling = Scaling(parameters)
         self._asking = Asking(parameters.changes, first, kind, self._workload.recipes)
 
     def run(self) -> Outcome:
@@ -101,17 +103,19 @@ class Query:
 
     def _all_epochs(self) -> None:
         self._start()
-        last = self._p.epochs + 3 * self._p.bins * (len(self._p.commands) + len(self._p.changes)) + 30
         while self.epoch < self._p.epochs or self._unsettled():
+            asked = len(self._p.commands) + len(self._p.changes) + self._scaling.given
+            last = self._p.epochs + 3 * self._p.bins * asked + 30
             require(self.epoch < last, "goal", f"{self._driver.controller.misplaced} bins are not at their goal")
             self._command()
             if self.epoch < self._p.epochs and not self._asking.ask(self._driver, self.epoch):
                 self._start()
             self._one_epoch(self._workload.batch(self.epoch))
+            self._scale()
             self.epoch += 1
             self._troubles.epoch = self.epoch
         self._oracle.files(self._driver.controller, self._driver.record.written, self._source())
-        check_settled(self._p, self._driver.controller, self._events)
+        check_settled(self._p, self._driver.controller, self._events, self._scaling.given)
         self._asking.check_end(self._driver.controller.changing)
 
     def _unsettled(self) -> bool:
@@ -126,6 +130,20 @@ class Query:
                     self._driver.command("rebalance", goal, kind, hosts)
                 except Killed:
                     self._start()
+
+    def _scale(self) -> None:
+        """Lets the policy rescale the query, as long as its load lasts."""
+        if self.epoch >= self._p.epochs:
+            return
+        controller = self._driver.controller
+        wanted = self._scaling.after(self._driver.record, self.epoch, migrating=controller.migrating)
+        if wanted is not None:
+            try:
+                self._driver.command(
+                    "rebalance", self._p.goal("rescale", wanted, controller.commanded), "autoscale", ()
+                )
+            except Killed:
+                self._start()
 
     def _goal(self, kind: str, value: int) -> tuple[Any, tuple[str, ...]]:
         """Returns a command's goal and its hosts: kind "hosts" asks for as many workers as it names hosts."""
@@ -196,6 +214,7 @@ class Query:
     def _start(self) -> None:
         """A driver begins, when another one has ended or died."""
         if self._starts:
+            self._scaling.restarted()
             self._end()
             self._tear_journal()
             self._troubles.strike_idle()

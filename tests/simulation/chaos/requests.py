@@ -1,4 +1,4 @@
-"""Which changes of its pipeline a seed asks for, and when."""
+"""What a seed asks of its query besides commands: changes of its pipeline, and a policy that rescales it."""
 
 from collections.abc import Iterable
 from random import Random
@@ -28,6 +28,13 @@ def draw_changes(seed: int, epochs: int) -> tuple[Asked, ...]:
         ]
         found.sort(key=lambda asked: asked[0])
     return tuple(asked for asked in found if asked[0] < epochs)
+
+
+def draw_policy(seed: int) -> str:
+    """Returns the policy that rescales a query, "" for three seeds of four."""
+    random = Random(seed + 13)
+    policies = ("ds2:catch_up_s=5", "threshold:stabilisation_s=4", "dhalion:backlog_s=1,calm_s=4")
+    return random.choice(policies) if random.random() < 0.25 else ""
 
 
 def proof_epochs(changes: Iterable[Asked]) -> int:
