@@ -26,6 +26,7 @@ from harness.cli.suites import (  # noqa: F401
     autoscale,
     bench,
     changes,
+    compare_engines,
     conformance,
     fault_test,
     nexmark,

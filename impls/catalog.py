@@ -1,4 +1,4 @@
-"""The mechanisms there are: every folder with a mechanism.py, found by glob."""
+"""The mechanisms and baselines there are: every folder with a mechanism.py or a baseline.py, found by glob."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.native import NATIVES, Native
+from impls.mechanisms.native_spark.native import NATIVES
 from impls.protocol.mechanism import Mechanism
 
-__all__ = ["check", "every", "known", "make", "mode_of", "names", "native", "natives", "options"]
+__all__ = [
+    "baseline", "baselines", "check", "every", "known", "make", "mode_of", "names", "natives", "options", "peers",
+]  # fmt: skip
 
 
 @cache
@@ -32,14 +34,32 @@ def natives() -> list[str]:
     return sorted(NATIVES)
 
 
+@cache
+def _peers() -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for path in sorted(Path(__file__).parent.glob("mechanisms/*/baseline.py")):
+        found.update(import_module(f"impls.mechanisms.{path.parent.name}.baseline").BASELINES)
+    return found
+
+
+def peers() -> list[str]:
+    """Returns the names of the baselines on other engines, sorted."""
+    return sorted(_peers())
+
+
+def baselines() -> list[str]:
+    """Returns the names of all baselines: those on Spark's own state, and those on other engines."""
+    return [*natives(), *peers()]
+
+
 def every() -> list[str]:
     """Returns the names of all that can be compared: mechanisms and baselines."""
-    return [*names(), *natives()]
+    return [*names(), *baselines()]
 
 
 def options(name: str) -> dict[str, Any]:
     """Returns a mechanism's options with their defaults; raises UsageError for an unknown mechanism."""
-    kind: Any = _mechanisms().get(name) or NATIVES.get(name)
+    kind: Any = _mechanisms().get(name) or _baselines().get(name)
     if kind is None:
         raise UsageError(f"The mechanism {name!r} is unknown: use one of {', '.join(every())}.")
     return {f.name: f.default for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else {}
@@ -53,28 +73,32 @@ def known(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def make(name: str, **given: Any) -> Mechanism:
     """Returns a mechanism with options; raises UsageError for an unknown name or option, or a value it refuses."""
-    if name in NATIVES:
-        raise UsageError(
-            f"{name} is Spark's own restart and no mechanism of this runtime: use one of {', '.join(names())}."
-        )
+    if name in _baselines():
+        whose = "Spark's own restart" if name in NATIVES else "another engine's way"
+        raise UsageError(f"{name} is {whose} and no mechanism of this runtime: use one of {', '.join(names())}.")
     _check_options(name, given)
     return _mechanisms()[name](**given)
 
 
-def native(name: str, **given: Any) -> Native:
+def _baselines() -> dict[str, Any]:
+    return {**NATIVES, **_peers()}
+
+
+def baseline(name: str, **given: Any) -> Any:
     """Returns a baseline with options; raises UsageError for an unknown name or option, or a value it refuses."""
     _check_options(name, given)
-    return NATIVES[name](**given)
+    return _baselines()[name](**given)
 
 
 def mode_of(name: str) -> str | None:
-    """Returns the mode in which a baseline runs Spark's query; None for a mechanism, which runs in every mode."""
-    return NATIVES[name].mode if name in NATIVES else None
+    """Returns the mode of a baseline, real-time for other engines; None for a mechanism, which runs in every mode."""
+    known = _baselines().get(name)
+    return None if known is None else str(known.mode)
 
 
 def check(name: str, **given: Any) -> None:
     """Raises UsageError when there is no such mechanism or baseline, or it does not take the options."""
-    native(name, **given) if name in NATIVES else make(name, **given)
+    baseline(name, **given) if name in _baselines() else make(name, **given)
 
 
 def _check_options(name: str, given: Mapping[str, Any]) -> None:

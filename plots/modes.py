@@ -6,7 +6,7 @@ __all__ = ["IN_REAL_TIME", "REAL_TIME", "titles"]
 
 REAL_TIME = "real-time"
 IN_REAL_TIME = ", real time"  # behind the name of a mechanism
-_NATIVE = "native-"  # a baseline on Spark's own state has one mode
+_BASELINES = ("native-", "flink-", "kafka-streams-")  # each has one mode
 
 
 def titles(mechanism: str, modes: Sequence[str]) -> list[str]:
@@ -15,6 +15,6 @@ def titles(mechanism: str, modes: Sequence[str]) -> list[str]:
     >>> titles("meces", ["micro-batch", "real-time"]), titles("native-repartition", ["real-time"])
     (['meces', 'meces, real time'], ['native-repartition'])
     """
-    if REAL_TIME not in modes or mechanism.startswith(_NATIVE):
+    if REAL_TIME not in modes or mechanism.startswith(_BASELINES):
         return [mechanism]
     return [f"{mechanism}{IN_REAL_TIME}" if mode == REAL_TIME else mechanism for mode in modes]

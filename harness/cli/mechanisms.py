@@ -9,7 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from impls import catalog
-from impls.mechanisms.native_spark.native import NATIVES
 
 __all__ = ["list_mechanisms", "mechanism_tables", "purpose_of"]
 
@@ -34,21 +33,22 @@ def _table(title: str, lines: Iterable[tuple[str, type]]) -> Table:
     return table
 
 
-def mechanism_tables() -> tuple[Table, Table]:
-    """Returns the mechanisms of this project, and the baselines, which keep the state as Spark does."""
+def mechanism_tables() -> tuple[Table, Table, Table]:
+    """Returns the mechanisms of this project, the baselines, which keep the state as Spark does, and other engines."""
     live = [(name, type(catalog.make(name))) for name in catalog.names()]
-    native = [(name, NATIVES[name]) for name in catalog.natives()]
+    native, peers = (
+        [(name, type(catalog.baseline(name))) for name in names] for names in (catalog.natives(), catalog.peers())
+    )
     return (
         _table("Mechanisms, on this project's state", live),
         _table("Baselines, on Spark's own state, which moves only while the query is stopped", native),
+        _table("Baselines, on other engines, whose programs are fetched on first use", peers),
     )
 
 
 def list_mechanisms() -> int:
     """Prints the mechanisms and the baselines as wide as the terminal, and returns the exit code 0."""
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-    mechanisms, baselines = mechanism_tables()
-    console.print(mechanisms)
-    console.print()
-    console.print(baselines)
+    for number, table in enumerate(mechanism_tables()):
+        console.print(*([""] if number else []), table, sep="\n")
     return 0

@@ -12,6 +12,7 @@ __all__ = [
     "autoscale",
     "bench",
     "changes",
+    "compare_engines",
     "conformance",
     "fault_test",
     "nexmark",
@@ -56,6 +57,12 @@ def nexmark(c: Context, **given: Any) -> None:
 def changes(c: Context, **given: Any) -> None:
     """Change a query while it runs: a filter put in, a function replaced, state of another shape; against restarts."""
     run("harness.suites.changes.suite:run_changes", given)
+
+
+@verb(*options.ENGINES, presets={"--quick": options.ENGINES_QUICK})
+def compare_engines(c: Context, **given: Any) -> None:
+    """Compare this runtime with Spark, Flink and Kafka Streams: one count, one rescale, one oracle, one table."""
+    run("harness.suites.engines.suite:run_compare_engines", given)
 
 
 @verb(*options.AUTOSCALE, presets={"--quick": options.AUTOSCALE_QUICK})

@@ -7,7 +7,6 @@ from typing import Any
 
 from harness.cli.mechanisms import purpose_of
 from impls import catalog
-from impls.mechanisms.native_spark.native import NATIVES
 
 __all__ = ["folders", "mechanism_table", "option_table"]
 
@@ -15,7 +14,7 @@ _PACKAGE = "impls.mechanisms."
 
 
 def _kind_of(name: str) -> type:
-    return NATIVES[name] if name in NATIVES else type(catalog.make(name))
+    return type(catalog.baseline(name) if name in catalog.baselines() else catalog.make(name))
 
 
 def _folder_of(name: str) -> str:
@@ -50,7 +49,7 @@ def _shown(value: Any) -> str:
 def mechanism_table(root: Path) -> str:
     """Returns all mechanisms and baselines as a table in Markdown, each linked with its page, as from `docs/`."""
     lines = ["| mechanism | what it does | options and their defaults |", "|---|---|---|"]
-    for folder, names in sorted(folders().items(), key=lambda item: (item[0] == "native_spark", item[0])):
+    for folder, names in sorted(folders().items(), key=lambda item: (item[1][0] in catalog.baselines(), item[0])):
         page = root / "impls" / "mechanisms" / folder / "README.md"
         link = f"../{page.relative_to(root).as_posix()}"
         for name in names:

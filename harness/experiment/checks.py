@@ -83,7 +83,7 @@ def lacks_twin(experiment: Experiment) -> str:
 
 
 def _check_natives(experiment: Experiment) -> None:
-    found = [name for name in experiment.mechanisms if name in catalog.natives()]
+    found = [name for name in experiment.mechanisms if name in catalog.baselines()]
     if found and experiment.workload == "dense":
         raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
     if found and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):

@@ -51,7 +51,8 @@ class Parameters:
         "wait", "how each record costs that: wait (a remote call) or compute", _WHAT,
         subject="The cost of a record", choices=("wait", "compute"))
     migration: str = declare(
-        "pattern", "pattern (Megaphone's: a quarter of the state moves, and back), rescale, rebalance (by the policy), "
+        "pattern", "pattern (Megaphone's: a quarter of the state moves, and back), rescale, there-and-back (a rescale, "
+        "and its return), rebalance (by the policy), "
         "autoscale:policy=ds2,min=1,max=8 with options of both, none, or a plan file", _WHAT,
         shown="pattern, or rescale where --workers says FROM:TO")
     fault: str | None = declare(

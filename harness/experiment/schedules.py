@@ -56,7 +56,7 @@ def megaphone_pattern(initial: NDArray[np.int32], workers: int) -> NDArray[np.in
     return goal
 
 
-def plan_for(experiment: Experiment) -> list[ScheduledCommand]:
+def plan_for(experiment: Experiment) -> list[ScheduledCommand]:  # noqa: PLR0911 - a return for each migration
     """Returns an experiment's schedule; raises UsageError when its migration is not possible."""
     third, lead = experiment.duration_s / 3, experiment.lead_in_s
     bins, workers = experiment.bins, experiment.workers
@@ -75,15 +75,31 @@ def plan_for(experiment: Experiment) -> list[ScheduledCommand]:
                 ScheduledCommand(lead + 2 * third, "back", lambda _: start),
             ]
         case "rescale":
-            target = experiment.workers_goal
-            label = f"rescale {workers} to {target} workers"
-            return [ScheduledCommand(lead + third, label, policy=experiment.policy, workers=target)]
+            return [_rescale(experiment, lead + third, workers, experiment.workers_goal)]
+        case "there-and-back":
+            return _there_and_back(experiment)
         case "rebalance":
             return [
                 ScheduledCommand(lead + third, "rebalance", policy=experiment.policy, workers=experiment.workers_goal)
             ]
         case path:
             return read_plan_file(Path(path), bins, max(workers, experiment.workers_goal))
+
+
+def _rescale(experiment: Experiment, at_s: float, before: int, workers: int) -> ScheduledCommand:
+    label = f"rescale {before} to {workers} workers"
+    return ScheduledCommand(at_s, label, policy=experiment.policy, workers=workers)
+
+
+def _there_and_back(experiment: Experiment) -> list[ScheduledCommand]:
+    before, workers = experiment.workers, experiment.workers_goal
+    if workers == before:
+        raise UsageError("There and back needs another number of workers: give --workers FROM:TO.")
+    at_s, third = experiment.lead_in_s, experiment.duration_s / 3
+    return [
+        _rescale(experiment, at_s + third, before, workers),
+        _rescale(experiment, at_s + 2 * third, workers, before),
+    ]
 
 
 def read_plan_file(path: Path, bins: int, workers: int) -> list[ScheduledCommand]:

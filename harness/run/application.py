@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from harness.lab.bringup import stop_session
 from harness.measure.memory import executors_of
+from harness.run.peer import PeerQuery
 from impls.autoscale.loop import AutoscaleSettings
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError, UsageError
@@ -20,7 +21,7 @@ from impls.spark.master import is_local
 
 __all__ = ["Application", "Query"]
 
-Query = StreamHandle | NativeQuery
+Query = StreamHandle | NativeQuery | PeerQuery
 
 _RESTART_DEADLINE_S = 120.0
 
@@ -33,14 +34,17 @@ class Application:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: SparkSession | None,
         *,
         new_session: Callable[[], SparkSession],
-        start: Callable[[SparkSession], Query],
+        start: Callable[[Any], Query],
         on_event: Callable[[str, dict[str, Any]], None],
         autoscale: AutoscaleSettings | None = None,
     ):
-        """Does not start the query; with `autoscale` that is how it is scaled between the two calls that say so."""
+        """Does not start the query; with `autoscale` that is how it is scaled between the two calls that say so.
+
+        There is no session where another engine runs the query.
+        """
         self._autoscale, self._autoscaled = autoscale, False
         self.spark, self._new_session, self._start, self._on_event = spark, new_session, start, on_event
         self._handle: Query | None = None
@@ -73,6 +77,7 @@ class Application:
         with self._changed:
             self._handle = None
         self._on_event("application_stop", {})
+        assert self.spark is not None, "only a query of Spark's asks for another session"
         end_session(self.spark)
         self.spark = self._new_session()
         self._cluster_name = _cluster_name(self.spark)
@@ -129,7 +134,9 @@ class Application:
         return self._current().status()
 
     def executors(self) -> list[int]:
-        """Returns the process ids of the session's executors on this machine; none in local mode."""
+        """Returns the process ids of a cluster's executors or another engine on this machine; none in local mode."""
+        if isinstance(self._handle, PeerQuery):
+            return list(self._handle.pids().values())
         return executors_of(self._cluster_name) if self._cluster_name else []
 
     @property
@@ -149,7 +156,8 @@ class Application:
 
     def end(self) -> None:
         """Stops the session that is there now."""
-        stop_session(self.spark)
+        if self.spark is not None:
+            stop_session(self.spark)
 
     def __enter__(self) -> "Application":
         self.begin()
@@ -163,7 +171,9 @@ class Application:
             handle.__exit__(kind)
 
 
-def _cluster_name(spark: SparkSession) -> str:
+def _cluster_name(spark: SparkSession | None) -> str:
     """Returns the name that a cluster has given to the application, "" in local mode."""
+    if spark is None:
+        return ""
     context = spark.sparkContext
     return "" if is_local(context.master) else str(context.applicationId)

@@ -28,7 +28,7 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str], state
         dense_bins(experiment.keys, experiment.bins) if experiment.workload == "dense" else hash_bins(experiment.bins)
     )
     where: dict[str, Any] = {"bin_of": bin_of, "expected_migrations": expected_migrations(run)}
-    log, native = spark_checkpoint(folder), run.mechanism in catalog.natives()
+    log, native = spark_checkpoint(folder), run.mechanism in catalog.baselines()
     if experiment.workload == "nexmark":
         where |= {"query": experiment.query, "topics": topics, "native": native, "turns": run.real_time}
         return check_nexmark(bootstrap, folder, checkpoint=log, **where, disorder=disorder_ms(experiment))

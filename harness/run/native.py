@@ -42,7 +42,7 @@ def start_native(
     rest: dict[str, Any] = {
         "output": Output(bootstrap, topics[1], experiment.result_partitions),
         "checkpoint": spark_checkpoint(folder),
-        "native": catalog.native(run.mechanism, **run.options()),
+        "native": catalog.baseline(run.mechanism, **run.options()),
         "workers": experiment.workers,
         "bins": experiment.bins,
         "on_epoch": on_epoch,

@@ -32,9 +32,9 @@ class Place:
     address: str
     state_dir: Path
 
-    def tell_clocks(self, spark: SparkSession, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def tell_clocks(self, spark: SparkSession | None, tell: Callable[[str, dict[str, Any]], None]) -> None:
         """Tells, as an event, how far the clocks of a cluster's hosts are from this machine's."""
-        if not is_local(self.master):
+        if spark is not None and not is_local(self.master):
             tell("clocks", {"offsets": clock_offsets(spark, self.address)})
 
 

@@ -6,6 +6,7 @@ the one who started it.
 """
 
 import json
+import logging
 import shutil
 import signal
 import sys
@@ -18,8 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-from pyspark.sql import SparkSession
 
 from generators.clock import now_us
 from generators.errors import GeneratorError
@@ -40,6 +39,7 @@ from harness.run.check import check, expected_migrations
 from harness.run.disturb import Disturbance
 from harness.run.load import Load, preload, schedule
 from harness.run.native import start_native
+from harness.run.peers import start_peer
 from harness.run.pipeline import log_dir, spark_checkpoint, start_query, topics_of
 from harness.run.place import Place, placed
 from harness.run.progress import Cancelled, Progress
@@ -62,10 +62,10 @@ _GO_DEADLINE_S = 600.0
 def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> None:
     """Runs the run; raises the error that stopped it. The folder has what was measured in any case."""
     run = Run.read(folder)
-    if run.mechanism in catalog.natives():
+    if run.mechanism in catalog.baselines():
         begin_anew(folder)  # nothing tells which records of its preload are in its state
     resumed = (folder / "load.json").exists()
-    recorder = Recorder(folder, ticks=run.real_time and run.mechanism not in catalog.natives())
+    recorder = Recorder(folder, ticks=run.real_time and run.mechanism not in catalog.baselines())
     progress = Progress(recorder, cancelled=cancelled)
     disturbance = Disturbance(run, folder)
     with ExitStack() as stack:
@@ -78,7 +78,8 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             "redis": redis_durability(run),
             "host": place.address,
         }
-        services = stack.enter_context(bring_up(folder, session=session, **where))
+        own = None if run.mechanism in catalog.peers() else session
+        services = stack.enter_context(bring_up(folder, session=own, **where))
         broker, server = services.broker, services.redis
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
         topics = topics_of(run, folder)
@@ -88,13 +89,13 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             create_topics(
                 broker.bootstrap,
                 {topics[1]: run.experiment.result_partitions},
-                broker_time=run.mechanism in catalog.natives(),
+                broker_time=run.mechanism in catalog.baselines(),
             )
         else:
             recorder.event("resume")
-        place.tell_clocks(services.spark, recorder.event)
+        place.tell_clocks(services.session, recorder.event)
         with Application(
-            services.spark,
+            services.session,
             new_session=session,
             start=_starter(run, folder, services, place, topics=topics, recorder=recorder),
             on_event=recorder.event,
@@ -122,8 +123,11 @@ def _forget_log(run: Run, folder: Path) -> None:
 
 def _starter(
     run: Run, folder: Path, services: Services, place: Place, *, topics: tuple[str, str], recorder: Recorder
-) -> Callable[[SparkSession], Query]:
+) -> Callable[[Any], Query]:
     where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": services.broker.bootstrap, "topics": topics}
+    if run.mechanism in catalog.peers():
+        peer = partial(start_peer, **where, on_epoch=recorder.on_line, on_event=recorder.event)
+        return lambda _: peer()
     if run.mechanism in catalog.natives():
         return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
     where |= {"state": place.state_dir, "redis": services.redis_url}
@@ -249,6 +253,7 @@ class _Course:
 
 def main(arguments: list[str]) -> int:
     """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     cancelled, go = threading.Event(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: cancelled.set())

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.setup.jars import cache_folder, ensure_jars, jars_folder
-from harness.setup.java import find_java, java_version
+from harness.setup.java import find_java, find_javac, java_version
 from impls.errors import UsageError
 
 __all__ = ["Requirement", "examine", "file_system", "lines", "report"]
@@ -64,8 +64,8 @@ def examine(state_dir: Path | None = None, *, fetch: bool = False) -> list[Requi
     """
     folder = state_dir or Path(tempfile.gettempdir())
     checks: tuple[Callable[[], Requirement], ...] = (
-        _python, _java, _pyspark, partial(_jars, fetch=fetch), _bench, _cores, _memory, _disk, _shared_memory, _ports,
-        partial(_local, folder), partial(_lmdb, folder), _docker,
+        _python, _java, _javac, _pyspark, partial(_jars, fetch=fetch), _bench, _cores, _memory, _disk,
+        _shared_memory, _ports, partial(_local, folder), partial(_lmdb, folder), _docker,
     )  # fmt: skip
     return [check() for check in checks]
 
@@ -108,6 +108,14 @@ def _java() -> Requirement:
     except UsageError as error:
         return Requirement("Java", "none that is new enough", ok=False, remedy=str(error))
     return Requirement("Java", f"{java_version(java)} ({java})", ok=True)
+
+
+def _javac() -> Requirement:
+    remedy = "install a JDK, to compare with Flink and Kafka Streams: for example openjdk-17-jdk-headless"
+    try:
+        return Requirement("Java compiler", str(find_javac()), ok=True, needed=False)
+    except UsageError:
+        return Requirement("Java compiler", "none", ok=False, remedy=remedy, needed=False)
 
 
 def _jars(*, fetch: bool) -> Requirement:

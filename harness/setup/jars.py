@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from harness import guard
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
-__all__ = ["JarPaths", "cache_folder", "ensure_jars", "jars_folder", "only_one", "read_sums"]
+__all__ = ["JarPaths", "cache_folder", "ensure_jars", "fetched", "jars_folder", "only_one", "read_sums"]
 
 _HERE = Path(__file__).resolve().parent
 _DEADLINE_S = 900.0
@@ -66,15 +66,22 @@ def ensure_jars(description: Path = _HERE / "jars.xml", sums: Path = _HERE / "ja
     Raises:
         UsageError: no Java, no network, or a jar that is not the one expected.
     """
+    found = fetched(description, sums, megabytes=54)
+    return JarPaths(**{use: found.get(use, ()) for use in ("spark", "broker")})
+
+
+def fetched(description: Path, sums: Path, *, megabytes: int) -> dict[str, tuple[Path, ...]]:
+    """Returns the jars of each configuration of an Ivy file, fetched first if they are not there; see `ensure_jars`."""
     folder, expected = jars_folder(description, sums), read_sums(sums)
     if not _verified(folder, expected):
         with only_one(folder.parent):
             if not _verified(folder, expected):
-                _fetch(folder, description, expected)
-    by_use = {
-        use: tuple(folder / name for name in expected if name.startswith(f"{use}/")) for use in ("spark", "broker")
-    }
-    return JarPaths(**by_use)
+                _fetch(folder, description, expected, megabytes)
+    by_use: dict[str, tuple[Path, ...]] = {}
+    for name in expected:
+        use = name.partition("/")[0]
+        by_use[use] = (*by_use.get(use, ()), folder / name)
+    return by_use
 
 
 def _verified(folder: Path, expected: dict[str, str]) -> bool:
@@ -101,11 +108,12 @@ def only_one(cache: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(folder: Path, description: Path, expected: dict[str, str]) -> None:
+def _fetch(folder: Path, description: Path, expected: dict[str, str], megabytes: int) -> None:
     log = folder.parent / "fetch.log"
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
     try:
-        _run_ivy(partial, description, log)
+        uses = sorted({name.partition("/")[0] for name in expected})
+        _run_ivy(partial, description, uses, log, megabytes)
         _check(partial / "jars", expected, log)
         marker = {name: (partial / "jars" / name).stat().st_size for name in expected}
         (partial / "jars" / _MARKER).write_text(json.dumps(marker))
@@ -117,17 +125,17 @@ def _fetch(folder: Path, description: Path, expected: dict[str, str]) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _run_ivy(partial: Path, description: Path, log: Path) -> None:
+def _run_ivy(partial: Path, description: Path, uses: Sequence[str], log: Path, megabytes: int) -> None:
     settings = os.environ.get("RESCALE_IVY_SETTINGS")
     if settings and not Path(settings).is_file():
         raise UsageError(f"RESCALE_IVY_SETTINGS names {settings}, which is not a file.")
     command: list[str | Path] = [
         find_java(), "-jar", _ivy(), *(["-settings", settings] if settings else []), "-ivy", description,
-        "-cache", partial / "ivy", "-confs", "spark", "broker",
+        "-cache", partial / "ivy", "-confs", *uses,
         "-retrieve", f"{partial}/jars/[conf]/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     with log.open("wb") as output, guard.spawn(command, stdout=output, stderr=output) as ivy:
-        code = _wait(ivy, partial / "ivy")
+        code = _wait(ivy, partial / "ivy", megabytes)
     if code != 0:
         raise UsageError(
             f"The jars could not be fetched: see {log}, and run again with a network, or with RESCALE_IVY_SETTINGS "
@@ -135,10 +143,10 @@ def _run_ivy(partial: Path, description: Path, log: Path) -> None:
         )
 
 
-def _wait(ivy: guard.GuardedProcess, downloads: Path) -> int | None:
+def _wait(ivy: guard.GuardedProcess, downloads: Path, megabytes: int) -> int | None:
     """Returns the exit code, None after the deadline; the terminal shows how much has come."""
     deadline, terminal = time.monotonic() + _DEADLINE_S, sys.stderr.isatty()
-    sys.stderr.write("Fetching the jars, once (54 MB)." + ("" if terminal else "\n"))
+    sys.stderr.write(f"Fetching the jars, once ({megabytes} MB)." + ("" if terminal else "\n"))
     try:
         while time.monotonic() < deadline:
             try:
@@ -146,7 +154,7 @@ def _wait(ivy: guard.GuardedProcess, downloads: Path) -> int | None:
             except subprocess.TimeoutExpired:
                 size = sum(path.stat().st_size for path in list(downloads.glob("**/*.jar*")) if path.exists())
                 if terminal:
-                    sys.stderr.write(f"\rFetching the jars, once: {size / 1e6:.0f} of 54 MB ")
+                    sys.stderr.write(f"\rFetching the jars, once: {size / 1e6:.0f} of {megabytes} MB ")
                     sys.stderr.flush()
     finally:
         if terminal:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from impls.errors import UsageError
 
-__all__ = ["find_java", "java_home", "java_version", "use_java"]
+__all__ = ["find_java", "find_javac", "java_home", "java_version", "use_java"]
 
 _JAVA_MIN = 17
 _DEADLINE_S = 30.0
@@ -31,6 +31,23 @@ def find_java() -> Path:
     raise UsageError(
         f"Java {_JAVA_MIN} or newer was not found{found}: install it (for example the package openjdk-17-jre-headless) "
         "or set JAVA_HOME to its folder."
+    )
+
+
+def find_javac() -> Path:
+    """Returns the compiler of the Java that `find_java` finds, else the first on the path.
+
+    Raises:
+        UsageError: there is none, as where Java was installed to run programs only.
+    """
+    java, found = find_java(), shutil.which("javac")
+    places = [java_home(java) / "bin" / "javac", *([Path(found)] if found else [])]
+    for place in places:
+        if place.exists():
+            return place
+    raise UsageError(
+        f"{java} comes without a compiler, which is needed once for a program of this project's: install a JDK (for "
+        "example the package openjdk-17-jdk-headless) or set JAVA_HOME to one."
     )
 
 

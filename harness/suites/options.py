@@ -10,7 +10,8 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 # fmt: off
 __all__ = [
     "AUTOSCALE", "AUTOSCALE_QUICK", "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY",
-    "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS", "SCALE", "SWEEP", "SWEEP_QUICK",
+    "ENGINES", "ENGINES_QUICK", "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS",
+    "SCALE", "SWEEP", "SWEEP_QUICK",
 ]
 
 AXES = ("keys", "bins", "rate", "skew", "policy")
@@ -72,7 +73,7 @@ AUTOSCALE = (
            shown="measure", subject="The number of workers"),
     Option("duration", "length of each load", REAL, _LOAD, 60.0, "seconds", subject="The duration of the load",
            least=12, field="duration"),
-    Option("cost_us", "what each record waits at its worker", REAL, _LOAD, 5_000.0, "µs",
+    Option("cost_us", "what each record waits at its worker", REAL, _LOAD, 20_000.0, "µs",
            subject="The cost of a record", least=100, most=1_000_000, field="cost_us"),
     Option("max", "most workers", COUNT, _CLUSTER, 8, subject="The number of workers", least=2, most=64, field="most"),
     _of("bins", default=32),
@@ -86,9 +87,18 @@ AUTOSCALE = (
            subject="The objective", least=1, field="objective_ms"),
     *running("two loads, one policy, two mechanisms, about 8 minutes"),
 )
+ENGINES_QUICK: dict[str, Any] = {"keys": "20k", "rate": 1_000, "duration_s": 36.0}
+ENGINES = (
+    _mechanism("megaphone-batched, native-real-time, flink-adaptive, flink-savepoint, kafka-streams-classic"),
+    _of("option"),
+    _of("keys", "1M,4M,10M", "numbers of keys, separated by commas", **_SEVERAL),
+    _of("rate", "10k records/s"), _of("duration", "60 seconds"), _of("rounds", default=1), _of("seed"),
+    _of("workers", "2:4", "FROM:TO of the rescale, which is taken back later"), _of("bins"), _of("batch"),
+    *running("few keys, about 8 minutes"),
+)
 PERF = (
     Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls,"
-           " processor",
+           " processor, adopted",
            TEXT, _WHAT, shown="all"),
     *running("small and short: shows that every part works, about 8 minutes",
              "measure anew although a result of the same code is there, or is half done"),

@@ -11,14 +11,14 @@ from rich.table import Column, Table
 from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import CUT_OFF, ending
 from harness.report.markdown import table_lines
-from harness.results.place import find_earlier, result_folder
+from harness.results.place import result_folder
 from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.autoscale.findings import findings
 from harness.suites.autoscale.rows import is_simulated, predicted, rows_of
 from harness.suites.autoscale.suite import FIXED, AutoscaleSuite, Cell, suite_from
-from harness.suites.bench import bench
 from harness.suites.scale.costs import read_costs
+from harness.suites.several import in_turn
 from impls.errors import UsageError
 from plots.autoscale import write_figures
 from plots.metrics import DASH
@@ -72,9 +72,7 @@ def measured(suite: AutoscaleSuite, output: Path, *, force: bool = False) -> tup
         check_machine(cell.experiment, output)
     ensure_jars()
     folder, rows, worst = result_folder(suite, output, force=force), list[dict[str, Any]](), 0
-    for cell in cells:
-        begun = find_earlier(cell.experiment, folder, finished=False) is not None
-        path, code = bench(cell.experiment, folder, resume=begun)
+    for cell, (path, code) in zip(cells, in_turn([cell.experiment for cell in cells], folder), strict=False):
         worst = max(worst, code)
         rows += rows_of(suite, cell, path, read_costs())
         _write(suite, folder, rows)

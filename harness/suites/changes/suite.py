@@ -82,7 +82,7 @@ def suite_from(options: Mapping[str, Any]) -> _Suite:
     values = {**_DEFAULTS, **(CHANGES_QUICK if options.get("quick") or faults else {}), **given}
     mode = str(options.get("mode") or MICRO_BATCH)
     own = make_experiment(workload="hash", modes=(mode,), name="changes", **values)
-    if len(own.mechanisms) > 1 or own.mechanisms[0] in {"none", *catalog.natives()}:
+    if len(own.mechanisms) > 1 or own.mechanisms[0] in {"none", *catalog.baselines()}:
         raise UsageError(
             "Bins of a query that changes move by one mechanism of this runtime: name one that moves them."
         )

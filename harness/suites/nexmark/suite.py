@@ -18,11 +18,11 @@ from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import CUT_OFF, ending, parse_list
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
-from harness.results.place import Described, find_earlier, result_folder
+from harness.results.place import Described, result_folder
 from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
-from harness.suites.bench import bench
 from harness.suites.options import NEXMARK_QUICK
+from harness.suites.several import in_turn
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
 
@@ -123,13 +123,11 @@ def measured(suite: NexmarkSuite, output: Path, *, force: bool = False, again: i
     folder = result_folder(suite, output, force=force)
     rows: list[dict[str, Any]] = []
     worst = 0
-    for experiment in suite.experiments:
-        begun = find_earlier(experiment, folder, finished=False) is not None
-        path, code = bench(experiment, folder, resume=begun, again=again)
+    for experiment, (path, code) in zip(
+        suite.experiments, in_turn(suite.experiments, folder, again=again), strict=False
+    ):
         worst = max(worst, code)
         rows += rows_of(experiment.query, read_json(path / "result.json"))
-        if code == CUT_OFF:
-            break
     write_json(folder / _TABLE, rows)
     write_text(folder / "nexmark.md", markdown(rows))
     if worst != CUT_OFF:

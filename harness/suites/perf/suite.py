@@ -15,6 +15,7 @@ from harness.results.place import Described, result_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.perf import hosts, migratable, moving, phases, pulls, steady
+from harness.suites.perf.adopted import part as adopted
 from harness.suites.perf.part import Part, Scale
 from harness.suites.perf.processor import part as processor
 from impls.errors import UsageError
@@ -29,7 +30,7 @@ _FIGURES = "figures"
 
 PARTS: tuple[Part, ...] = (
     steady.STEADY, steady.RATE, phases.PART, moving.RESTART, migratable.PART, moving.MOVED, moving.GROWTH,
-    hosts.HOSTS, pulls.PART, processor.PART,
+    hosts.HOSTS, pulls.PART, processor.PART, adopted.PART,
 )  # fmt: skip
 
 

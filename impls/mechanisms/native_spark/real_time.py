@@ -8,17 +8,15 @@ repartition the state of a query in real-time mode.
 """
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql.streaming.query import StreamingQuery
 
 from impls.errors import StateError
 from impls.mechanisms.native_spark.progress import state_bytes
 from impls.mechanisms.native_spark.query import NativeQuery
+from impls.mechanisms.native_spark.ticks import Ends, Ticks
 
 __all__ = ["NATIVE_REAL_TIME_SETTINGS", "NativeRealTimeQuery"]
 
@@ -27,8 +25,6 @@ NATIVE_REAL_TIME_SETTINGS = {  # those that this project's own queries have in t
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 otherwise
     "spark.shuffle.streaming.checksum.enabled": "false",
 }
-_TICK_S = 0.25
-_ASK_S = 10.0
 _FIRST_DEADLINE_S = 600
 
 
@@ -42,14 +38,14 @@ class NativeRealTimeQuery(NativeQuery):
 
     def __init__(self, *arguments: Any, topic: str, batch: str, **named: Any):
         self._topic, self._batch, self._bytes = topic, batch, 0
-        self._ends: _Ends | None = None
-        self._tick, self._done, self._arrived, self._said_us = -1, 0, 0, 0
+        self._ends: Ends | None = None
+        self._ticks = Ticks(named["on_epoch"])
         self._before, self._base = 0, 0  # records taken in before the last start, and results there were then
         super().__init__(*arguments, **named)
 
     def _prepare(self) -> None:
         """Runs the first batch, which takes in what makes the state."""
-        self._ends = _Ends(self._output.bootstrap, self._topic, self._output.topic)
+        self._ends = Ends(self._output.bootstrap, self._topic, self._output.topic)
         first = self._writer().trigger(availableNow=True).start()
         if not first.awaitTermination(_FIRST_DEADLINE_S):
             raise StateError(f"the first batch took more than {_FIRST_DEADLINE_S} s")
@@ -68,42 +64,22 @@ class NativeRealTimeQuery(NativeQuery):
         """Tells of a tick when it is time."""
         assert self._ends is not None, "_prepare comes first"
         self._idle += 1
-        if time.time_ns() // 1000 - self._said_us < _TICK_S * 1e6:
+        if not self._ticks.due():
             return
         arrived, results = self._ends.now()
         done = min(self._before + max(0, results - self._base), arrived)
         moved = self._restarted is not None and results > self._base
-        self._tell(arrived, max(done, self._done), moved=moved)
+        self._tell(arrived, max(done, self._ticks.done), moved=moved)
 
     def _tell(self, arrived: int, done: int, *, moved: bool) -> None:
         """Tells of the tick that ends now: how many records have arrived in all, and how many are done."""
-        now_us = time.time_ns() // 1000
-        begin_us = self._said_us or now_us
-        total = (now_us - begin_us) / 1e3
-        moves = moved and self._native.repartitions
-        rate = (arrived - self._arrived) / total if total else 0.0
-        self._tick += 1
-        line = {
-            "epoch": self._tick,
-            "begin_us": begin_us,
-            "end_us": now_us,
-            "workers": self._partitions,
-            "records": done - self._done,
-            "misplaced": 0,
-            "migrating": moves,
-            "moved_bins": self._bins if moves else 0,
-            "moved_bytes": self._bytes if moves else 0,
-            "latency_ms": (arrived - done) / rate if rate else None,  # Little's law: how many are under way
-            "ms": {"total": total},
-        }
-        events = []
+        ended = None
         with self._lock:
-            self._last_epoch = self._tick
+            self._last_epoch = self._ticks.number + 1
             if moved:
-                id_, self._restarted = self._restarted, None
-                events = [{"kind": "migration_end", "id": id_, "epoch": self._tick, "superseded": False}]
-        self._arrived, self._done, self._said_us = arrived, done, now_us
-        self._on_epoch(line, events)
+                ended, self._restarted = self._restarted, None
+        what = (self._bins, self._bytes) if moved and self._native.repartitions else (0, 0)
+        self._ticks.tell(arrived, done, workers=self._partitions, moved=what, ended=ended)
 
     def _progress(self, epoch: int, begin_us: int, progress: Any) -> None:
         self._bytes = state_bytes(progress)
@@ -112,21 +88,6 @@ class NativeRealTimeQuery(NativeQuery):
         """Returns how many records of the input the batches that are committed have taken in."""
         number = self._committed()
         return 0 if number < 0 else _offsets(self._checkpoint / "offsets" / str(number), self._topic)
-
-
-class _Ends:
-    """now() returns how many records a broker has in an input topic and in a results topic."""
-
-    def __init__(self, bootstrap: str, *topics: str):
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _: None})
-        found = self._admin.list_topics(timeout=_ASK_S).topics
-        self._places = [[TopicPartition(name, number) for number in found[name].partitions] for name in topics]
-
-    def now(self) -> tuple[int, int]:
-        asked = self._admin.list_offsets({place: OffsetSpec.latest() for part in self._places for place in part})
-        ends = {(place.topic, place.partition): int(told.result(_ASK_S).offset) for place, told in asked.items()}
-        first, second = (sum(ends[place.topic, place.partition] for place in part) for part in self._places)
-        return first, second
 
 
 def _offsets(file: Path, topic: str) -> int:

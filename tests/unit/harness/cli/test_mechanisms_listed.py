@@ -18,12 +18,17 @@ def printed(columns: int) -> str:
 
 
 def test_mechanisms_and_baselines_are_told_apart():
-    mechanisms, baselines = mechanism_tables()
+    mechanisms, baselines, engines = mechanism_tables()
     assert [str(name) for name in mechanisms.columns[0].cells] == catalog.names()
     assert (
         [str(name) for name in baselines.columns[0].cells]
         == catalog.natives()
         == ["native-real-time", "native-repartition", "native-restart"]
+    )
+    assert (
+        [str(name) for name in engines.columns[0].cells]
+        == catalog.peers()
+        == ["flink-adaptive", "flink-savepoint", "kafka-streams-classic", "kafka-streams-streams"]
     )
     assert str(baselines.title).startswith("Baselines")
 
@@ -52,7 +57,7 @@ def test_a_wide_terminal_is_used():
     assert len(printed(80).splitlines()) > len(lines)
 
 
-def test_the_task_prints_both_tables(capsys):
+def test_the_task_prints_all_tables(capsys):
     assert list_mechanisms() == 0
     out = capsys.readouterr().out
     assert all(name in out for name in catalog.every())

@@ -107,7 +107,7 @@ def test_baselines_are_known_and_refuse_what_they_cannot_do():
     with pytest.raises(UsageError, match="no mechanism of this runtime"):
         catalog.make("native-restart")
     with pytest.raises(UsageError, match="count or processor"):
-        catalog.native("native-restart", operator="sum")
+        catalog.baseline("native-restart", operator="sum")
     with pytest.raises(UsageError, match="--workload hash"):
         make_experiment(mechanism="native-restart,none", workload="dense")
 

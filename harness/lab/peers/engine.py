@@ -1,0 +1,89 @@
+"""What a run needs of another engine, whichever it is."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+__all__ = ["Engine", "Job", "all_taken_in"]
+
+_ASK_S = 10.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an engine is to run.
+
+    Attributes:
+        bootstrap: the broker's address.
+        topics: of the input; the first one's records have results, those of the others make state.
+        results: topic of the results.
+        group: consumer group of the input.
+        most_workers: most workers that there will be.
+        folder: for the engine's state, settings and logs.
+    """
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    results: str
+    group: str
+    most_workers: int
+    folder: Path
+
+
+class Engine(ABC):
+    """Runs a job in processes of its own: start(), any rescale(), stop(); check() in between.
+
+    Attributes:
+        name: for people.
+        stops: whether the job is down during a rescale.
+    """
+
+    name: str
+    stops: bool = False
+
+    @abstractmethod
+    def start(self, workers: int) -> None:
+        """Returns when the job runs; raises StateError when it does not in time."""
+
+    @abstractmethod
+    def rescale(self, workers: int) -> None:
+        """Returns when the job runs with so many workers; raises StateError when it does not in time."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises StateError when one of its processes, or the job, has ended."""
+
+    @abstractmethod
+    def read_topics(self) -> tuple[str, ...]:
+        """Returns the topics that the group reads: those of the input, and what the engine sends itself."""
+
+    @abstractmethod
+    def pids(self) -> dict[str, int]:
+        """Returns the process ids, by what each process is."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends all processes; may be called at any time."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def all_taken_in(admin: AdminClient, group: str, topics: tuple[str, ...]) -> bool:
+    """Returns whether a group has committed the end of every partition of topics: what they hold is in the state."""
+    found = admin.list_topics(timeout=_ASK_S).topics
+    if any(topic not in found for topic in topics):
+        return False
+    places = [TopicPartition(topic, number) for topic in topics for number in found[topic].partitions]
+    ends = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+    (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
+    committed = {(at.topic, at.partition): at.offset for at in asked.result(_ASK_S).topic_partitions}
+    behind = [(at, told.result(_ASK_S).offset) for at, told in ends.items()]
+    return all(committed.get((at.topic, at.partition), -1) >= end for at, end in behind if end > 0)

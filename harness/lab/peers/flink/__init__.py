@@ -1,0 +1,1 @@
+"""A Flink cluster of this machine with a job that counts keys."""

@@ -1,0 +1,64 @@
+"""One Java process of a peer, which ends with this process."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness import guard
+from harness.setup.java import use_java
+from impls.errors import StateError, UsageError
+
+__all__ = ["JavaProcess"]
+
+_GRACE_S = 20.0
+_LOG4J = """rootLogger.level=INFO
+rootLogger.appenderRef.a.ref=A
+appender.a.name=A
+appender.a.type=Console
+appender.a.layout.type=PatternLayout
+appender.a.layout.pattern=%d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
+"""
+
+
+class JavaProcess:
+    """A class of some jars, run as a program; its output is in `log`."""
+
+    def __init__(self, name: str, jars: Sequence[Path], log: Path, options: Sequence[str] = ()):
+        """Prepares a process: its name is for people, `options` are those of the JVM."""
+        self.name, self._jars, self.log, self._options = name, jars, log, list(options)
+        self._process: guard.GuardedProcess | None = None
+
+    def start(self, program: str, arguments: Sequence[str | Path]) -> None:
+        """Starts the class `program`; raises UsageError when no process can be made."""
+        path = os.pathsep.join(map(str, self._jars))
+        logging = self.log.with_suffix(".log4j.properties")
+        command = [use_java(), *self._options, f"-Dlog4j.configurationFile={logging}", "-cp", path, program, *arguments]
+        try:
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            logging.write_text(_LOG4J)
+            with self.log.open("ab") as log:
+                self._process = guard.spawn(command, stdout=log, stderr=log, grace_s=_GRACE_S)
+        except OSError as error:
+            raise UsageError(f"{self.name} cannot be started: {error}.") from error
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None before its start and after its end."""
+        return None if self._process is None else self._process.pid
+
+    def check(self) -> None:
+        """Raises StateError when it has ended."""
+        if self._process is None or (code := self._process.poll()) is not None:
+            told = "has not been started" if self._process is None else f"has ended (exit code {code})"
+            raise StateError(f"{self.name} {told}: {self._tail()}; its log is {self.log}.")
+
+    def stop(self) -> None:
+        """Ends it, gracefully if it can."""
+        if self._process is not None:
+            self._process.stop()
+        self._process = None
+
+    def _tail(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        telling = [line for line in lines if "ERROR" in line or "Exception" in line]
+        return ((telling or lines)[-1:] or ["it said nothing"])[0].strip()

@@ -1,0 +1,1 @@
+"""Kafka Streams applications that count keys."""

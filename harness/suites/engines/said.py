@@ -1,0 +1,62 @@
+"""What is said beside the table: this runtime against the others, what each promises, what cannot be seen here."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CANNOT", "conclusions", "guarantees"]
+
+_OURS = "megaphone-batched, real time"
+_FOLDERS = {
+    "this runtime": (
+        "exactly once in its state; results at least once, a repeat has the number of the first; changelog written "
+        "with every turn, snapshots in the background"
+    ),
+    "native-real-time": (
+        "exactly once in its state, results at least once; what came in since the begin of the batch (--batch) comes "
+        "again after a restart"
+    ),
+    "flink-adaptive, flink-savepoint": (
+        "exactly once in its state, results at least once as the sink is; checkpoint every checkpoint_s (10 s)"
+    ),
+    "kafka-streams-*": (
+        "at least once in state and results by default (guarantee=exactly_once_v2 for exactly once); commit every "
+        "commit_ms (30 s); changelog topic in Kafka"
+    ),
+}
+CANNOT = (
+    "What this comparison cannot show: one machine of few cores, broker and generator beside the engine, so no engine "
+    "has its usual room; one broker without replicas, and local disks in place of object stores; a count per key, the "
+    "smallest state there is per key; no engine was tuned beyond the settings named."
+)
+
+
+def guarantees() -> list[str]:
+    """Returns a line of a list for each engine."""
+    return [f"- {engine}: {text}." for engine, text in _FOLDERS.items()]
+
+
+def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns sentences: at each number of keys this runtime's peak and steady latency over those of each other.
+
+    Medians over the rounds; runs that are not valid, or were made on a busy machine, are left out.
+    """
+    found = []
+    for keys in sorted({row["keys"] for row in rows}):
+        here = [row for row in rows if row["keys"] == keys and row["verdict"] == "valid"]
+        for engine in sorted({row["engine"] for row in here} - {_OURS}):
+            ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS, engine))
+            ratios = [(name, _ratio(ours, theirs, name)) for name in ("peak_ms", "p50_ms", "p99_ms")]
+            told = [f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios if value is not None]
+            if told:
+                found.append(f"{keys:,} keys, this runtime against {engine}: {', '.join(told)}.")
+    return found
+
+
+_WORDS = {"peak_ms": "highest latency in a rescale", "p50_ms": "steady p50", "p99_ms": "steady p99"}
+
+
+def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    values = [[row[name] for row in rows if row[name] is not None] for rows in (ours, theirs)]
+    return float(np.median(values[0]) / np.median(values[1])) if all(values) else None

@@ -1,0 +1,133 @@
+"""What `./inv compare-engines` runs and prints: an experiment for each number of keys, a row for each rescale."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from harness.experiment.description import Experiment
+from harness.experiment.make import make_experiment
+from harness.experiment.parameters import PARAMETERS
+from harness.files import RESULTS, read_json, write_json, write_text
+from harness.options import CUT_OFF, ending, parse_list, parse_number
+from harness.options.declared import read_given
+from harness.report.markdown import table_lines
+from harness.results.place import Described, result_folder
+from harness.run.runs import check_machine
+from harness.setup.jars import ensure_jars
+from harness.suites.engines.figures import row_of
+from harness.suites.engines.said import CANNOT, conclusions, guarantees
+from harness.suites.options import ENGINES_QUICK
+from harness.suites.several import in_turn
+from plots.metrics import Unit, show
+
+__all__ = ["COLUMNS", "EnginesSuite", "measured", "run_compare_engines", "suite_from"]
+
+_MECHANISMS = "megaphone-batched,native-real-time,flink-adaptive,flink-savepoint,kafka-streams-classic"
+_KEYS = "1M,4M,10M"
+_GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch")
+_NAMES = ("keys", "engine", "rescale", "verdict")
+# heading of a column -> name in a row, unit
+_FIGURES: dict[str, tuple[str, Unit]] = {
+    "steady p50": ("p50_ms", "ms"),
+    "p99": ("p99_ms", "ms"),
+    "p99.9": ("p999_ms", "ms"),
+    "peak": ("peak_ms", "ms"),
+    "slow": ("slow_s", "s"),
+    "longest gap": ("gap_s", "s"),
+    "until done": ("held_s", "s"),
+}
+_COUNTS = {"repeats": "repeats", "CPU s per M": "cpu_s_per_million", "MiB": "memory_mib"}
+COLUMNS = (*_NAMES, *_FIGURES, *_COUNTS)
+_WIDE, _RESULT = 190, "engines.json"
+
+
+@dataclass(frozen=True)
+class EnginesSuite(Described):
+    """One experiment for each number of keys; the same engines and rescales in all."""
+
+    experiments: tuple[Experiment, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all parameters."""
+        return {"name": "engines", "experiments": [experiment.to_json() for experiment in self.experiments]}
+
+
+def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
+    """Returns what the options ask for; raises UsageError for bad ones."""
+    quick = ENGINES_QUICK if options.get("quick") else {}
+    shared: dict[str, Any] = {"duration_s": 60.0, "lead_in_s": 5.0, "rate": 10_000, "rounds": 1, **quick}
+    shared |= read_given(PARAMETERS, {name: options.get(name) or None for name in _GIVEN})
+    shared |= {"mechanism": options.get("mechanism") or _MECHANISMS, "workers": options.get("workers") or "2:4"}
+    keys = [parse_number(text, "The number of keys") for text in parse_list(str(options.get("keys") or _keys(quick)))]
+    return EnginesSuite(tuple(_experiment(number, shared) for number in keys))
+
+
+def _keys(quick: Mapping[str, Any]) -> str:
+    return str(quick.get("keys", _KEYS))
+
+
+def _experiment(keys: int, shared: Mapping[str, Any]) -> Experiment:
+    fixed = {"workload": "hash", "mode": "real-time", "migration": "there-and-back", "name": "engines"}
+    return make_experiment(**{**shared, "keys": keys, **fixed})
+
+
+def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
+    """Runs what is missing of a suite, writes its table, and returns its folder and the worst exit code.
+
+    Raises:
+        UsageError: the machine lacks something, or the folder cannot be made.
+    """
+    for experiment in suite.experiments:
+        check_machine(experiment, output)
+    ensure_jars()
+    folder, rows, worst = result_folder(suite, output, force=force), list[dict[str, Any]](), 0
+    for path, code in in_turn(suite.experiments, folder):
+        worst, result = max(worst, code), read_json(path / "result.json")
+        keys = int(result["experiment"]["keys"])
+        rows += [row for entry in result["runs"] for row in row_of(keys, entry, path / entry["folder"])]
+        _write(folder, rows)
+    if worst != CUT_OFF:
+        (folder / "done").touch()
+    return folder, worst
+
+
+def _write(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    here = read_json(folder / "experiment.json")["environment"]
+    said = conclusions(rows)
+    write_json(folder / _RESULT, {"environment": here, "rows": rows, "conclusions": said})
+    lists = [*said, "", "What each engine promises, and when it writes:", "", *guarantees(), "", CANNOT]
+    lines = table_lines(COLUMNS, map(_texts, rows), "lrllr")
+    write_text(folder / "engines.md", "\n".join([*lines, "", *lists]) + "\n")
+
+
+def _texts(row: Mapping[str, Any]) -> list[str]:
+    names = [f"{row['keys']:,}", *(str(row[name] or "-") for name in _NAMES[1:])]
+    counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name in _COUNTS.values()]
+    return [*names, *(show(row[name], unit) for name, unit in _FIGURES.values()), *counts]
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    columns = [Column(name, overflow="fold", justify="left" if name in _NAMES[1:] else "right") for name in COLUMNS]
+    out = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        out.add_row(*_texts(row))
+    return out
+
+
+@ending("cut off; the same options again go on")
+def run_compare_engines(options: Mapping[str, Any]) -> int:
+    """Runs the comparison, prints its table and the result's path, and returns the exit code as `./inv bench`."""
+    suite, output = suite_from(options), Path(options.get("output") or RESULTS)
+    folder, code = measured(suite, output, force=bool(options.get("force")))
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    result = read_json(folder / _RESULT)
+    console.print(_table(result["rows"]))
+    for sentence in [*result["conclusions"], CANNOT]:
+        console.print(sentence)
+    sys.stdout.write(f"{folder}\n")
+    return code

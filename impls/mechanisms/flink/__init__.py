@@ -1,0 +1,1 @@
+"""Apache Flink as a baseline: what it runs is in `harness.lab.peers.flink`."""
