@@ -10,12 +10,12 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
 
-def native_session(spark, provider=ROCKSDB):
+def native_session(spark, provider=ROCKSDB, **more):
     """A session whose queries keep state with a provider, in three partitions."""
     session = spark.newSession()
     settings = {
         "spark.sql.streaming.stateStore.providerClass": provider, "spark.sql.shuffle.partitions": "3",
-        "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem", "fs.file.impl.disable.cache": "true",
+        "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem", "fs.file.impl.disable.cache": "true", **more,
     }  # fmt: skip
     for name, value in settings.items():
         session.conf.set(name, value)

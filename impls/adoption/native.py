@@ -32,6 +32,7 @@ class NativeLog:
         sources: of each source the offsets behind the batch, as Spark writes them.
         before: the same of the batch before; None for the first batch, or where Spark has deleted it.
         watermark_ms: the watermark for the next batch; 0 without one.
+        state_ids: whether files of its state have ids, which the commit log names (its version 2).
     """
 
     batch: int
@@ -40,6 +41,7 @@ class NativeLog:
     sources: tuple[bytes, ...]
     before: tuple[bytes, ...] | None
     watermark_ms: int
+    state_ids: bool = False
 
     @property
     def offsets(self) -> Offsets:
@@ -75,7 +77,8 @@ def read_log(files: Files) -> NativeLog:
     _check_kafka(files, sources)
     before = _offsets(files, batch - 1)[1] if batch - 1 in planned else None
     late = sum(number > batch for number in planned)
-    return NativeLog(batch, late, head, sources, before, _watermark_ms(files, batch))
+    watermark_ms, state_ids = _committed(files, batch)
+    return NativeLog(batch, late, head, sources, before, watermark_ms, state_ids)
 
 
 def _batches(files: Files, folder: str) -> set[int]:
@@ -117,10 +120,11 @@ def _check_kafka(files: Files, sources: tuple[bytes, ...]) -> None:
         raise UsageError(f"The query of {files.uri} has no source.")
 
 
-def _watermark_ms(files: Files, batch: int) -> int:
+def _committed(files: Files, batch: int) -> tuple[int, bool]:
+    """Returns what a batch's commit says: the next batch's watermark, ms, and whether files of state have ids."""
     name = f"{_COMMITS}/{batch}"
     try:
         found = json.loads(b"".join(_lines(files, name)[1:]))
-        return int(found.get("nextBatchWatermarkMs", 0))
+        return int(found.get("nextBatchWatermarkMs", 0)), bool(found.get("stateUniqueIds"))
     except (ValueError, AttributeError, TypeError) as error:
         raise UsageError(f"The file {files.path(name)} is damaged.") from error

@@ -17,12 +17,17 @@ _LOCAL = {  # RocksDB's files are copied through Hadoop's LocalFileSystem, and n
     "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "fs.file.impl.disable.cache": "true",
 }
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
-def reading_session(spark: SparkSession) -> SparkSession:
-    """Returns a session of the same application that can read any checkpoint of Spark's."""
+def reading_session(spark: SparkSession, *, state_ids: bool) -> SparkSession:
+    """Returns a session of the same application that can read a checkpoint of Spark's.
+
+    `state_ids` is whether files of its state have ids: Spark's offset log does not say so, and its reader asks the
+    session.
+    """
     session = spark.newSession()
-    for name, value in _LOCAL.items():
+    for name, value in {**_LOCAL, _FORMAT: "2" if state_ids else "1"}.items():
         session.conf.set(name, value)
     return session
 

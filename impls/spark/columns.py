@@ -25,6 +25,7 @@ __all__ = [
     "workers_column",
 ]
 
+_OWN = ("bin", "partition", "offset", "time", "key")  # what every record has, whatever its input
 _DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `ascii` gives
 
 
@@ -39,6 +40,11 @@ def prepared(
     missing = [c for c in (key, time, *own) if c and c not in df.columns]
     if missing:
         raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
+    if taken := [c for c in own if c in _OWN]:
+        raise UsageError(
+            f"The operator reads a column {taken[0]!r}, a name that every record has for another purpose: give the "
+            f"input's column another one, as df.withColumnRenamed({taken[0]!r}, 'my_{taken[0]}') does."
+        )
     df = ordered(df)
     when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
     whole = isinstance(df.schema[key].dataType, IntegralType)

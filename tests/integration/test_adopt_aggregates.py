@@ -76,13 +76,19 @@ def await_rows(reader, expected):
         number = len(values) + 1
 
 
-@pytest.mark.parametrize("provider", [ROCKSDB, HDFS])
-def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path, results_of, provider):
+WITH_IDS = {  # what Spark's offline repartition asks for
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+
+
+@pytest.mark.parametrize(("provider", "more"), [(ROCKSDB, {}), (ROCKSDB, WITH_IDS), (HDFS, {})])
+def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path, results_of, provider, more):
     import impls
     from impls.worker.output import Output
 
     stream, sink, native = Stream(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
-    session = native_session(spark, provider)
+    session = native_session(spark, provider, **more)
     for _ in range(3):
         stream.send(3)
         run_native(aggregated(session, stream), native)

@@ -43,7 +43,7 @@ def check_topics(bootstrap: str, load: str, results: str, keys: int) -> int:
 
 def _columns(messages: list[Any]) -> dict[str, NDArray[Any]]:
     rows = [orjson.loads(message.value) for message in messages]
-    return {name: np.array([row[name] for row in rows], np.int64) for name in ("key", "n")}
+    return {name: np.array([row[field] for row in rows], np.int64) for name, field in (("key", "item"), ("n", "n"))}
 
 
 def check(records: NDArray[np.int64], found: Counts, keys: int) -> None:

@@ -39,7 +39,7 @@ __all__ = ["AdoptedSettings", "Adoption"]
 _HEAVY = ("native", "checkpoint", "state", "broker")
 _BEFORE, _LOAD, _RESULTS = "before", "in", "out"
 _AGGREGATES = {"n": "count(*)"}
-_MECHANISM = "megaphone-batched"
+_MECHANISM, _KEY = "megaphone-batched", "item"
 _FILL_DEADLINE_S = 600
 _DEADLINE_S = 180.0
 
@@ -101,7 +101,8 @@ class _Bench:
 
     def records(self) -> DataFrame:
         """Returns the stream of the records that make the state, and of the load."""
-        return read_records(self.services.spark, self.bootstrap, f"{_BEFORE},{_LOAD}")
+        records = read_records(self.services.spark, self.bootstrap, f"{_BEFORE},{_LOAD}")
+        return records.withColumnRenamed("key", _KEY)
 
     def run_native(self) -> None:
         """Runs Spark's own query on one record per key, and ends it."""
@@ -110,7 +111,7 @@ class _Bench:
         writer = self.services.spark.range(self.settings.keys).select(value).write.format("kafka")
         writer.option("kafka.bootstrap.servers", self.bootstrap).option("topic", _BEFORE).save()
         with own_state_store(self.services.spark, self.settings.workers):
-            counts = self.records().groupBy("key").agg(F.count("*").alias("n"))
+            counts = self.records().groupBy(_KEY).agg(F.count("*").alias("n"))
             stream = counts.writeStream.format("noop").outputMode("update")
             stream = stream.option("checkpointLocation", str(self.folder / "native")).trigger(availableNow=True)
             if not stream.start().awaitTermination(_FILL_DEADLINE_S):
@@ -126,7 +127,7 @@ class _Bench:
     def live(self, recorder: Recorder) -> StreamHandle:
         """Starts the adopted query."""
         return aggregate(
-            self.records(), ["key"], _AGGREGATES,
+            self.records(), [_KEY], _AGGREGATES,
             results=Output(self.bootstrap, _RESULTS, self.experiment.result_partitions),
             state_dir=self.folder / "state", checkpoint=self.folder / "checkpoint", workers=self.settings.workers,
             bins=self.experiment.bins, mechanism=_MECHANISM, time="scheduled_us", on_epoch=recorder.on_epoch,
