@@ -178,6 +178,8 @@ def test_a_source_without_an_order_is_refused_before_anything_is_made(spark, tmp
     with pytest.raises(UsageError, match=r"takes one of spark\.readStream"):
         start(spark.range(3).selectExpr("id as key"))
     assert not (tmp_path / "checkpoint").exists()
+    with start(rate.selectExpr("value % 10 as key", "0 as partition", "value as offset")) as query:
+        await_true(lambda: query.await_end(0) or query.figures()["records"] >= 100, "records of the rate source")
 
 
 @pytest.mark.spark
@@ -187,5 +189,3 @@ def test_a_column_that_an_operator_reads_under_a_name_of_every_record_is_refused
     with pytest.raises(UsageError, match=r"reads a column 'key'.*df\.withColumnRenamed\('key', 'my_key'\)"):
         impls.aggregate(rate, ["key"], {"n": "count(*)"}, **where)
     assert not (tmp_path / "checkpoint").exists()
-    with start(rate.selectExpr("value % 10 as key", "0 as partition", "value as offset")) as query:
-        await_true(lambda: query.await_end(0) or query.figures()["records"] >= 100, "records of the rate source")
