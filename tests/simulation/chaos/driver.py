@@ -57,11 +57,11 @@ class SimulatedDriver(Driver):
     """One life of the driver, from opening the checkpoint to its end.
 
     Attributes:
-        record: of the last epoch.
+        record: of the last epoch, None before it.
         files: the durable files, None for durability "none".
     """
 
-    record: EpochRecord
+    record: EpochRecord | None = None
 
     def __init__(self, parameters: Parameters, cluster: Cluster, folder: Path, operator: Operator, output: Any):
         self.checkpoint = Checkpoint(folder / "checkpoint", {"bins": parameters.bins})

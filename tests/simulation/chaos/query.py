@@ -132,8 +132,8 @@ class Query:
                     self._start()
 
     def _scale(self) -> None:
-        """Lets the policy rescale the query, as long as its load lasts."""
-        if self.epoch >= self._p.epochs:
+        """Lets the policy rescale the query, as long as its load lasts; a driver that has just begun knows no epoch."""
+        if self.epoch >= self._p.epochs or self._driver.record is None:
             return
         controller = self._driver.controller
         wanted = self._scaling.after(self._driver.record, self.epoch, migrating=controller.migrating)
