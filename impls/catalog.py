@@ -17,11 +17,20 @@ __all__ = [
 
 
 @cache
-def _mechanisms() -> dict[str, Callable[..., Mechanism]]:
-    found: dict[str, Callable[..., Mechanism]] = {}
-    for path in sorted(Path(__file__).parent.glob("mechanisms/*/mechanism.py")):
-        found.update(import_module(f"impls.mechanisms.{path.parent.name}.mechanism").MECHANISMS)
+def _found(module: str, table: str) -> dict[str, Callable[..., Any]]:
+    """Returns the entries of a table that modules of one name have in the mechanisms' folders."""
+    found: dict[str, Callable[..., Any]] = {}
+    for path in sorted(Path(__file__).parent.glob(f"mechanisms/*/{module}.py")):
+        found.update(getattr(import_module(f"impls.mechanisms.{path.parent.name}.{module}"), table))
     return found
+
+
+def _mechanisms() -> dict[str, Callable[..., Mechanism]]:
+    return _found("mechanism", "MECHANISMS")
+
+
+def _peers() -> dict[str, Callable[..., Any]]:
+    return _found("baseline", "BASELINES")
 
 
 def names() -> list[str]:
@@ -32,14 +41,6 @@ def names() -> list[str]:
 def natives() -> list[str]:
     """Returns the names of the baselines on Spark's own state, sorted."""
     return sorted(NATIVES)
-
-
-@cache
-def _peers() -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
-    for path in sorted(Path(__file__).parent.glob("mechanisms/*/baseline.py")):
-        found.update(import_module(f"impls.mechanisms.{path.parent.name}.baseline").BASELINES)
-    return found
 
 
 def peers() -> list[str]:

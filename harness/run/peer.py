@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from harness.lab.peers.engine import Engine, Job, all_taken_in
 from harness.lab.topics import admin_of
 from harness.lab.waiting import wait_for
+from impls.driver.arrivals import asking
 from impls.driver.running import RunningQuery
 from impls.errors import StateError, UsageError
+from impls.mechanisms.native_spark.query import next_workers
 from impls.mechanisms.native_spark.ticks import Ends, Ticks
 from impls.placement import initial
 
@@ -76,16 +78,11 @@ class PeerQuery(RunningQuery):
             if self._migrating:
                 raise UsageError("The query is being rescaled: wait until that is done.")
             id_ = uuid.uuid4().hex
-            self._pending = (id_, self._wanted(int(goal.max()) + 1))
+            workers, self._usual = next_workers(int(goal.max()) + 1, self._usual, self._workers)
+            self._pending = (id_, workers)
             self.goal = np.asarray(goal, np.int32).copy()
         self._on_event("command", {"id": id_, "label": label})
         return id_
-
-    def _wanted(self, workers: int) -> int:
-        if workers != self._usual:
-            self._usual = workers
-            return workers
-        return workers if self._workers != workers else workers + 1
 
     @property
     def _migrating(self) -> bool:
@@ -148,8 +145,10 @@ class PeerQuery(RunningQuery):
             if self._stopping:
                 raise StateError("it was stopped before its state was made")
 
+        client = asking({"bootstrap.servers": self._job.bootstrap})
+
         def filled() -> bool:
-            return all_taken_in(admin, self._job.group, self._engine.read_topics())
+            return all_taken_in(admin, client, self._job.group, self._engine.read_topics())
 
         wait_for(filled, f"{self._engine.name} to make the state", _FILL_DEADLINE_S, tend=tend)
 

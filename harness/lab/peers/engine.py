@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from impls.driver.arrivals import end_offsets
 
 __all__ = ["Engine", "Job", "all_taken_in"]
 
@@ -69,21 +70,18 @@ class Engine(ABC):
     def stop(self) -> None:
         """Ends all processes; may be called at any time."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+def all_taken_in(admin: AdminClient, client: Consumer, group: str, topics: tuple[str, ...]) -> bool:
+    """Returns whether a group has committed the end of every partition of topics: what they hold is in the state.
 
-
-def all_taken_in(admin: AdminClient, group: str, topics: tuple[str, ...]) -> bool:
-    """Returns whether a group has committed the end of every partition of topics: what they hold is in the state."""
+    `client` is one of `impls.driver.arrivals.asking`.
+    """
     found = admin.list_topics(timeout=_ASK_S).topics
     if any(topic not in found for topic in topics):
         return False
-    places = [TopicPartition(topic, number) for topic in topics for number in found[topic].partitions]
-    ends = admin.list_offsets({place: OffsetSpec.latest() for place in places})
-    (asked,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values()
+    places = [(topic, number) for topic in topics for number in found[topic].partitions]
+    ends = end_offsets(client, places)
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
+    (asked,) = admin.list_consumer_group_offsets([wanted]).values()
     committed = {(at.topic, at.partition): at.offset for at in asked.result(_ASK_S).topic_partitions}
-    behind = [(at, told.result(_ASK_S).offset) for at, told in ends.items()]
-    return all(committed.get((at.topic, at.partition), -1) >= end for at, end in behind if end > 0)
+    return all(committed.get(place, -1) >= end for place, end in ends.items() if end > 0)

@@ -63,12 +63,11 @@ def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
     shared: dict[str, Any] = {"duration_s": 60.0, "lead_in_s": 5.0, "rate": 10_000, "rounds": 1, **quick}
     shared |= read_given(PARAMETERS, {name: options.get(name) or None for name in _GIVEN})
     shared |= {"mechanism": options.get("mechanism") or _MECHANISMS, "workers": options.get("workers") or "2:4"}
-    keys = [parse_number(text, "The number of keys") for text in parse_list(str(options.get("keys") or _keys(quick)))]
+    keys = [
+        parse_number(text, "The number of keys")
+        for text in parse_list(str(options.get("keys") or quick.get("keys", _KEYS)))
+    ]
     return EnginesSuite(tuple(_experiment(number, shared) for number in keys))
-
-
-def _keys(quick: Mapping[str, Any]) -> str:
-    return str(quick.get("keys", _KEYS))
 
 
 def _experiment(keys: int, shared: Mapping[str, Any]) -> Experiment:

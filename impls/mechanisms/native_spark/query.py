@@ -25,7 +25,7 @@ from impls.mechanisms.native_spark.progress import EpochListener, found_nothing,
 from impls.placement import initial
 from impls.worker.output import Output
 
-__all__ = ["NativeQuery", "RecordSource"]
+__all__ = ["NativeQuery", "RecordSource", "next_workers"]
 
 _POLL_S = 0.05
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
@@ -111,10 +111,8 @@ class NativeQuery(RunningQuery):
     def _wanted(self, workers: int) -> int:
         if not self._native.repartitions:
             return self._partitions
-        if workers != self._usual:
-            self._usual = workers
-            return workers
-        return workers if self._partitions != workers else workers + 1
+        wanted, self._usual = next_workers(workers, self._usual, self._partitions)
+        return wanted
 
     def status(self) -> dict[str, Any]:
         """Returns epoch, partitions, whether a restart is under way, whether all input has had its effect (settled)."""
@@ -257,6 +255,20 @@ class NativeQuery(RunningQuery):
             "done_us": begin_us + round((total - float(ms.get("commitOffsets", 0))) * 1e3),
             "ms": {"total": total, "job": float(ms["addBatch"]), "between": total - float(ms["addBatch"])},
         }
+
+
+def next_workers(named: int, usual: int, now: int) -> tuple[int, int]:
+    """Returns how many workers a goal asks for where there are no bins, and what then is the usual number.
+
+    Args:
+        named: workers that the goal names.
+        usual: those that the last goal of another number named.
+        now: those there are.
+
+    >>> next_workers(4, 2, 2), next_workers(2, 2, 2), next_workers(2, 2, 3)
+    ((4, 4), (3, 2), (2, 2))
+    """
+    return (named + 1 if named == usual == now else named), named
 
 
 def _count(records: DataFrame, operator: str) -> DataFrame:
