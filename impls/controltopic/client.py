@@ -8,7 +8,8 @@ from typing import Any, Self
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from impls.controltopic.topic import answers_of, quiet
-from impls.errors import UsageError
+from impls.driver.arrivals import end_offsets
+from impls.errors import StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
 
 __all__ = ["ControlClient"]
@@ -39,6 +40,8 @@ class ControlClient:
             except KafkaException as error:
                 said = error.args[0].str()
                 raise UsageError(f"The broker at {bootstrap} does not answer in {_ASK_S:.0f} s ({said}).") from error
+            except StateError as error:
+                raise UsageError(str(error)) from error
             opened.pop_all()
 
     def _begin(self) -> None:
@@ -47,10 +50,8 @@ class ControlClient:
         for name in (self._topic, answers):
             if name not in there:
                 raise UsageError(f"The broker at {self._bootstrap} has no topic {name}: start a query on it first.")
-        places = [TopicPartition(answers, part) for part in there[answers].partitions]
-        for place in places:
-            place.offset = self._consumer.get_watermark_offsets(place, _ASK_S)[1]
-        self._consumer.assign(places)
+        ends = end_offsets(self._consumer, [(answers, part) for part in there[answers].partitions])
+        self._consumer.assign([TopicPartition(*place, end) for place, end in ends.items()])
 
     def send(self, commands: Mapping[str, Mapping[str, Any]]) -> None:
         """Sends commands by their ids, see `impls.controltopic.commands.read_command`; returns when they are durable.

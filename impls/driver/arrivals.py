@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from impls.autoscale.intervals import Look, Offsets
 from impls.errors import StateError
@@ -11,6 +11,8 @@ from impls.errors import StateError
 __all__ = ["Arrivals", "asking", "end_offsets"]
 
 _DEADLINE_S = 10.0
+_PAUSE_S = 0.05
+_NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
 
 
 def asking(settings: Mapping[str, str]) -> Consumer:
@@ -22,20 +24,27 @@ def asking(settings: Mapping[str, str]) -> Consumer:
 def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Returns the offset behind the last record of partitions (topic, number).
 
-    They are asked for one after another, 1 ms each. The client for administration, which asks for all at once, answers
-    one time in 20 after 3 s.
+    They are asked for one after another, 1 ms each, a partition that has no leader yet again and again. The client for
+    administration, which asks for all at once, answers one time in 20 after 3 s.
 
     Raises:
         StateError: the broker does not say in 10 s.
     """
-    end, ends = time.monotonic() + _DEADLINE_S, dict[tuple[str, int], int]()
+    deadline = time.monotonic() + _DEADLINE_S
     try:
-        for place in places:
-            left = max(end - time.monotonic(), 0.001)
-            ends[place] = client.get_watermark_offsets(TopicPartition(*place), left)[1]
+        return {place: _end_of(client, TopicPartition(*place), deadline) for place in places}
     except KafkaException as error:
-        raise StateError(f"The broker does not say how far its topics go: {error}.") from error
-    return ends
+        raise StateError(f"The broker does not say how far its topics go: {error.args[0].str()}.") from error
+
+
+def _end_of(client: Consumer, place: TopicPartition, deadline: float) -> int:
+    while True:
+        try:
+            return int(client.get_watermark_offsets(place, max(deadline - time.monotonic(), 0.001))[1])
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 class Arrivals:

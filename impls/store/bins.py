@@ -1,8 +1,8 @@
-"""Bins as a whole: their sizes, copying and dropping them, and finding what damage has hidden."""
+"""Bins as a whole: their sizes, copying and dropping them."""
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from operator import lt
 from typing import Any
@@ -13,16 +13,15 @@ import numpy as np
 from impls.errors import CorruptStateError
 from impls.store.blocks import BLOCK_BYTES, open_blocks
 from impls.store.checked import checked, get_checked, open_record, put_checked
-from impls.store.entries import open_value, verify_entries
+from impls.store.entries import verify_entries
+from impls.store.hidden import check_absent
 from impls.store.moving import moving_packs
 from impls.store.packs import count_packed, entries_of, packed_entries
 from impls.store.pages import Leaves
 from impls.store.tables import (
     DENSE,
     DUE,
-    OFFSETS,
     PACKS,
-    SHAPE,
     SIZE,
     STATE,
     STATE_TABLES,
@@ -35,10 +34,8 @@ from impls.store.tables import (
 
 __all__ = [
     "BinArrival",
-    "check_absent",
     "copy_bin",
     "drop_bin",
-    "item_at",
     "open_size",
     "read_size",
     "size_record",
@@ -178,39 +175,6 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
         np.array(numbers, np.int64),
         f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
     )
-
-
-def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
-    """Raises CorruptStateError when the items at the place of absent ones are damaged.
-
-    A damaged key is not found any more, but a search for it, or one that it misleads, ends beside it.
-    """
-    cursor = txn.cursor()
-    beside: dict[bytes, bytes] = {}
-    for name in names:
-        found = cursor.set_range(name)
-        above = item_at(cursor) if found else None
-        below = item_at(cursor) if (cursor.prev() if found else cursor.last()) else None
-        if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
-            raise CorruptStateError(f"Items of bin {_bin_of(name)} are out of order: the state is damaged.")
-        beside |= dict(item for item in (above, below) if item is not None)
-    for name, stored in beside.items():
-        _verify_neighbour(name, stored)
-
-
-def _verify_neighbour(name: bytes, stored: bytes) -> None:
-    """Raises CorruptStateError when an item beside an entry is damaged, whatever table its key says it is of."""
-    if name[:1] in {STATE, DUE, OFFSETS, SHAPE}:
-        open_value(name, stored)
-    elif name[:1] != DENSE:
-        open_record(name, stored)
-    elif len(stored) != BLOCK_BYTES:
-        raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-
-
-def item_at(cursor: lmdb.Cursor) -> tuple[bytes, bytes]:
-    """Returns (name, value) of the item that a cursor stands at."""
-    return bytes(cursor.key()), bytes(cursor.value())
 
 
 def _bin_of(name: bytes) -> int:

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.entries import open_value
+from impls.store.hidden import whole_range
 from impls.store.state import BinState
-from impls.store.tables import OFFSETS, bin_range, iter_range
+from impls.store.tables import OFFSETS, bin_range
 
 __all__ = ["Advance", "Offsets"]
 
@@ -38,8 +39,8 @@ class Offsets:
             self._next[chosen] = 0
             ranges = [bin_range(OFFSETS, bin_) for bin_ in chosen]
         for low, high in ranges:
-            for name, stored in iter_range(txn, low, high):
-                self._read(bytes(name), bytes(stored))
+            for name, stored in whole_range(txn, low, high):
+                self._read(name, stored)
 
     def _read(self, name: bytes, stored: bytes) -> None:
         bin_ = int.from_bytes(name[1:3], "big")

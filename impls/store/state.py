@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.store.bins import check_absent, item_at, read_size, write_size
+from impls.store.bins import read_size, write_size
 from impls.store.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
 from impls.store.changes import Changes
 from impls.store.entries import (
@@ -21,8 +21,9 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
+from impls.store.hidden import check_absent, whole_range
 from impls.store.packs import beside_packs, unpack, unpack_range
-from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range, iter_range
+from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
 
 __all__ = ["BinState"]
 
@@ -105,28 +106,24 @@ class BinState:
 
     def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
         """Returns (key, value) of a bin's entries with low <= key < high, in key order."""
-        prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
-        end, found = prefix + high, []
-        unpack_range(self._txn, prefix + low, end)
-        items = cursor.iternext() if cursor.set_range(prefix + low) else iter(())
-        for name, stored in items:  # mostly few: `iter_range` would read many more behind them
-            if (key := bytes(name)) >= end:
-                break
-            found.append((key[3:], open_value(key, bytes(stored))))
-        return found
+        prefix = bin_key(STATE, bin_)
+        bounds = prefix + low, prefix + high
+        unpack_range(self._txn, *bounds)
+        return [(name[3:], open_value(name, stored)) for name, stored in whole_range(self._txn, *bounds)]
 
     def first(self, bin_: int, low: bytes, high: bytes) -> bytes | None:
         """Returns the lowest key of a bin's entries with low <= key < high, None when there is none."""
-        prefix, cursor = bin_key(STATE, bin_), self._txn.cursor()
-        unpack_range(self._txn, prefix + low, prefix + high, first=True)
-        if not cursor.set_range(prefix + low) or (item := item_at(cursor))[0] >= prefix + high:
-            return None
-        open_value(*item)
-        return item[0][3:]
+        prefix = bin_key(STATE, bin_)
+        bounds = prefix + low, prefix + high
+        unpack_range(self._txn, *bounds, first=True)
+        for name, stored in whole_range(self._txn, *bounds):
+            open_value(name, stored)
+            return name[3:]
+        return None
 
     def bins_with_timers(self, bins: NDArray[np.bool_], until: int) -> list[int]:
         """Returns the bins among those marked, bool of shape (B,), whose earliest timer is at `until` or before."""
-        items = list(iter_range(self._txn, DUE, bytes([DUE[0] + 1])))
+        items = list(whole_range(self._txn, DUE, bytes([DUE[0] + 1])))
         raw = b"".join([part for item in items for part in item])
         if len(raw) != len(items) * _DUE_BYTES:
             raise CorruptStateError("The time of a bin's earliest timer has the wrong length: its state is damaged.")
@@ -164,9 +161,7 @@ class BinState:
         """Gives a bin's state another shape: by `convert(key, value)` of each entry, None to delete it, or by name."""
         low, high = bin_range(STATE, bin_)
         unpack_range(self._txn, low, low + _HIGHEST)
-        while convert is not None and (
-            items := [(bytes(name), bytes(value)) for name, value in islice(iter_range(self._txn, low, high), _TURNED)]
-        ):
+        while convert is not None and (items := list(islice(whole_range(self._txn, low, high), _TURNED))):
             names = [name for name, _ in items]
             old = open_values(names, [value for _, value in items])
             new = [convert(name[3:], value) for name, value in zip(names, old, strict=True)]

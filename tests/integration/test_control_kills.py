@@ -176,8 +176,12 @@ def test_a_broker_that_is_away_stops_nothing_of_the_query(kafka, topic_factory, 
         broker.restart()
         with ControlClient(broker.bootstrap, control) as client:
             client.send({"behind": {"do": "rescale", "workers": 3}, "end": {"do": "stop"}})
-            told = [next(client.answers(DEADLINE_S)) for _ in range(2)]
-            assert [(one["id"], one["number"]) for one in told] == [("behind", 2), ("end", 3)]
+            told = {}  # an answer comes again when the broker was killed before it had said that it has it
+            for one in client.answers(DEADLINE_S):
+                told[one["id"]] = one["number"]
+                if one["id"] == "end":
+                    break
+            assert told in ({"behind": 2, "end": 3}, {"before": 1, "behind": 2, "end": 3})
         process.await_end()
     assert [one["id"] for one in done_of(tmp_path / "query")] == ["before", "behind"]
 

@@ -82,7 +82,9 @@ def comes_as(value):
     """A value as JSON gives it back."""
     if isinstance(value, Decimal):
         return json.loads(f"{value:f}")
-    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
 
 
 @settings(max_examples=60)
