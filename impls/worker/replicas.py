@@ -89,8 +89,8 @@ def _opened(query: str, path: Path, stack: ExitStack) -> Store:
     try:
         store = _entered(path, stack)
         with store.reading() as txn:
-            meta = read_meta(txn)
-        if meta is None or meta.query == query:
+            meta, is_new = read_meta(txn), not txn.stat()["entries"]
+        if is_new or (meta is not None and meta.query == query):
             return store
     except (StateError, lmdb.Error):
         pass
@@ -123,7 +123,7 @@ def _held(txn: lmdb.Transaction) -> list[int]:
 def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
     known = {bin_ for bin_, at, _ in task.order.replicas if at == task.worker}
     for bin_ in set(_held(txn)) - known - wanted:
-        drop_bin(txn, bin_)
+        drop_bin(txn, bin_, whole=True)
         txn.delete(_EPOCHS + bin_.to_bytes(2, "big"))
 
 
@@ -136,7 +136,7 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     behind = [bin_ for bin_ in bins if at[bin_] < target]
     have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}
     for bin_ in set(behind) - set(have):
-        drop_bin(txn, bin_)
+        drop_bin(txn, bin_, whole=True)
     done = restore(source, txn, target, RestoreRequest({b: order.location_of(b) for b in behind}, have=have))
     for bin_ in behind:
         _set_epoch(txn, bin_, target)
