@@ -18,6 +18,8 @@ from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.versions import Change
 
+_DEADLY = 2  # attempts that die in an environment before the next one makes another
+
 
 def check_settled(parameters: Parameters, controller: Controller, events: Iterable[Any], rescales: int) -> None:
     """Requires that the last goal is reached and every migration has begun and ended; `rescales` are a policy's."""
@@ -44,9 +46,10 @@ def check_recoveries(epoch: int, driver: SimulatedDriver, cluster: Cluster, dama
         cause = report.worker in damage.hurt or damage.flipped
         cause = cause or (cluster.hosts is not None and here in cluster.hosts.moved)
         cause = cause or bool("two attempts" in report.recovered and cluster.deaths[here])
-        # of two attempts the second gives up an environment that the first keeps locked, and may die while it makes one
+        # of two attempts the second gives up an environment that the first keeps locked, and may die while it makes
+        # one; and so may the third, behind two that have died
         given_up = "does not end" in report.recovered or report.recovered == "missing"
-        cause = cause or (given_up and here in cluster.haunted)
+        cause = cause or (given_up and (here in cluster.haunted or cluster.deaths[here] > _DEADLY))
         require(cause, "recovery", f"worker {report.worker} was rebuilt without a cause: {report.recovered}")
     return len(recovered)
 
