@@ -119,10 +119,13 @@ def test_timers_and_offsets_with_a_damaged_key_are_read_whole_or_refused(tmp_pat
             state.set_earliest_timer(other, 5)
             state.put_offsets([other], [0], [7], new=[True])
         state.write_sizes()
-    for table, more in ((DUE, b""), (OFFSETS, bytes(4))):
+    reads = [
+        (DUE, b"", lambda txn: BinState(txn, 4).bins_with_timers(marked, 10)),
+        (OFFSETS, bytes(4), lambda txn: Offsets(4).load(txn)),
+    ]
+    for table, more, read in reads:
         raw = (path / "data.mdb").read_bytes()
         _flip(path, bin_key(table, bin_) + more, bit)
         with Store.open(path) as store, store.reading() as txn, pytest.raises(CorruptStateError):
-            BinState(txn, 4).bins_with_timers(marked, 10)
-            Offsets(4).load(txn)
+            read(txn)
         (path / "data.mdb").write_bytes(raw)
