@@ -1,6 +1,7 @@
 """The checks of an experiment: bad parameters, or too little room for it, are refused before anything starts."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from generators.keys import make_keys
@@ -29,6 +30,7 @@ _FIXED_BYTES = 256 << 20  # broker, logs, figures
 _KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
 _AUCTION_BYTES = 1_500  # an event in the topic, with a person or two; three copies of its entry
 _EVENT_BYTES = 700
+_PEER_VICTIMS = ("worker", "broker")
 _COPIES = 3  # of a value: state or changelog, a moved copy, free pages
 
 
@@ -95,7 +97,18 @@ def _check_natives(experiment: Experiment) -> None:
     if found and experiment.autoscale is not None:
         raise UsageError(f"{found[0]} has no workers that a policy could rescale: leave it out.")
     if found and experiment.fault is not None:
-        raise UsageError(f"{found[0]} has no fault points: leave it or --fault out.")
+        _check_fault_of(found, experiment.fault)
+
+
+def _check_fault_of(baselines: Sequence[str], fault: str) -> None:
+    """Refuses a fault that baselines cannot have: none of their processes has points, and Spark's own are one."""
+    natives = [name for name in baselines if name in catalog.natives()]
+    if natives:
+        raise UsageError(f"{natives[0]} has no fault points: leave it or --fault out.")
+    victim, _, point = fault.partition("@")
+    if victim not in _PEER_VICTIMS or point != "migrating":
+        allowed = " or ".join(f"{name}@migrating" for name in _PEER_VICTIMS)
+        raise UsageError(f"{baselines[0]} has no fault points: a fault of it is {allowed}.")
 
 
 def _check_load(experiment: Experiment) -> None:

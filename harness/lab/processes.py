@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import psutil
 
-from harness.files import ROOT, read_lines, write_json
+from harness.files import ROOT, JsonLines, read_lines, write_json
 from impls.errors import StateError
 
 __all__ = [
@@ -59,6 +59,11 @@ class Arming:
         armed: dict[str, Any] = {"id": name, "victim": victim, "point": point, "pids": dict(pids), "action": action}
         write_json(self.file, {**armed, **(conditions or {})})
 
+    def tell(self, name: str, pid: int) -> None:
+        """Notes a fault that was carried out by itself: of a process that has no points."""
+        with JsonLines(self._fired) as lines:
+            lines.write({"id": name, "at_us": time.time_ns() // 1000, "pid": pid})
+
     def disarm(self) -> None:
         """Takes an armed fault back."""
         self.file.unlink(missing_ok=True)
@@ -71,9 +76,13 @@ class Arming:
     def _go(self) -> Path:
         return self.file.with_name(f"{self.file.name}.go")
 
+    @property
+    def _fired(self) -> Path:
+        return self.file.with_name(f"{self.file.name}.fired")
+
     def fired(self, name: str) -> dict[str, Any] | None:
         """Returns what a fault wrote when it fired (at_us, pid and its context), None if it has not."""
-        lines = read_lines(self.file.with_name(f"{self.file.name}.fired"))
+        lines = read_lines(self._fired)
         return next((line for line in lines if line["id"] == name), None)
 
 

@@ -139,6 +139,12 @@ class Application:
             return list(self._handle.pids().values())
         return executors_of(self._cluster_name) if self._cluster_name else []
 
+    def kill_worker(self) -> int:
+        """Has another engine lose a process that holds state, and returns what its id was."""
+        handle = self._current()
+        assert isinstance(handle, PeerQuery), "others have points at which a process dies"
+        return handle.kill_worker()
+
     @property
     def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Record rates and sizes of bins; see `StreamHandle.measured`."""

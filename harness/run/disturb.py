@@ -1,6 +1,7 @@
 """The fault of a disturbed run: armed in the middle of its first migration."""
 
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -59,15 +60,30 @@ class Disturbance:
         if self._over or self._half is None:
             return
         status = query.status()
-        if status["migrating"] and status["misplaced"] <= self._half:
+        if status["migrating"] and status.get("misplaced", 0) <= self._half:
             self._over = True
-            self._arm(broker)
+            if self._run.mechanism in catalog.peers():
+                self._kill(query, broker)
+            else:
+                self._arm(broker)
 
     def _half_way(self, before: NDArray[np.int32], goal: NDArray[np.int32]) -> int:
         """Returns how many bins are misplaced in the middle of a migration; all where it is over in one epoch."""
         moves = int((before != goal).sum())
+        if self._run.mechanism in catalog.peers():
+            return 0
         plan = catalog.make(self._run.mechanism, **self._run.options()).plan(View.make(before, goal))
         return moves if plan.stop is not None or len(plan.pulls) == moves else moves // 2
+
+    def _kill(self, query: Application, broker: Broker) -> None:
+        """Kills a process of another engine, which has no points, at once."""
+        if parse_fault(str(self._run.fault))[0] == "broker":
+            assert broker.pid is not None, "a broker of somebody else is refused beforehand"
+            pid = broker.pid
+            os.kill(pid, signal.SIGKILL)
+        else:
+            pid = query.kill_worker()
+        self._arming.tell(_FILE, pid)
 
     def _arm(self, broker: Broker) -> None:
         victim, point = parse_fault(str(self._run.fault))

@@ -110,6 +110,10 @@ class PeerQuery(RunningQuery):
         """Returns the ids of the engine's processes."""
         return self._engine.pids()
 
+    def kill_worker(self) -> int:
+        """Kills a process that holds state with -9 and returns its id; it is started again at once."""
+        return self._engine.kill_worker()
+
     def stop(self) -> None:
         """Ends the job and its engine; raises what it failed with, if it did."""
         self._stopping = True

@@ -91,10 +91,13 @@ ENGINES_QUICK: dict[str, Any] = {"keys": "20k", "rate": 1_000, "duration_s": 36.
 ENGINES = (
     _mechanism("megaphone-batched, native-real-time, flink-adaptive, flink-savepoint, kafka-streams-classic"),
     _of("option"),
+    _of("fault", text="run every engine a second time with a fault in its first rescale: worker@migrating or"
+        " broker@migrating"),
     _of("keys", "1M,4M,10M", "numbers of keys, separated by commas", **_SEVERAL),
     _of("rate", "10k records/s"), _of("duration", "60 seconds"), _of("rounds", default=1), _of("seed"),
     _of("workers", "2:4", "FROM:TO of the rescale, which is taken back later"), _of("bins"), _of("batch"),
     *running("few keys, about 8 minutes"),
+    Option("reference", "put table and figures into results/reference/engines", FLAG, "Output"),
 )
 PERF = (
     Option("part", "parts, by commas: steady, rate, phases, restart, migratable, moved, growth, cluster, pulls,"

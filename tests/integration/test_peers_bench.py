@@ -32,3 +32,18 @@ def test_a_peer_is_rescaled_there_and_back_and_every_record_has_a_latency(tmp_pa
     ]
     assert partitions == [2, 4, 2]
     assert entry["memory_bytes"]["executor"] > 100 << 20
+
+
+@pytest.mark.parametrize("victim", ["worker", "broker"])
+@pytest.mark.parametrize("name", catalog.peers())
+def test_a_peer_goes_on_when_a_process_is_killed_in_its_rescale(tmp_path, name, victim):
+    option = "checkpoint_s=3" if name.startswith("flink") else "commit_ms=2000"
+    given = ["--mechanism", name, *OPTIONS, f"--option={option}", f"--fault={victim}@migrating"]
+    folder = result_of("bench", tmp_path, *given, deadline_s=1_100)
+    plain, faulty = json.loads((folder / "result.json").read_text())["runs"]
+    assert plain["mechanism"] == name
+    assert faulty["mechanism"] == f"{name} with {victim}@migrating"
+    assert (folder / faulty["folder"] / "fault.json.fired").exists()
+    assert faulty["lost"] == 0
+    if name.startswith("flink"):  # the others promise at least once
+        assert (faulty["doubled"], faulty["verdict"]) == (0, "valid")

@@ -55,6 +55,10 @@ class Engine(ABC):
         """Returns when the job runs with so many workers; raises StateError when it does not in time."""
 
     @abstractmethod
+    def kill_worker(self) -> int:
+        """Kills a process that holds state with -9, starts it again at once, and returns the id of the killed one."""
+
+    @abstractmethod
     def check(self) -> None:
         """Raises StateError when one of its processes, or the job, has ended."""
 

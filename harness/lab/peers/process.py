@@ -1,6 +1,8 @@
 """One Java process of a peer, which ends with this process."""
 
 import os
+import signal
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from impls.errors import StateError, UsageError
 __all__ = ["JavaProcess"]
 
 _GRACE_S = 20.0
+_KILLED_S = 30.0
 _LOG4J = """rootLogger.level=INFO
 rootLogger.appenderRef.a.ref=A
 appender.a.name=A
@@ -27,6 +30,7 @@ class JavaProcess:
         """Prepares a process: its name is for people, `options` are those of the JVM."""
         self.name, self._jars, self.log, self._options = name, jars, log, list(options)
         self._process: guard.GuardedProcess | None = None
+        self._lock = threading.RLock()  # whoever looks at a process that is being replaced waits
 
     def start(self, program: str, arguments: Sequence[str | Path]) -> None:
         """Starts the class `program`; raises UsageError when no process can be made."""
@@ -46,11 +50,22 @@ class JavaProcess:
         """Its process id, None before its start and after its end."""
         return None if self._process is None else self._process.pid
 
+    def replace(self, program: str, arguments: Sequence[str | Path]) -> int:
+        """Kills it with -9, starts it once more at once, as whoever deploys it would, and returns its id of before."""
+        with self._lock:
+            assert self._process is not None, "start() comes first"
+            killed = self._process.pid
+            os.kill(killed, signal.SIGKILL)
+            self._process.wait(_KILLED_S)
+            self.start(program, arguments)
+            return killed
+
     def check(self) -> None:
         """Raises StateError when it has ended."""
-        if self._process is None or (code := self._process.poll()) is not None:
-            told = "has not been started" if self._process is None else f"has ended (exit code {code})"
-            raise StateError(f"{self.name} {told}: {self._tail()}; its log is {self.log}.")
+        with self._lock:
+            if self._process is None or (code := self._process.poll()) is not None:
+                told = "has not been started" if self._process is None else f"has ended (exit code {code})"
+                raise StateError(f"{self.name} {told}: {self._tail()}; its log is {self.log}.")
 
     def stop(self) -> None:
         """Ends it, gracefully if it can."""

@@ -25,6 +25,7 @@ class Rest:
     """Asks at http://HOST:PORT; every method raises RestError for a refusal, StateError when nobody answers."""
 
     def __init__(self, host: str, port: int):
+        self.port = port
         self.url = f"http://{host}:{port}"
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:

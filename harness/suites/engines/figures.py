@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from harness.files import read_json
 from harness.results.entry import RunFiles
+from plots.data import StoredRun
 from plots.metrics import marks
 
-__all__ = ["cpu_s", "longest_gap_s", "row_of"]
+__all__ = ["cpu_s", "longest_gap_s", "row_of", "timeline_of"]
 
 _ENGINE_ROLES = ("jvm", "worker", "executor")
 _MIB = 1 << 20
@@ -59,10 +60,20 @@ def row_of(keys: int, entry: dict[str, Any], folder: Path) -> list[dict[str, Any
         "p50_ms": steady["p50"], "p99_ms": steady["p99"], "p999_ms": steady["p999"],
         "cpu_s_per_million": cpu_s(files.memory) / records * 1e6 if records else None,
         "memory_mib": sum(memory.get(role, 0) for role in _ENGINE_ROLES) / _MIB,
-        "repeats": _repeats(folder),
+        "lost": entry["lost"], "doubled": entry["doubled"], "repeats": _repeats(folder),
         "reasons": entry["reasons"],
     }  # fmt: skip
     return [{**about, **_rescale(found, files)} for found in entry["migrations"]] or [{**about, **_NO_RESCALE}]
+
+
+def timeline_of(keys: int, run: StoredRun) -> dict[str, Any]:
+    """Returns the highest latency in ms of each 250 ms of a run, and when its rescales were under way, in s."""
+    found = run.timeline
+    return {
+        "keys": keys, "engine": run.mechanism, "round": run.round,
+        "at_s": found["at_s"].round(2).tolist(), "max_ms": found["max"].round(1).tolist(),
+        "rescales": [[round(begin, 2), round(end, 2)] for begin, end in run.migrations()],
+    }  # fmt: skip
 
 
 _NO_RESCALE = dict.fromkeys(("rescale", "peak_ms", "slow_s", "gap_s", "held_s"))

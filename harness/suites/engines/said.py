@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CANNOT", "conclusions", "guarantees"]
+__all__ = ["CANNOT", "PROMISES", "conclusions", "guarantees"]
 
 _OURS = "megaphone-batched, real time"
-_FOLDERS = {
+PROMISES = {
     "this runtime": (
         "exactly once in its state; results at least once, a repeat has the number of the first; changelog written "
         "with every turn, snapshots in the background"
@@ -34,7 +34,7 @@ CANNOT = (
 
 def guarantees() -> list[str]:
     """Returns a line of a list for each engine."""
-    return [f"- {engine}: {text}." for engine, text in _FOLDERS.items()]
+    return [f"- {engine}: {text}." for engine, text in PROMISES.items()]
 
 
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -45,8 +45,9 @@ def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     for keys in sorted({row["keys"] for row in rows}):
         here = [row for row in rows if row["keys"] == keys and row["verdict"] == "valid"]
-        for engine in sorted({row["engine"] for row in here} - {_OURS}):
-            ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS, engine))
+        for engine in sorted({row["engine"] for row in here if not row["engine"].startswith(_OURS)}):
+            fault = engine[len(engine.partition(" with ")[0]) :]
+            ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS + fault, engine))
             ratios = [(name, _ratio(ours, theirs, name)) for name in ("peak_ms", "p50_ms", "p99_ms")]
             told = [f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios if value is not None]
             if told:

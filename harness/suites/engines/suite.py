@@ -12,38 +12,28 @@ from rich.table import Column, Table
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
-from harness.files import RESULTS, read_json, write_json, write_text
+from harness.files import RESULTS, read_json
 from harness.options import CUT_OFF, ending, parse_list, parse_number
 from harness.options.declared import read_given
-from harness.report.markdown import table_lines
 from harness.results.place import Described, result_folder
 from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
-from harness.suites.engines.figures import row_of
-from harness.suites.engines.said import CANNOT, conclusions, guarantees
+from harness.suites.engines.figures import row_of, timeline_of
+from harness.suites.engines.page import NAMES
+from harness.suites.engines.said import CANNOT
+from harness.suites.engines.written import COLUMNS, RESULT_FILE, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK
 from harness.suites.several import in_turn
-from plots.metrics import Unit, show
+from impls.errors import UsageError
+from plots.data import load
 
-__all__ = ["COLUMNS", "EnginesSuite", "measured", "run_compare_engines", "suite_from"]
+__all__ = ["EnginesSuite", "measured", "run_compare_engines", "suite_from"]
 
-_MECHANISMS = "megaphone-batched,native-real-time,flink-adaptive,flink-savepoint,kafka-streams-classic"
+_NATIVE = "native-real-time"  # whose processes are one, which a fault would end
+_MECHANISMS = ("megaphone-batched", _NATIVE, "flink-adaptive", "flink-savepoint", "kafka-streams-classic")
 _KEYS = "1M,4M,10M"
-_GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch")
-_NAMES = ("keys", "engine", "rescale", "verdict")
-# heading of a column -> name in a row, unit
-_FIGURES: dict[str, tuple[str, Unit]] = {
-    "steady p50": ("p50_ms", "ms"),
-    "p99": ("p99_ms", "ms"),
-    "p99.9": ("p999_ms", "ms"),
-    "peak": ("peak_ms", "ms"),
-    "slow": ("slow_s", "s"),
-    "longest gap": ("gap_s", "s"),
-    "until done": ("held_s", "s"),
-}
-_COUNTS = {"repeats": "repeats", "CPU s per M": "cpu_s_per_million", "MiB": "memory_mib"}
-COLUMNS = (*_NAMES, *_FIGURES, *_COUNTS)
-_WIDE, _RESULT = 190, "engines.json"
+_GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch", "fault")
+_WIDE = 190
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,8 @@ def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
     quick = ENGINES_QUICK if options.get("quick") else {}
     shared: dict[str, Any] = {"duration_s": 60.0, "lead_in_s": 5.0, "rate": 10_000, "rounds": 1, **quick}
     shared |= read_given(PARAMETERS, {name: options.get(name) or None for name in _GIVEN})
-    shared |= {"mechanism": options.get("mechanism") or _MECHANISMS, "workers": options.get("workers") or "2:4"}
+    usual = ",".join(name for name in _MECHANISMS if name != _NATIVE or not options.get("fault"))
+    shared |= {"mechanism": options.get("mechanism") or usual, "workers": options.get("workers") or "2:4"}
     keys = [
         parse_number(text, "The number of keys")
         for text in parse_list(str(options.get("keys") or quick.get("keys", _KEYS)))
@@ -84,37 +75,24 @@ def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple
     for experiment in suite.experiments:
         check_machine(experiment, output)
     ensure_jars()
-    folder, rows, worst = result_folder(suite, output, force=force), list[dict[str, Any]](), 0
+    folder, worst = result_folder(suite, output, force=force), 0
+    rows, lines = list[dict[str, Any]](), list[dict[str, Any]]()
     for path, code in in_turn(suite.experiments, folder):
         worst, result = max(worst, code), read_json(path / "result.json")
         keys = int(result["experiment"]["keys"])
         rows += [row for entry in result["runs"] for row in row_of(keys, entry, path / entry["folder"])]
-        _write(folder, rows)
+        lines += [timeline_of(keys, run) for run in load(path).comparable()]
+        write_result(folder, rows, lines)
     if worst != CUT_OFF:
         (folder / "done").touch()
     return folder, worst
 
 
-def _write(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
-    here = read_json(folder / "experiment.json")["environment"]
-    said = conclusions(rows)
-    write_json(folder / _RESULT, {"environment": here, "rows": rows, "conclusions": said})
-    lists = [*said, "", "What each engine promises, and when it writes:", "", *guarantees(), "", CANNOT]
-    lines = table_lines(COLUMNS, map(_texts, rows), "lrllr")
-    write_text(folder / "engines.md", "\n".join([*lines, "", *lists]) + "\n")
-
-
-def _texts(row: Mapping[str, Any]) -> list[str]:
-    names = [f"{row['keys']:,}", *(str(row[name] or "-") for name in _NAMES[1:])]
-    counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name in _COUNTS.values()]
-    return [*names, *(show(row[name], unit) for name, unit in _FIGURES.values()), *counts]
-
-
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = [Column(name, overflow="fold", justify="left" if name in _NAMES[1:] else "right") for name in COLUMNS]
+    columns = [Column(name, overflow="fold", justify="left" if name in NAMES[1:] else "right") for name in COLUMNS]
     out = Table(*columns, box=None, pad_edge=False)
     for row in rows:
-        out.add_row(*_texts(row))
+        out.add_row(*texts(row))
     return out
 
 
@@ -122,9 +100,14 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
 def run_compare_engines(options: Mapping[str, Any]) -> int:
     """Runs the comparison, prints its table and the result's path, and returns the exit code as `./inv bench`."""
     suite, output = suite_from(options), Path(options.get("output") or RESULTS)
+    reference = bool(options.get("reference"))
+    if reference and options.get("quick"):
+        raise UsageError("A reference needs the comparison in full: leave out --quick.")
     folder, code = measured(suite, output, force=bool(options.get("force")))
+    if reference and code == 0:
+        write_reference(folder)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
-    result = read_json(folder / _RESULT)
+    result = read_json(folder / RESULT_FILE)
     console.print(_table(result["rows"]))
     for sentence in [*result["conclusions"], CANNOT]:
         console.print(sentence)

@@ -23,7 +23,8 @@ class FlinkCluster:
 
     def __init__(self, given: Flink, folder: Path, slots: int):
         rpc, port = free_ports(LOOPBACK, 2)
-        self.rest, self._slots, self._folder = Rest(LOOPBACK, port), slots, folder
+        self._arguments: list[str | Path] = ["--configDir", folder / "conf"]
+        self.rest, self._slots = Rest(LOOPBACK, port), slots
         conf = folder / "conf"
         for path in (conf, folder / "tmp", folder / "upload"):
             path.mkdir(parents=True, exist_ok=True)
@@ -38,7 +39,7 @@ class FlinkCluster:
     def start(self) -> None:
         """Returns when all slots are there; raises StateError when they are not in two minutes."""
         for program, process in self._programs.items():
-            process.start(program, ["--configDir", self._folder / "conf"])
+            process.start(program, self._arguments)
         wait_for(self._has_slots, "Flink's slots", _READY_DEADLINE_S, tend=self.check)
 
     def _has_slots(self) -> bool:
@@ -50,6 +51,10 @@ class FlinkCluster:
         """Gives the cluster a jar and returns the name by which it has it."""
         told: Any = self.rest.upload("/jars/upload", jar.name, jar.read_bytes())
         return str(told["filename"]).rsplit("/", 1)[-1]
+
+    def kill_worker(self) -> int:
+        """Kills the task manager, starts it again, and returns its id of before."""
+        return self._programs[TASK_MANAGER].replace(TASK_MANAGER, self._arguments)
 
     def check(self) -> None:
         """Raises StateError when one of the processes has ended."""

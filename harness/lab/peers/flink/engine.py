@@ -7,6 +7,7 @@ from typing import Any
 from harness.lab.peers.engine import Engine, Job
 from harness.lab.peers.flink.cluster import FlinkCluster
 from harness.lab.peers.parts import compiled, jars_of
+from harness.lab.peers.rest import RestError
 from harness.lab.waiting import wait_for
 from impls.errors import StateError
 from impls.mechanisms.flink.baseline import Flink
@@ -78,20 +79,32 @@ class FlinkEngine(Engine):
         self._run(workers, self._stopped(job))
 
     def _stopped(self, job: str) -> str:
-        """Stops a job and returns where its savepoint is."""
+        """Stops a job and returns where its savepoint is; one that fails, as its worker has died, is made again."""
+        told: list[str] = []
+
+        def stopped() -> bool:
+            told[:] = self._savepoint(job)
+            return bool(told)
+
+        wait_for(stopped, "Flink's savepoint", _DEADLINE_S, tend=self._cluster.check)
+        wait_for(lambda: self._status(job) == "FINISHED", "Flink's job to end", _DEADLINE_S, tend=self._cluster.check)
+        return told[0]
+
+    def _savepoint(self, job: str) -> list[str]:
+        """Asks once for a job's end with a savepoint and returns where that is, nothing when there is none."""
         body = {"targetDirectory": f"file://{self._job.folder}/savepoints", "drain": False, "formatType": "NATIVE"}
-        request = self._ask("POST", f"/jobs/{job}/stop", body)["request-id"]
+        try:
+            request = self._ask("POST", f"/jobs/{job}/stop", body)["request-id"]
+        except RestError:  # it is just starting again
+            return []
         told: dict[str, Any] = {}
 
         def completed() -> bool:
             told.update(self._ask("GET", f"/jobs/{job}/savepoints/{request}"))
             return bool(told["status"]["id"] == "COMPLETED")
 
-        wait_for(completed, "Flink's savepoint", _DEADLINE_S, tend=self._cluster.check)
-        if "location" not in told["operation"]:
-            raise StateError(f"Flink made no savepoint: {told['operation'].get('failure-cause', {}).get('class')}.")
-        wait_for(lambda: self._status(job) == "FINISHED", "Flink's job to end", _DEADLINE_S, tend=self._cluster.check)
-        return str(told["operation"]["location"])
+        wait_for(completed, "Flink to answer about a savepoint", _DEADLINE_S, tend=self._cluster.check)
+        return [str(told["operation"]["location"])] if "location" in told["operation"] else []
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         return self._cluster.rest.ask(method, path, body)
@@ -102,6 +115,10 @@ class FlinkEngine(Engine):
 
     def _status(self, job: str) -> str:
         return str(self._ask("GET", f"/jobs/{job}/status")["status"])
+
+    def kill_worker(self) -> int:
+        """Kills the task manager and starts it again; the job goes on from its last checkpoint."""
+        return self._cluster.kill_worker()
 
     def check(self) -> None:
         """Raises StateError when a process, or the job, has ended."""

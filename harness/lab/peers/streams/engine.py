@@ -17,6 +17,7 @@ from impls.mechanisms.kafka_streams.baseline import KafkaStreams
 __all__ = ["StreamsEngine", "balanced", "threads_of"]
 
 _SOURCE = Path(__file__).resolve().parent / "StreamsCount.java"
+_PROGRAM = "rescale.StreamsCount"
 _DEADLINE_S = 600.0
 _COUNTS = "1_"  # begins the ids of the tasks that count: they are behind the repartition
 _SHARE = 4  # partitions of the state for each of the most workers there will be
@@ -54,27 +55,29 @@ class StreamsEngine(Engine):
         self._given, self._job = given, job
         self._partitions = _SHARE * job.most_workers
         self._instances: list[tuple[JavaProcess, Rest]] = []
-        self._first = 0
+        self._first, self._threads = 0, [0]  # of the first instance at its start, and of each instance as asked for
 
     def start(self, workers: int) -> None:
         """Starts one instance with a thread per worker."""
-        self._first = workers
+        self._first, self._threads = workers, [workers]
         self._begin(workers)
-        self._await([workers])
+        self._await()
 
     def _begin(self, threads: int) -> None:
         """Starts an instance with a disk of its own."""
-        own, number, (port,) = self._job, len(self._instances), free_ports(LOOPBACK)
-        folder = own.folder / f"instance-{number}"
-        folder.mkdir(parents=True, exist_ok=True)
+        number, (port,) = len(self._instances), free_ports(LOOPBACK)
         jars = jars_of("kafka-streams")
-        options = [f"-Xmx{self._given.memory_mb}m"]
-        every = [compiled(_SOURCE, jars), *jars]
-        process = JavaProcess("Kafka Streams", every, own.folder / f"instance-{number}.log", options)
+        every, log = [compiled(_SOURCE, jars), *jars], self._job.folder / f"instance-{number}.log"
+        process = JavaProcess("Kafka Streams", every, log, [f"-Xmx{self._given.memory_mb}m"])
+        process.start(_PROGRAM, self._arguments(number, port, threads))
+        self._instances.append((process, Rest(LOOPBACK, port)))
+
+    def _arguments(self, number: int, port: int, threads: int) -> list[str]:
+        own, folder = self._job, self._job.folder / f"instance-{number}"
+        folder.mkdir(parents=True, exist_ok=True)
         numbers = [str(port), str(threads), str(self._partitions)]
         fixed = [own.bootstrap, own.group, own.results, *numbers, str(folder), ",".join(own.topics)]
-        process.start("rescale.StreamsCount", [*fixed, *self._settings()])
-        self._instances.append((process, Rest(LOOPBACK, port)))
+        return [*fixed, *self._settings()]
 
     def _settings(self) -> list[str]:
         given = self._given
@@ -85,18 +88,27 @@ class StreamsEngine(Engine):
 
     def rescale(self, workers: int) -> None:
         """Adds or removes threads, or starts or ends the second instance."""
-        threads = threads_of(self._given.added, self._first, workers)
+        self._threads = threads = threads_of(self._given.added, self._first, workers)
         if len(threads) > len(self._instances):
             self._begin(threads[-1])
         while len(threads) < len(self._instances):
             self._instances.pop()[0].stop()
-        self._instances[0][1].ask("POST", f"/threads/{threads[0]}")
-        self._await(threads)
+        self._await()
 
-    def _await(self, threads: list[int]) -> None:
+    def kill_worker(self) -> int:
+        """Kills the first instance and starts it again, with the threads that it is to have by now, on its disk."""
+        process, rest = self._instances[0]
+        return process.replace(_PROGRAM, self._arguments(0, rest.port, self._threads[0]))
+
+    def _await(self) -> None:
+        """Has the first instance take its number of threads, and waits until all run and have their share."""
+        threads = self._threads
+
         def there() -> bool:
             with contextlib.suppress(StateError):  # an instance that starts does not answer yet
                 told = [rest.ask("GET", "/state") for _, rest in self._instances]
+                if len(told[0]["threads"]) != threads[0]:
+                    self._instances[0][1].ask("POST", f"/threads/{threads[0]}")
                 return balanced(told, threads, self._partitions)
             return False
 

@@ -1,13 +1,17 @@
 """The comparison of engines: what is run, the figures of a row, what is concluded."""
 
+import re
+
 import numpy as np
 import pytest
 
 from harness.experiment.make import make_experiment
 from harness.experiment.schedules import plan_for
+from harness.files import write_json
 from harness.suites.engines.figures import cpu_s, longest_gap_s
-from harness.suites.engines.said import conclusions
+from harness.suites.engines.said import CANNOT, conclusions
 from harness.suites.engines.suite import suite_from
+from harness.suites.engines.written import write_result
 from impls.errors import UsageError
 
 
@@ -18,6 +22,16 @@ def test_an_experiment_for_each_number_of_keys_with_all_engines_there_and_back()
     assert {"megaphone-batched", "flink-adaptive", "kafka-streams-classic"} < set(one.mechanisms)
     assert [(command.at_s, command.workers) for command in plan_for(one)] == [(25.0, 4), (45.0, 2)]
     assert all(run.real_time for run in one.runs())
+
+
+def test_with_a_fault_every_engine_that_can_have_one_runs_twice():
+    (one,) = suite_from({"keys": "20k", "fault": "worker@migrating"}).experiments
+    assert "native-real-time" not in one.mechanisms
+    titles = {run.title for run in one.runs()}
+    assert {"flink-adaptive", "flink-adaptive with worker@migrating"} < titles
+    assert len(titles) == 2 * len(one.mechanisms)
+    with pytest.raises(UsageError, match="native-real-time has no fault points"):
+        suite_from({"keys": "20k", "fault": "worker@migrating", "mechanism": "native-real-time"})
 
 
 def test_there_and_back_needs_two_numbers_of_workers():
@@ -31,7 +45,8 @@ def test_there_and_back_needs_two_numbers_of_workers():
         ({"workload": "dense"}, "counts in an entry per key"),
         ({"workload": "nexmark"}, "no NEXMark query"),
         ({"workload": "hash", "cost_us": 5.0}, "pays for no record"),
-        ({"workload": "hash", "fault": "worker@migrating"}, "no fault points"),
+        ({"workload": "hash", "fault": "worker@after-commit"}, "is worker@migrating or broker@migrating"),
+        ({"workload": "hash", "fault": "jvm@migrating"}, "is worker@migrating or broker@migrating"),
         ({"workload": "hash", "migration": "autoscale:policy=ds2,min=1,max=4"}, "no workers that a policy"),
     ],
 )
@@ -62,3 +77,48 @@ def test_conclusions_are_drawn_from_valid_rows_of_the_same_keys():
     (said,) = conclusions([*rows, row("flink-savepoint", 9.0, keys=5)])
     assert said.startswith("1,000 keys, this runtime against flink-adaptive: 0.25 times its highest latency in a ")
     assert said.endswith("rescale, 1.00 times its steady p50.")
+
+
+def test_what_a_fault_befell_is_compared_with_what_it_befell_too():
+    fault = " with worker@migrating"
+    names = {"megaphone-batched, real time": 10.0, "flink-adaptive": 20.0}
+    figures = {"keys": 9, "verdict": "valid", "p50_ms": None, "p99_ms": None}
+    rows = [
+        {**figures, "engine": name + more, "peak_ms": peak * factor}
+        for name, peak in names.items()
+        for more, factor in (("", 1), (fault, 4 if name in "flink-adaptive" else 1))
+    ]
+    assert [said.partition(": ")[2][:10] for said in conclusions(rows)] == ["0.50 times", "0.12 times"]
+
+
+def test_the_page_has_each_row_each_figure_and_what_cannot_be_seen(tmp_path):
+    engines, rescales = (
+        ["megaphone-batched, real time", "flink-adaptive", "kafka-streams-classic"],
+        ["2 to 4", "4 to 2"],
+    )
+    figures = {
+        "p50_ms": 9.0, "p99_ms": 30.0, "p999_ms": 41.0, "peak_ms": 400.0, "slow_s": 1.0, "gap_s": 0.5, "held_s": 2.0,
+        "lost": 0, "doubled": 0, "repeats": 7, "cpu_s_per_million": 88.0, "memory_mib": 900.0,
+    }  # fmt: skip
+    rows = [
+        {"keys": keys, "engine": engine, "round": 0, "rescale": what, "verdict": "valid", **figures}
+        for keys in (1_000_000, 4_000_000) for engine in engines for what in rescales
+    ]  # fmt: skip
+    rows[-1] |= {"verdict": "wrong", "peak_ms": None}
+    line = {"round": 0, "at_s": [0.0, 0.25, 0.5], "max_ms": [9.0, 400.0, 12.0], "rescales": [[0.2, 0.4]]}
+    lines = [{"keys": keys, "engine": engine, **line} for keys in (1_000_000, 4_000_000) for engine in engines]
+    write_json(
+        tmp_path / "experiment.json", {"environment": {"commit": "0123456789abcdef", "dirty": False, "cores": 2}}
+    )
+    write_result(tmp_path, rows, lines)
+    page = (tmp_path / "engines.html").read_text()
+    assert page.count("<tr") == 1 + len(rows)
+    assert page.count('<tr class="withheld">') == 1
+    assert page.count("<svg") == 4
+    assert CANNOT in page
+    assert "4,000,000 keys, this runtime against flink-adaptive: 1.00 times" in page
+    told = (tmp_path / "engines.md").read_text()
+    shown = re.findall(r"\]\((figures/[^)]+)\)", told)
+    assert len(shown) == 4
+    assert all((tmp_path / name).is_file() for name in shown)
+    assert told.count("\n| ") == 1 + len(rows)

@@ -1,0 +1,64 @@
+"""The files of a comparison of engines: engines.json, engines.md and a page, and the small reference of all three."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.files import ROOT, read_json, write_json, write_text
+from harness.report.markdown import table_lines
+from harness.suites.engines.page import COUNTS, FIGURES, NAMES, write_page
+from harness.suites.engines.said import CANNOT, conclusions, guarantees
+from plots.engines import Drawn
+from plots.metrics import show
+
+__all__ = ["COLUMNS", "RESULT_FILE", "texts", "write_reference", "write_result"]
+
+COLUMNS = (*NAMES, *FIGURES, *COUNTS)
+RESULT_FILE = "engines.json"
+_MARKDOWN, _DRAWN = "engines.md", "figures"
+_REFERENCE = ROOT / "results" / "reference" / "engines"
+
+
+def texts(row: Mapping[str, Any]) -> list[str]:
+    """Returns what a row of the table shows."""
+    names = [f"{row['keys']:,}", *(str(row[name] or "-") for name in NAMES[1:])]
+    counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name, _ in COUNTS.values()]
+    return [*names, *(show(row[name], unit) for name, unit, _ in FIGURES.values()), *counts]
+
+
+def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequence[dict[str, Any]]) -> None:
+    """Writes what is known so far into a result folder.
+
+    Args:
+        folder: with experiment.json.
+        rows: of the table.
+        timelines: one of each run that may be compared.
+    """
+    here = read_json(folder / "experiment.json")["environment"]
+    result = {"environment": here, "rows": rows, "timelines": timelines, "conclusions": conclusions(rows)}
+    write_json(folder / RESULT_FILE, result)
+    drawn = write_page(result, folder, _DRAWN)
+    write_text(folder / _MARKDOWN, _markdown(result, drawn))
+
+
+def _markdown(result: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
+    here = result["environment"]
+    where = f"Commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''}, {here['cores']} cores."
+    lines = ["# Engines compared", "", where, "", *(f"- {said}" for said in result["conclusions"]), ""]
+    lines += [*table_lines(COLUMNS, map(texts, result["rows"]), "lrllr"), ""]
+    for one in drawn:
+        lines += [f"![{one.title}. {one.caption}]({_DRAWN}/{one.file}.svg)", ""]
+    return "\n".join([*lines, "What each engine promises, and when it writes:", "", *guarantees(), "", CANNOT, ""])
+
+
+def write_reference(folder: Path) -> None:
+    """Copies a result's table and figures to the small results that go with the project."""
+    _REFERENCE.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / _MARKDOWN, _REFERENCE / "README.md")
+    result = read_json(folder / RESULT_FILE)
+    result["environment"].pop("host", None)  # it says nothing to others
+    del result["timelines"]  # the figures show them
+    write_json(_REFERENCE / RESULT_FILE, result)
+    shutil.rmtree(_REFERENCE / _DRAWN, ignore_errors=True)
+    shutil.copytree(folder / _DRAWN, _REFERENCE / _DRAWN, ignore=shutil.ignore_patterns("*.png"))
