@@ -101,13 +101,16 @@ class StreamsEngine(Engine):
         return process.replace(_PROGRAM, self._arguments(0, rest.port, self._threads[0]))
 
     def _await(self) -> None:
-        """Has the first instance take its number of threads, and waits until all run and have their share."""
+        """Has the first instance take its number of threads, and waits until all run and have their share.
+
+        An instance that is starting is left alone: of threads that are added then, the first ones never start (4.3).
+        """
         threads = self._threads
 
         def there() -> bool:
             with contextlib.suppress(StateError):  # an instance that starts does not answer yet
                 told = [rest.ask("GET", "/state") for _, rest in self._instances]
-                if len(told[0]["threads"]) != threads[0]:
+                if told[0]["state"] == "RUNNING" and len(told[0]["threads"]) != threads[0]:
                     self._instances[0][1].ask("POST", f"/threads/{threads[0]}")
                 return balanced(told, threads, self._partitions)
             return False
