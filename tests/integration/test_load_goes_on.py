@@ -1,7 +1,11 @@
 """A load goes on past its planned end while something is outstanding, on the same schedule and up to a limit."""
 
+import os
+import subprocess
+import sys
 import time
 
+import psutil
 import pytest
 from topics import DEADLINE_S, contents
 
@@ -34,6 +38,15 @@ def sent(kafka, topic, folder, waits_for, shape="constant", resume=False):
             assert time.monotonic() < end, "the generator did not end"
             time.sleep(0.05)
     return read_json(folder / "load.json"), read_json(folder / "generator.json")
+
+
+def test_the_generator_goes_first_where_that_is_allowed(kafka, topic_factory, tmp_path):
+    tried = subprocess.run([sys.executable, "-c", "import os; os.setpriority(os.PRIO_PROCESS, 0, -10)"], check=False)
+    if tried.returncode:
+        pytest.skip("no process may be given a higher priority here")
+    load = schedule(tmp_path, Experiment(rate=RATE, duration_s=SECONDS, lead_in_s=0.5, keys=1000), topic_factory(2))
+    with Load(tmp_path, kafka, load, resume=False, waits_for=None) as generator:
+        assert psutil.Process(generator.pid).nice() < os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def stream(load, shape):
