@@ -30,7 +30,10 @@ from plots.data import load
 __all__ = ["EnginesSuite", "measured", "run_compare_engines", "suite_from"]
 
 _NATIVE = "native-real-time"  # whose processes are one, which a fault would end
-_MECHANISMS = ("megaphone-batched", _NATIVE, "flink-adaptive", "flink-savepoint", "kafka-streams-classic")
+_MECHANISMS = (
+    "megaphone-batched", _NATIVE, "flink-adaptive", "flink-savepoint",
+    "kafka-streams-classic", "kafka-streams-instance",
+)  # fmt: skip
 _KEYS = "1M,4M,10M"
 _GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch", "fault")
 _WIDE = 190

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from impls.errors import UsageError
 
-__all__ = ["BASELINES", "KafkaStreams", "KafkaStreamsClassic", "KafkaStreamsStreams"]
+__all__ = ["BASELINES", "KafkaStreams", "KafkaStreamsClassic", "KafkaStreamsInstance", "KafkaStreamsStreams"]
 
 _PLACES, _GUARANTEES = ("threads", "instance"), ("at_least_once", "exactly_once_v2")
 
@@ -46,10 +46,21 @@ class KafkaStreamsClassic(KafkaStreams):
 
 
 @dataclass(frozen=True)
+class KafkaStreamsInstance(KafkaStreamsClassic):
+    """Kafka Streams gets a second instance, whose tasks read their changelog first; classic group protocol."""
+
+    added: str = "instance"
+
+
+@dataclass(frozen=True)
 class KafkaStreamsStreams(KafkaStreams):
     """Kafka Streams adds or removes threads; the broker assigns tasks by the group protocol "streams" (KIP-1071)."""
 
     protocol: ClassVar[str] = "streams"
 
 
-BASELINES = {"kafka-streams-classic": KafkaStreamsClassic, "kafka-streams-streams": KafkaStreamsStreams}
+BASELINES = {
+    "kafka-streams-classic": KafkaStreamsClassic,
+    "kafka-streams-instance": KafkaStreamsInstance,
+    "kafka-streams-streams": KafkaStreamsStreams,
+}

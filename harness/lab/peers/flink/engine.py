@@ -1,5 +1,6 @@
 """The count as a job of Flink's, rescaled by its adaptive scheduler or with a savepoint."""
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ __all__ = ["FlinkEngine", "requirements", "running_with"]
 _SOURCE = Path(__file__).resolve().parent / "FlinkCount.java"
 _SOURCES = 2
 _DEADLINE_S = 600.0
+_PAUSE_S = 0.2
 _OVER = ("FAILED", "CANCELED", "FINISHED", "SUSPENDED")
 
 
@@ -35,6 +37,10 @@ def running_with(job: Mapping[str, Any], workers: int) -> bool:
     counters = [v for v in job["vertices"] if "count" in v["name"]]
     running = all(v["tasks"].get("RUNNING", 0) == v["parallelism"] for v in job["vertices"])
     return running and all(v["parallelism"] == workers for v in counters)
+
+
+class _NoSavepointError(StateError):
+    """A savepoint was asked for and has failed."""
 
 
 class FlinkEngine(Engine):
@@ -80,23 +86,23 @@ class FlinkEngine(Engine):
 
     def _stopped(self, job: str) -> str:
         """Stops a job and returns where its savepoint is; one that fails, as its worker has died, is made again."""
-        told: list[str] = []
+        end = time.monotonic() + _DEADLINE_S
+        while True:
+            try:
+                location = self._savepoint(job)
+            except (RestError, _NoSavepointError):  # the job may just be starting again
+                self._cluster.check()
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_PAUSE_S)
+                continue
+            wait_for(lambda: self._status(job) == "FINISHED", "Flink's job to end", _DEADLINE_S)
+            return location
 
-        def stopped() -> bool:
-            told[:] = self._savepoint(job)
-            return bool(told)
-
-        wait_for(stopped, "Flink's savepoint", _DEADLINE_S, tend=self._cluster.check)
-        wait_for(lambda: self._status(job) == "FINISHED", "Flink's job to end", _DEADLINE_S, tend=self._cluster.check)
-        return told[0]
-
-    def _savepoint(self, job: str) -> list[str]:
-        """Asks once for a job's end with a savepoint and returns where that is, nothing when there is none."""
+    def _savepoint(self, job: str) -> str:
+        """Asks once for a job's end with a savepoint and returns where that is; raises _NoSavepointError for none."""
         body = {"targetDirectory": f"file://{self._job.folder}/savepoints", "drain": False, "formatType": "NATIVE"}
-        try:
-            request = self._ask("POST", f"/jobs/{job}/stop", body)["request-id"]
-        except RestError:  # it is just starting again
-            return []
+        request = self._ask("POST", f"/jobs/{job}/stop", body)["request-id"]
         told: dict[str, Any] = {}
 
         def completed() -> bool:
@@ -104,7 +110,10 @@ class FlinkEngine(Engine):
             return bool(told["status"]["id"] == "COMPLETED")
 
         wait_for(completed, "Flink to answer about a savepoint", _DEADLINE_S, tend=self._cluster.check)
-        return [str(told["operation"]["location"])] if "location" in told["operation"] else []
+        found: dict[str, Any] = told["operation"]
+        if "location" not in found:
+            raise _NoSavepointError(f"Flink made no savepoint: {found.get('failure-cause', {}).get('class')}.")
+        return str(found["location"])
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         return self._cluster.rest.ask(method, path, body)

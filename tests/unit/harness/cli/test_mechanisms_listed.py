@@ -28,7 +28,13 @@ def test_mechanisms_and_baselines_are_told_apart():
     assert (
         [str(name) for name in engines.columns[0].cells]
         == catalog.peers()
-        == ["flink-adaptive", "flink-savepoint", "kafka-streams-classic", "kafka-streams-streams"]
+        == [
+            "flink-adaptive",
+            "flink-savepoint",
+            "kafka-streams-classic",
+            "kafka-streams-instance",
+            "kafka-streams-streams",
+        ]
     )
     assert str(baselines.title).startswith("Baselines")
 
