@@ -23,7 +23,7 @@ from impls.durability.frame import FOLDER
 from impls.errors import StateError
 from impls.protocol import controller
 from impls.protocol.plan import EpochPlan, Pull
-from impls.store import bins, blocks, state
+from impls.store import bins, blocks, hidden, state, tables
 from impls.store.bins import copy_bin
 from impls.store.checked import get_checked
 from impls.store.environment import Store, store_path
@@ -237,7 +237,14 @@ def bins_copied_in_whatever_order(patch):
 
 
 def neighbours_of_other_tables_not_verified(patch):
-    patch.setattr(bins, "_verify_neighbour", lambda *_: None)
+    patch.setattr(hidden, "_verify", lambda *_: None)
+
+
+def range_believed_where_damage_ends_it(patch):
+    def believed(txn, low, high):
+        return ((bytes(name), bytes(stored)) for name, stored in tables.iter_range(txn, low, high))
+
+    patch.setattr(state, "whole_range", believed)
 
 
 def queue_believed_whatever_its_length(patch):
@@ -302,3 +309,14 @@ def test_a_planted_bug_is_found(plant, monkeypatch):
     monkeypatch.undo()
     sound = simulate(draw(found.seed, durability="process", **PLAIN, **drawn))
     assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"
+
+
+def test_a_change_of_shape_that_damage_hides_entries_from_is_found(monkeypatch):
+    seeds = (655, *range(SEEDS))  # found there at once, unless what is drawn has changed
+    range_believed_where_damage_ends_it(monkeypatch)
+    outcomes = (simulate(parameters) for parameters in (draw(seed) for seed in seeds) if parameters.changes)
+    found = next((outcome for outcome in outcomes if outcome.violation), None)
+    assert found is not None, f"{SEEDS} seeds did not find it"
+    assert found.violation in {"attempts", "results", "state"}, found.sentence
+    monkeypatch.undo()
+    assert simulate(draw(found.seed)).violation is None
