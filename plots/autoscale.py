@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plots import theme
-from plots.figure import rendered, replace
+from plots.figure import save, where_measured
 
 __all__ = ["write_figures"]
 
@@ -26,18 +26,15 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> list[Path]:
     for name, draw in (_FIGURES if rows else {}).items():
         with theme.style():
             figure = draw(result, rows)
-            figure.supxlabel(_identity(result), x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
             path = folder / f"autoscale-{name}.svg"
-            for kind, content in rendered(figure, ("svg", "png")).items():
-                replace(path.with_suffix(f".{kind}"), content)
+            save(figure, _identity(result), path)
         out.append(path)
     return out
 
 
 def _identity(result: Mapping[str, Any]) -> str:
-    here, suite = result["environment"], result["suite"]
-    changed = " (changed)" if here["dirty"] else ""
-    return f"{suite['mode']}, seed {suite['seed']}, commit {here['commit'][:12]}{changed}, {here['cores']} cores"
+    suite = result["suite"]
+    return f"{suite['mode']}, seed {suite['seed']}, {where_measured(result['environment'])}"
 
 
 def _trade(result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Any:

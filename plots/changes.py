@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plots import theme
-from plots.figure import rendered, replace
+from plots.figure import save, where_measured
 
 __all__ = ["write_changes_figure"]
 
@@ -27,9 +27,7 @@ def write_changes_figure(result: Mapping[str, Any], path: Path) -> bool:
         figure, panels = theme.grid_of(len(names), height=2.4, width=7.0)
         for axes, name in zip(panels, names, strict=False):
             _panel(axes, name, [case for case in valid if case["experiment"] == name])
-        figure.supxlabel(_identity(result), x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
-        for kind, content in rendered(figure, ("svg", "png")).items():
-            replace(path.with_suffix(f".{kind}"), content)
+        save(figure, _identity(result), path)
     return True
 
 
@@ -49,6 +47,5 @@ def _panel(axes: Any, name: str, cases: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _identity(result: Mapping[str, Any]) -> str:
-    here, own = result["environment"], result["parameters"]["setting"]
-    commit = f"commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''}, {here['cores']} cores"
-    return f"{own['mode']}, {own['keys']:,} keys, {own['rate']:,} records/s, {commit}"
+    own, where = result["parameters"]["setting"], where_measured(result["environment"])
+    return f"{own['mode']}, {own['keys']:,} keys, {own['rate']:,} records/s, {where}"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plots import theme
-from plots.figure import rendered, replace
+from plots.figure import save, where_measured
 
 __all__ = ["Drawn", "write_figures"]
 
@@ -72,18 +72,9 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> list[tuple[Drawn, 
     folder.mkdir(parents=True, exist_ok=True)
     for one in _figures(result):
         with theme.style():
-            figure = one.draw()
-            figure.supxlabel(_identity(result), x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
-            contents = rendered(figure, ("svg", "png"))
-        for kind, content in contents.items():
-            replace(folder / f"{one.file}.{kind}", content)
-        out.append((one, contents["svg"]))
+            svg = save(one.draw(), where_measured(result["environment"]), folder / f"{one.file}.svg")
+        out.append((one, svg))
     return out
-
-
-def _identity(result: Mapping[str, Any]) -> str:
-    here = result["environment"]
-    return f"commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''}, {here['cores']} cores"
 
 
 def _over_keys(rows: Rows, panel: str, value: str, label: str) -> Any:

@@ -6,16 +6,17 @@ Drawn figures become files: SVG that is the same for the same figure, PNG for wh
 import io
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 
+from plots import theme
 from plots.data import StoredExperiment
 
-__all__ = ["Figure", "element", "rendered", "replace"]
+__all__ = ["Figure", "element", "rendered", "replace", "save", "where_measured"]
 
 _PNG_DPI = 150
 _FONTS = b"'DejaVu Sans', Verdana, Helvetica, sans-serif"
@@ -49,6 +50,21 @@ def rendered(drawn: Any, formats: Collection[str]) -> dict[str, bytes]:
     out = {kind: _bytes(drawn, kind) for kind in formats}
     plt.close(drawn)
     return out
+
+
+def save(drawn: Any, identity: str, path: Path) -> bytes:
+    """Writes a figure as SVG and PNG, what was measured below it, and returns the SVG; its style is still in force."""
+    drawn.supxlabel(identity, x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
+    contents = rendered(drawn, ("svg", "png"))
+    for kind, content in contents.items():
+        replace(path.with_suffix(f".{kind}"), content)
+    return contents["svg"]
+
+
+def where_measured(environment: Mapping[str, Any]) -> str:
+    """Returns the commit of a result, marked if files were changed, and the number of cores, in words."""
+    changed = " (changed)" if environment["dirty"] else ""
+    return f"commit {environment['commit'][:12]}{changed}, {environment['cores']} cores"
 
 
 def _bytes(drawn: Any, kind: str) -> bytes:

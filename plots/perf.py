@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plots import theme
-from plots.figure import element, rendered, replace
+from plots.figure import element, rendered, save, where_measured
 
 __all__ = ["draw_trend", "write_figures"]
 
@@ -31,18 +31,14 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> dict[str, list[Pat
                 axes.set_xscale("log")
                 _DRAWN.get(name, _growth(name))(axes, curves)
                 theme.legend(figure, *axes.get_legend_handles_labels())
-                figure.supxlabel(_identity(result), x=0.01, ha="left", fontsize=6.8, color=theme.LIGHT["muted"])
                 path = folder / f"{part}-{name.replace(' ', '-')}.svg"
-                for kind, content in rendered(figure, ("svg", "png")).items():
-                    replace(path.with_suffix(f".{kind}"), content)
+                save(figure, _identity(result), path)
             out.setdefault(part, []).append(path)
     return out
 
 
 def _identity(result: Mapping[str, Any]) -> str:
-    here = result["environment"]
-    quick = "quick form, " if result["quick"] else ""
-    return f"{quick}commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''}, {here['cores']} cores"
+    return f"{'quick form, ' if result['quick'] else ''}{where_measured(result['environment'])}"
 
 
 def _restart(axes: Any, curves: Mapping[str, Line]) -> None:

@@ -5,7 +5,6 @@ ends beside it, and a range that it cuts short ends at it, so the items beside w
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import lmdb
 
@@ -46,18 +45,15 @@ def whole_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[Item
     found = cursor.set_range(low)
     if cursor.prev() if found else cursor.last():
         _verify(*_item_at(cursor))
-    for name, stored in _from(cursor, low) if found else ():
+    if not found:
+        return
+    cursor.set_range(low)
+    for name, stored in cursor.iternext():
         item = bytes(name), bytes(stored)
         if item[0] >= high:
             _verify(*item)
             return
         yield item
-
-
-def _from(cursor: lmdb.Cursor, low: bytes) -> Iterator[tuple[Any, Any]]:
-    cursor.set_range(low)
-    items: Iterator[tuple[Any, Any]] = cursor.iternext()
-    return items
 
 
 def _verify(name: bytes, stored: bytes) -> None:

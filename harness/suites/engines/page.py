@@ -8,7 +8,7 @@ from harness.files import write_text
 from harness.report.page import Cell, Column, inline, render
 from harness.suites.engines.said import CANNOT, PROMISES
 from plots.engines import Drawn, write_figures
-from plots.figure import element
+from plots.figure import element, where_measured
 from plots.metrics import Unit, show
 
 __all__ = ["COUNTS", "FIGURES", "NAMES", "write_page"]
@@ -42,9 +42,8 @@ def write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[Dr
         figures: name of the figures' folder.
     """
     drawn = write_figures(result, folder / figures)
-    here = result["environment"]
     content = {
-        "identity": f"commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''} · {here['cores']} cores",
+        "identity": where_measured(result["environment"]).replace(", ", " · "),
         "conclusions": result["conclusions"],
         "columns": _columns(),
         "rows": [{"id": "", "withheld": row["verdict"] != "valid", "cells": _cells(row)} for row in result["rows"]],

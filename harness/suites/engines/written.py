@@ -10,6 +10,7 @@ from harness.report.markdown import table_lines
 from harness.suites.engines.page import COUNTS, FIGURES, NAMES, write_page
 from harness.suites.engines.said import CANNOT, conclusions, guarantees
 from plots.engines import Drawn
+from plots.figure import where_measured
 from plots.metrics import show
 
 __all__ = ["COLUMNS", "RESULT_FILE", "texts", "write_reference", "write_result"]
@@ -43,8 +44,7 @@ def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequen
 
 
 def _markdown(result: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
-    here = result["environment"]
-    where = f"Commit {here['commit'][:12]}{' (changed)' if here['dirty'] else ''}, {here['cores']} cores."
+    where = f"{where_measured(result['environment']).capitalize()}."
     lines = ["# Engines compared", "", where, "", *(f"- {said}" for said in result["conclusions"]), ""]
     lines += [*table_lines(COLUMNS, map(texts, result["rows"]), "lrllr"), ""]
     for one in drawn:
