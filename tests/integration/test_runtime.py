@@ -82,6 +82,7 @@ def test_a_migration_completes_while_the_input_is_idle(pipeline):
     query.rescale(4)
     assert query.await_migration(60), query.status()
     assert query.status()["bins"] == [4, 4, 4, 4]
+    run.stop()  # a migration ends a moment before the line of its last epoch is written
     assert len([line for line in run.epochs() if line["migrating"]]) > 1
 
 
