@@ -14,6 +14,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -68,7 +69,11 @@ public final class StreamsCount {
                     }
                 });
         HttpServer server = serve(streams, Integer.parseInt(given[3]));
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(Duration.ofSeconds(8))));
+        // one that does not leave its group keeps its tasks until its session ends, 45 s later
+        CloseOptions leaving =
+                CloseOptions.timeout(Duration.ofSeconds(8))
+                        .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> streams.close(leaving)));
         streams.start();
         ended.await();
         server.stop(0);
