@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from impls.durability.frame import seal, unseal
 from impls.errors import CorruptStateError
 from impls.store import moving
-from impls.store.bins import read_size, stored_items, verify_items, write_size
+from impls.store.bins import other_items, read_size, stored_items, verify_items, write_size
 from impls.store.checked import open_record
 from impls.store.packs import pack_rows
+from impls.store.pages import Leaves, Rows
 from impls.store.records import from_bytes, to_bytes
+from impls.store.rows import entry_rows
 from impls.store.tables import QUEUE, STATE, bin_range, iter_range
 
 __all__ = [
@@ -70,6 +72,26 @@ def _items(txn: lmdb.Transaction, bin_: int, *, queue: bool) -> tuple[int, bytes
     return len(names), _stream(names, values)
 
 
+def _items_of(txn: lmdb.Transaction, bin_: int, name_bytes: int, rows: Rows) -> tuple[int, bytes]:
+    """Returns what `_items` does of a bin whose entries were read and checked."""
+    names, values = (_column(rows[:, :name_bytes], pa.binary()), _column(rows[:, name_bytes:], pa.large_binary()))
+    others = other_items(txn, bin_)
+    if others:
+        other_names, other_values = list(map(itemgetter(0), others)), list(map(itemgetter(1), others))
+        verify_items(other_names, other_values)
+        names = pa.concat_arrays([names, pa.array(other_names, names.type)])
+        values = pa.concat_arrays([values, pa.array(other_values, values.type)])
+    return len(names), to_bytes(pa.table({"name": names, "value": values}))
+
+
+def _column(rows: Rows, kind: pa.DataType) -> pa.Array:
+    """Returns rows of bytes as binary values."""
+    number, width = rows.shape
+    ends = np.arange(0, (number + 1) * width, width, dtype=np.int32 if kind == pa.binary() else np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
+    return pa.Array.from_buffers(kind, number, buffers)
+
+
 def _stream(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
     return to_bytes(pa.table({"name": pa.array(names, pa.binary()), "value": pa.array(values, pa.large_binary())}))
 
@@ -79,15 +101,16 @@ def image_at_rest(bin_: int, names: Sequence[bytes], values: Sequence[bytes]) ->
     return BinImage(bin_, len(names), sum(map(len, values)), _stream(names, values), _stream([], []))
 
 
-def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool) -> BinImage:
-    """Returns a bin's image, read without buffers.
+def image_of(txn: lmdb.Transaction, bin_: int, *, state: bool, queue: bool, leaves: Leaves | None = None) -> BinImage:
+    """Returns a bin's image, read without buffers, and quickest with the pages that `txn` shows.
 
     Raises CorruptStateError when its state is damaged, which must never become a snapshot.
     """
     entries, size = read_size(txn, bin_)
     content = queued = None
     if state:
-        found, content = _items(txn, bin_, queue=False)
+        rows = entry_rows(txn, bin_, entries, leaves)
+        found, content = _items(txn, bin_, queue=False) if rows is None else _items_of(txn, bin_, *rows)
         if found != entries:
             raise CorruptStateError(f"Bin {bin_} holds {found} entries where {entries} are recorded.")
     if queue:

@@ -37,6 +37,7 @@ __all__ = [
     "copy_bin",
     "drop_bin",
     "open_size",
+    "other_items",
     "read_size",
     "size_record",
     "stored_items",
@@ -137,8 +138,13 @@ def stored_items(txn: lmdb.Transaction, bin_: int) -> list[tuple[Any, Any]]:
 
     Raises CorruptStateError when a pack is damaged.
     """
+    return [*entries_of(txn, bin_), *other_items(txn, bin_)]
+
+
+def other_items(txn: lmdb.Transaction, bin_: int) -> list[tuple[Any, Any]]:
+    """Returns the items of a bin's state that are no entries, in key order."""
     others = [table for table in STATE_TABLES if table not in {STATE, PACKS}]
-    return [*entries_of(txn, bin_), *(item for table in others for item in iter_range(txn, *bin_range(table, bin_)))]
+    return [item for table in others for item in iter_range(txn, *bin_range(table, bin_))]
 
 
 def size_record(txn: lmdb.Transaction, bin_: int) -> tuple[bytes, bytes]:

@@ -18,6 +18,7 @@ from impls.store.tables import STATE, bin_key
 __all__ = [
     "CHECK_BYTES",
     "RESIDUE",
+    "check_rows",
     "open_value",
     "open_values",
     "stored_name",
@@ -101,10 +102,14 @@ def verify_entries(names: Sequence[bytes], values: Sequence[bytes]) -> None:
                 open_value(names[i], values[i])
             continue
         raw = b"".join([names[i] + values[i] for i in members])
-        wrong = wrong_rows(np.frombuffer(raw, np.uint8).reshape(len(members), -1))
-        if len(wrong):
-            first = members[int(wrong[0])]
-            open_value(names[first], values[first])
+        check_rows(np.frombuffer(raw, np.uint8).reshape(len(members), -1), shape >> 32)
+
+
+def check_rows(rows: NDArray[np.uint8], name_bytes: int) -> None:
+    """Raises CorruptStateError when an entry, given its name and stored value, is damaged; shape (n, bytes)."""
+    for row in wrong_rows(rows)[:1].tolist():
+        raw = rows[row].tobytes()
+        open_value(raw[:name_bytes], raw[name_bytes:])
 
 
 def wrong_rows(rows: NDArray[np.uint8]) -> NDArray[np.intp]:

@@ -29,6 +29,7 @@ __all__ = [
     "entries_of",
     "pack_rows",
     "packed_entries",
+    "packed_rows",
     "unpack",
     "unpack_range",
     "unpacked",
@@ -115,6 +116,24 @@ def check_pack(name: bytes, stored: bytes) -> None:
 
 def _payload(number: int, key_bytes: int, value_bytes: int) -> int:
     return number * (key_bytes + value_bytes)
+
+
+def packed_rows(packs: Sequence[Item]) -> list[tuple[int, NDArray[np.uint8]]]:
+    """Returns the entries of a bin's sound packs: [(bytes of a name, names and stored values, shape (n, bytes))].
+
+    Packs whose entries are of one length give one item, in the order of the packs.
+    """
+    bodies: dict[tuple[int, int], list[bytes]] = {}
+    for _, stored in packs:
+        _, key_bytes, value_bytes = _HEAD.unpack_from(stored, _CHECK)
+        bodies.setdefault((key_bytes, value_bytes), []).append(stored[_CHECK + _HEAD.size :])
+    found = []
+    for (key_bytes, value_bytes), raw in bodies.items():
+        body = np.frombuffer(b"".join(raw), np.uint8).reshape(-1, key_bytes + value_bytes)
+        prefix = np.frombuffer(STATE + packs[0][0][1:_PREFIX], np.uint8)
+        rows = np.hstack([np.broadcast_to(prefix, (len(body), _PREFIX)), body])
+        found.append((_PREFIX + key_bytes, rows))
+    return found
 
 
 def count_packed(stored: bytes) -> int:

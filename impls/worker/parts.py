@@ -10,6 +10,8 @@ from impls.durability import snapshot as snapshots
 from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.protocol.report import Report, Written
+from impls.store.environment import store_path
+from impls.store.pages import leaves_of
 from impls.store.queue import Lengths
 from impls.store.records import concat
 from impls.worker.query import Task
@@ -44,10 +46,11 @@ def write_snapshot(task: Task, txn: lmdb.Transaction, report: Report) -> None:
     spec, order, written = task.spec, task.order, task.order.written
     here = set(order.states_at(task.worker)) | set(report.moves.bins)  # sources of this epoch's pulls included
     images = []
-    for bin_ in order.snapshot:
-        is_routed = int(written.plan.routing[bin_]) == task.worker
-        if bin_ in here or is_routed:
-            images.append(snapshots.image_of(txn, bin_, state=bin_ in here, queue=is_routed))
+    with leaves_of(store_path(task.state_dir, task.worker), txn) as leaves:
+        for bin_ in order.snapshot:
+            is_routed = int(written.plan.routing[bin_]) == task.worker
+            if bin_ in here or is_routed:
+                images.append(snapshots.image_of(txn, bin_, state=bin_ in here, queue=is_routed, leaves=leaves))
     if images and spec.files is not None:
         raw = snapshots.encode(spec.query, task.worker, task.epoch, images)
         fault(
