@@ -1,6 +1,7 @@
 """Bins as a whole: their sizes, copying and dropping them."""
 
 import struct
+import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import islice, pairwise
@@ -20,7 +21,9 @@ from impls.store.packs import count_packed, entries_of, packed_entries
 from impls.store.pages import Leaves
 from impls.store.tables import (
     DENSE,
+    DROPPED,
     DUE,
+    OFFSETS,
     PACKS,
     SIZE,
     STATE,
@@ -34,8 +37,10 @@ from impls.store.tables import (
 
 __all__ = [
     "BinArrival",
+    "begin_drop",
     "copy_bin",
     "drop_bin",
+    "drop_piece",
     "open_size",
     "other_items",
     "read_size",
@@ -70,13 +75,53 @@ def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
     Raises CorruptStateError when with `whole` not as many entries as are recorded are found: a damaged key ends the
     search for them, and entries behind it would reappear when the bin returns.
     """
-    found = packed_entries(txn, bin_)  # before they are gone
+    if whole:
+        begin_drop(txn, bin_)
+        _drop_items(txn, bin_, sys.maxsize)
+        return
     for table in STATE_TABLES:
-        dropped = drop_range(txn, *bin_range(table, bin_))
-        found += 0 if table == PACKS else dropped
-    if whole and found != read_size(txn, bin_)[0]:
-        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {read_size(txn, bin_)[0]} are recorded.")
+        drop_range(txn, *bin_range(table, bin_))
     txn.delete(bin_key(SIZE, bin_))
+    txn.delete(bin_key(DROPPED, bin_))
+
+
+def begin_drop(txn: lmdb.Transaction, bin_: int) -> None:
+    """Takes a bin's size away and leaves its items to `drop_piece`, in this transaction or later ones.
+
+    Raises CorruptStateError when its size record is damaged.
+    """
+    if txn.get(name := bin_key(DROPPED, bin_)) is None:
+        recorded = read_size(txn, bin_)[0]
+        found = packed_entries(txn, bin_) + drop_range(txn, *bin_range(OFFSETS, bin_))  # whoever loads them knows none
+        put_checked(txn, name, _SIZE.pack(recorded, found))
+        txn.delete(bin_key(SIZE, bin_))
+
+
+def drop_piece(txn: lmdb.Transaction, items: int = sys.maxsize) -> None:
+    """Deletes at most `items` items of bins that `begin_drop` was called for, the lowest bin first.
+
+    Raises CorruptStateError as `drop_bin` does, with the last piece of a bin.
+    """
+    cursor = txn.cursor()
+    while items > 0 and cursor.set_range(DROPPED) and bytes(cursor.key()[:1]) == DROPPED:
+        items -= _drop_items(txn, _bin_of(bytes(cursor.key())), items)
+
+
+def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
+    """Deletes up to so many items of a bin, and its record behind the last; returns how many it deleted."""
+    raw, left = get_checked(txn, name := bin_key(DROPPED, bin_)), most
+    assert raw is not None, "begin_drop has written it"
+    recorded, found = _SIZE.unpack(raw)
+    for table in STATE_TABLES:
+        dropped = drop_range(txn, *bin_range(table, bin_), left)
+        left, found = left - dropped, found + (0 if table == PACKS else dropped)
+        if not left:
+            put_checked(txn, name, _SIZE.pack(recorded, found))
+            return most
+    if found != recorded:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries where {recorded} are recorded.")
+    txn.delete(name)
+    return most - left
 
 
 class BinArrival:

@@ -3,6 +3,7 @@
 A key begins with one byte that names its table. Bins are two big-endian bytes, so a bin is one key range in each table.
 """
 
+import sys
 from collections.abc import Iterator
 from itertools import islice, takewhile
 from typing import Any
@@ -11,6 +12,7 @@ import lmdb
 
 __all__ = [
     "DENSE",
+    "DROPPED",
     "DUE",
     "META",
     "OFFSETS",
@@ -38,6 +40,7 @@ DUE = b"\x06"
 OFFSETS = b"\x07"  # of a bin and input partition the next offset to apply, kept in real-time mode
 SHAPE = b"\x08"  # of a bin the shape of its state, see `impls.protocol.versions`; none for the first one
 PACKS = b"\x09"  # many entries of STATE as one item, see `impls.store.packs`
+DROPPED = b"\x0a"  # of a bin that is being dropped piece by piece: entries recorded, entries found so far
 STATE_TABLES = (STATE, DENSE, DUE, OFFSETS, SHAPE, PACKS)  # in key order
 
 
@@ -75,11 +78,11 @@ def chunks(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[list[tupl
         return
 
 
-def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
-    """Deletes the half-open key range and returns the number of entries."""
+def drop_range(txn: lmdb.Transaction, low: bytes, high: bytes, most: int = sys.maxsize) -> int:
+    """Deletes the half-open key range, or its first `most` entries, and returns how many it deleted."""
     cursor, dropped = txn.cursor(), 0
     alive = cursor.set_range(low)
-    while alive and low <= bytes(cursor.key()) < high:  # behind the last item of all the key is empty
+    while alive and dropped < most and low <= bytes(cursor.key()) < high:  # behind the last of all: empty
         alive = cursor.delete()
         dropped += 1
     return dropped

@@ -16,7 +16,7 @@ from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
 from impls.protocol.report import Report, Written
 from impls.protocol.shared import WorkerStore
-from impls.store.bins import drop_bin, read_size
+from impls.store.bins import drop_bin, drop_piece, read_size
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES
 from impls.store.meta import read_meta, write_meta
@@ -66,6 +66,7 @@ class WorkerCore:
         elif self.spec.shared is None:
             check_queues(self.task, self._work.queued())
         with self._phase("drop"):
+            drop_piece(self._txn)  # what turns of real-time mode have left
             for bin_, worker in self.plan.drops:
                 if worker == self.worker:
                     drop_bin(self._txn, bin_, whole=self.spec.shared is None)

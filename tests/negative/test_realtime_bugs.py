@@ -16,10 +16,11 @@ from impls.realtime.intake import Intake
 from impls.realtime.router import Router
 from impls.realtime.ticking import WorkerTick
 from impls.realtime.worker import TurnWorker
+from impls.store import bins
 from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.offsets import Offsets
 from impls.store.state import BinState
-from impls.store.tables import OFFSETS, bin_range, drop_range
+from impls.store.tables import OFFSETS, STATE_TABLES, bin_range, drop_range
 from impls.worker import opening, sources
 
 
@@ -164,6 +165,16 @@ def held_by_the_old_owner(patch):
     patch.setattr(TurnWorker, "_blocked", blocked)
 
 
+def pieces_dropped_of_a_bin_that_is_back(patch):
+    """What says that a bin is being dropped outlives its return."""
+
+    def drop(txn, bin_):
+        for table in STATE_TABLES:
+            drop_range(txn, *bin_range(table, bin_))
+
+    patch.setattr(bins, "drop_bin", drop)
+
+
 # what is drawn for it, and the checks that may find it
 BUGS = {
     pull_before_final: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore", "state"}),
@@ -179,6 +190,7 @@ BUGS = {
     restore_ignores_the_old_owners_changes_of_the_tick: ({**QUIET, "operator": "hash"}, {"restore", "results"}),
     dropped_before_the_pull_is_observed: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "state", "restore"}),
     worker_that_began_with_nothing_made_empty_again: ({**MOVING, **DYING, "operator": "hash"}, {"repeats"}),
+    pieces_dropped_of_a_bin_that_is_back: ({**QUIET, **MOVING, "operator": "hash"}, {"one owner", "restore"}),
     held_by_the_old_owner: ({**QUIET, **HOLDING, "operator": "hash"}, {"results", "restore", "offsets"}),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from impls.errors import CorruptStateError, StateError
 from impls.store.blocks import SLOTS
 from impls.store.entries import open_value
 from impls.store.environment import Store, store_path
-from impls.store.tables import DENSE, DUE, OFFSETS, QUEUE, SHAPE, SIZE, STATE
+from impls.store.tables import DENSE, DROPPED, DUE, OFFSETS, QUEUE, SHAPE, SIZE, STATE
 from impls.worker.results import Deduplicator
 from impls.worker.turnstate import INDEX_BITS
 from realtime.commits import Commits, Folded
@@ -58,6 +58,10 @@ class Oracle:
             waiting = {drop.bin for drop in controller._drops if drop.worker == worker}
             strange = held - here - waiting
             require(not strange, "one owner", f"worker {worker} holds bins {sorted(strange)} of others")
+            dying = {_bin(name) for name in items if name[:1] == DROPPED}
+            left = {_bin(name) for name in items if name[:1] in _STATE} - held - dying
+            require(not dying & here, "one owner", f"worker {worker} drops bins {sorted(dying & here)} of its own")
+            require(not left, "one owner", f"worker {worker} has pieces of bins {sorted(left)} that it does not drop")
             if query.driver.last_epoch % 3 == 2:
                 self._restored(worker, items, here)
 

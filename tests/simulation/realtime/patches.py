@@ -66,6 +66,7 @@ def simulated(p: Parameters, point: Point) -> Iterator[None]:
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", p.proof_epochs))
         stack.enter_context(mock.patch.object(intake, "_RECORDS", p.turn))
+        stack.enter_context(mock.patch.object(turn, "_DROP_ITEMS", 1 + p.seed % 3))
         stack.enter_context(mock.patch.object(segments, "_write", _torn(segments._write, point)))
         snapshot = _damaged_snapshot(ending.write_snapshot, point)
         stack.enter_context(mock.patch.object(ending, "write_snapshot", snapshot))
