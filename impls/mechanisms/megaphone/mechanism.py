@@ -37,31 +37,36 @@ class Batched(Mechanism):
     """Each moving epoch is a maximum bipartite matching of old and new owners: no worker sends or receives twice.
 
     Attributes:
-        bins_per_pair: bins that each matched pair moves in an epoch.
+        bins_per_pair: the most bins that each matched pair moves in an epoch.
         gap_epochs: epochs without moves between two moving epochs, to drain what a move held up (section 4.4).
+        bytes_per_pair: the most bytes of values that it moves then, but one bin at least; 0 for no bound.
     """
 
     bins_per_pair: int = 4
     gap_epochs: int = 0
+    bytes_per_pair: int = 0
 
     def __post_init__(self) -> None:
         if self.bins_per_pair < 1:
             raise UsageError(f"bins_per_pair must be at least 1, not {self.bins_per_pair}.")
+        refuse_negative("bytes_per_pair", self.bytes_per_pair)
         refuse_negative("gap_epochs", self.gap_epochs)
 
     def plan(self, view: View) -> EpochPlan:
-        """Returns a plan that moves `bins_per_pair` bins per matched pair, or waits; see `Mechanism.plan`."""
+        """Returns a plan that moves some bins per matched pair, or waits; see `Mechanism.plan`."""
         moves = movable(view)
         gap = (view.epoch - view.started) % (self.gap_epochs + 1) != 0
-        return pull_plan(view, moves.bins[:0] if gap else self._step(moves, view.workers))
+        return pull_plan(view, moves.bins[:0] if gap else self._step(moves, view))
 
-    def _step(self, moves: Moves, workers: int) -> NDArray[np.intp]:
-        partner = _matching(moves, workers)
+    def _step(self, moves: Moves, view: View) -> NDArray[np.intp]:
+        partner = _matching(moves, view.workers)
         matched = np.flatnonzero(partner[moves.sources] == moves.targets)
         by_source = matched[np.argsort(moves.sources[matched], kind="stable")]
         first = np.searchsorted(moves.sources[by_source], moves.sources[by_source])
-        chosen = by_source[np.arange(len(by_source)) - first < self.bins_per_pair]
-        return moves.bins[np.sort(chosen)]
+        place, size = np.arange(len(by_source)) - first, view.size[moves.bins[by_source]]
+        total = size.cumsum()
+        fits = (place == 0) | (total - total[first] + size[first] <= (self.bytes_per_pair or np.inf))
+        return moves.bins[np.sort(by_source[(place < self.bins_per_pair) & fits])]
 
 
 def _matching(moves: Moves, workers: int) -> NDArray[np.int32]:
