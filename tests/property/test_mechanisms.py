@@ -26,6 +26,7 @@ LIVE = [name for name in catalog.names() if name not in {"none", *RESTARTS}]
 KNOBS = {  # values of options by their name, whichever mechanism has them
     "background_share": [0.0, 0.3, 1.0],
     "bins_per_pair": [1, 2, 5],
+    "bytes_per_pair": [0, 50, 4000],
     "catch_up_epochs": [1, 2, 7],
     "factor": [0, 1, 3],
     "gap_epochs": [0, 1, 3],
@@ -175,6 +176,21 @@ def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap, la
         assert sum((pull.source, pull.target) == pair for pull in plan.pulls) <= per_pair
     moving = later % (gap + 1) == 0
     assert bool(plan.pulls) == (moving and len(view.misplaced) > 0)
+
+
+@given(view=views(quiet=True), budget=st.sampled_from([1, 50, 4000]))
+def test_a_batched_step_keeps_to_its_bytes_but_moves_one_bin_of_each_pair(view, budget):
+    plain, bounded = (
+        catalog.make("megaphone-batched", bytes_per_pair=bytes_, bins_per_pair=5).plan(view) for bytes_ in (0, budget)
+    )
+    assert set(bounded.pulls) <= set(plain.pulls)
+    of = {(pull.source, pull.target): [] for pull in plain.pulls}
+    for pull in bounded.pulls:
+        of[pull.source, pull.target].append(int(view.size[pull.bin]))
+    for pair, sizes in of.items():
+        wanted = [int(view.size[pull.bin]) for pull in plain.pulls if (pull.source, pull.target) == pair]
+        assert len(sizes) == 1 or sum(sizes) <= budget
+        assert len(sizes) == len(wanted) or sum(wanted[: len(sizes) + 1]) > budget
 
 
 @given(view=views(quiet=True))

@@ -50,6 +50,12 @@ class _Leg:
         return most
 
 
+def _per_pair(leg: _Leg, options: Mapping[str, Any]) -> int:
+    """Returns the bins that a matched pair moves at least in a step, if it has as many."""
+    most, budget, largest = int(options["bins_per_pair"]), options["bytes_per_pair"], int(leg.size.max(initial=0))
+    return min(most, max(1, budget // largest)) if budget and largest else most
+
+
 Bound = Callable[[_Leg, Mapping[str, Any]], int]
 
 
@@ -63,7 +69,7 @@ _BOUNDS: dict[str, Bound] = {
     # One bin an epoch.
     "megaphone-fluid": lambda leg, _options: len(leg.source),
     # A step is a maximum matching, and so a maximal one; gaps follow.
-    "megaphone-batched": lambda leg, options: leg.matchings(options["bins_per_pair"]) * (options["gap_epochs"] + 1),
+    "megaphone-batched": lambda leg, options: leg.matchings(_per_pair(leg, options)) * (options["gap_epochs"] + 1),
     # As many as the budget allows in each epoch; what waited runs in the epoch after the last at the latest.
     "order-unaware": lambda leg, options: leg.packed(options["pull_budget_bytes"]) + 1,
     # The same; bins that no record needs come within their share of the budget.

@@ -44,7 +44,7 @@ class Batched(Mechanism):
 
     bins_per_pair: int = 4
     gap_epochs: int = 0
-    bytes_per_pair: int = 0
+    bytes_per_pair: int = 1 << 19
 
     def __post_init__(self) -> None:
         if self.bins_per_pair < 1:
@@ -63,10 +63,12 @@ class Batched(Mechanism):
         matched = np.flatnonzero(partner[moves.sources] == moves.targets)
         by_source = matched[np.argsort(moves.sources[matched], kind="stable")]
         first = np.searchsorted(moves.sources[by_source], moves.sources[by_source])
-        place, size = np.arange(len(by_source)) - first, view.size[moves.bins[by_source]]
-        total = size.cumsum()
-        fits = (place == 0) | (total - total[first] + size[first] <= (self.bytes_per_pair or np.inf))
-        return moves.bins[np.sort(by_source[(place < self.bins_per_pair) & fits])]
+        place = np.arange(len(by_source)) - first
+        size: NDArray[np.int64] = view.size[moves.bins[by_source]]
+        total = np.cumsum(size)
+        fits: NDArray[np.bool_] = (place == 0) | (total - total[first] + size[first] <= (self.bytes_per_pair or np.inf))
+        chosen: NDArray[np.intp] = moves.bins[np.sort(by_source[(place < self.bins_per_pair) & fits])]
+        return chosen
 
 
 def _matching(moves: Moves, workers: int) -> NDArray[np.int32]:
