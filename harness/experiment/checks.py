@@ -51,8 +51,9 @@ def check(experiment: Experiment) -> None:
             f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
         )
     _check_natives(experiment)
-    replicates = [name for name in experiment.mechanisms if name in catalog.names() and catalog.make(name).replicates]
-    check_level(experiment.durability, replicates=bool(replicates))
+    own = (name for name in experiment.mechanisms if name in catalog.names())
+    replicates = any(catalog.make(name, **catalog.known(name, experiment.options)).replicates for name in own)
+    check_level(experiment.durability, replicates=replicates)
     _check_load(experiment)
     _check_cluster(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)

@@ -1,7 +1,6 @@
 """The interface of a migration mechanism."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
 
 from impls.errors import UsageError
 from impls.protocol.plan import EpochPlan
@@ -16,12 +15,12 @@ class Mechanism(ABC):
 
     The same View gives the same plan: no Spark, clock, randomness, files, logging or state of its own, so that a
     mechanism survives a driver crash and runs unchanged in the simulator. Options are constructor arguments.
-
-    Attributes:
-        replicates: whether it needs replicas, and so a changelog to feed them from.
     """
 
-    replicates: ClassVar[bool] = False
+    @property
+    def replicates(self) -> bool:
+        """Whether it needs replicas, and so a changelog to feed them from."""
+        return False
 
     @property
     def shared(self) -> Shared | None:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.view import View
 
-__all__ = ["PULL_BUDGET_BYTES", "Moves", "Pairs", "continued", "lags", "movable", "pull_plan", "within_bytes"]
+__all__ = [
+    "PULL_BUDGET_BYTES", "Moves", "Pairs", "continued", "due_replicas", "lags", "movable", "pull_plan", "within_bytes",
+]  # fmt: skip
 
 # By each worker in an epoch, 50 ms for counts; one default for all that have a budget, so that they compare.
 PULL_BUDGET_BYTES = 8 << 20
@@ -71,6 +73,20 @@ def lags(view: View, bins: NDArray[np.intp], workers: NDArray[np.int32]) -> NDAr
     """Returns how many epochs the replica of each bin at its worker is behind, a large number for none."""
     shown = [view.replicas.get(pair, -NEVER) for pair in zip(bins.tolist(), workers.tolist(), strict=True)]
     return view.epoch - 1 - np.array(shown, np.int64)
+
+
+def due_replicas(
+    view: View, bins: NDArray[np.intp], workers: NDArray[np.int32], interval_epochs: int, budget_bytes: int
+) -> Pairs:
+    """Returns those of standing replicas that an epoch without a migration brings up to date.
+
+    Each has its turn once in an interval; one that is missing, or further behind, is due at once: see `within_bytes`.
+    """
+    lag = lags(view, bins, workers)
+    resting = (view.location == view.routing)[bins]
+    turn = ((view.epoch + bins) % interval_epochs == 0) & (lag > 0)
+    due = np.flatnonzero(resting & (turn | (lag > interval_epochs)))
+    return within_bytes(view, bins[due], workers[due], lag[due], budget_bytes)
 
 
 def within_bytes(

@@ -1,6 +1,6 @@
 """Every mechanism there is, on random views: valid plans, progress, nothing moved in vain, same view same plan."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from functools import partial
 
@@ -28,11 +28,16 @@ KNOBS = {  # values of options by their name, whichever mechanism has them
     "bins_per_pair": [1, 2, 5],
     "bytes_per_pair": [0, 50, 4000],
     "catch_up_epochs": [1, 2, 7],
+    "chunk_bins": [0, 1, 3, 16],
     "factor": [0, 1, 3],
+    "concurrent": [1, 2, 9],
     "gap_epochs": [0, 1, 3],
     "interval_epochs": [1, 2, 10],
+    "order": ["hot", "bin", "random"],
     "pull_budget_bytes": [0, 50, 4000, 1 << 22],
     "replicate_bytes": [0, 50, 4000, 1 << 22],
+    "replicated": [0.0, 0.3, 1.0],
+    "subscale_bins": [0, 1, 7],
 }
 
 
@@ -191,6 +196,46 @@ def test_a_batched_step_keeps_to_its_bytes_but_moves_one_bin_of_each_pair(view, 
         wanted = [int(view.size[pull.bin]) for pull in plain.pulls if (pull.source, pull.target) == pair]
         assert len(sizes) == 1 or sum(sizes) <= budget
         assert len(sizes) == len(wanted) or sum(wanted[: len(sizes) + 1]) > budget
+
+
+@given(view=views(), concurrent=st.integers(1, 3), least=st.integers(1, 8))
+def test_a_worker_takes_part_in_few_subscales_none_of_which_is_small(view, concurrent, least):
+    plan = catalog.make("drrs", concurrent=concurrent, subscale_bins=least).plan(view)
+    under_way = set(np.flatnonzero(view.location != view.routing).tolist())
+    begun = Counter((pull.source, pull.target) for pull in plan.pulls if pull.bin not in under_way)
+    waiting = Counter((pull.source, pull.target) for pull in pulls_of_everything(view) if pull.bin not in under_way)
+    assert under_way <= {pull.bin for pull in plan.pulls}
+    for worker in range(view.workers):
+        subscales = sum(max(1, bins // (2 * least)) for pair, bins in begun.items() if worker in pair)
+        assert subscales <= concurrent
+    for pair, bins in begun.items():
+        assert bins >= min(least, waiting[pair])
+
+
+def pulls_of_everything(view):
+    """Every pull that a view allows."""
+    return catalog.make("megaphone-all-at-once").plan(view).pulls
+
+
+@given(view=views(quiet=True), chunk=st.integers(1, 5), order=st.sampled_from(["hot", "bin", "random"]))
+def test_a_chunk_is_of_one_kind_and_in_its_order(view, chunk, order):
+    plan = catalog.make("spacker", chunk_bins=chunk, order=order).plan(view)
+    kinds = {pull.bin: (pull.bin, pull.target) in view.replicas for pull in plan.pulls}
+    assert set(kinds.values()) <= {plan.from_replica}
+    same = [b for b in view.misplaced.tolist() if ((b, int(view.goal[b])) in view.replicas) == plan.from_replica]
+    assert len(kinds) == min(chunk, len(same))
+    if order == "hot":
+        assert sorted(-view.rate[same])[:chunk] == [-view.rate[bin_] for bin_ in kinds]
+    if order == "bin":
+        assert list(kinds) == same[:chunk]
+
+
+@given(view=views(quiet=True), share=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+def test_a_share_of_the_bins_has_replicas_everywhere_else(view, share):
+    view = replace(view, goal=view.routing, replicas={})
+    pairs = catalog.make("spacker", replicated=share, replicate_bytes=1 << 30).replicas(view)
+    assert len({bin_ for bin_, _ in pairs}) == (int(view.bins * share) if view.workers > 1 else 0)
+    assert len(pairs) == int(view.bins * share) * (view.workers - 1)
 
 
 @given(view=views(quiet=True))

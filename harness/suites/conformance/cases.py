@@ -26,10 +26,13 @@ KEYS = ("uniform", "zipf")
 _KNOBS = {  # values that make a migration of a few small bins take several epochs, for every mechanism with the option
     "bins_per_pair": 2,
     "catch_up_epochs": 2,
+    "chunk_bins": 3,
     "gap_epochs": 1,
     "interval_epochs": 3,
     "pull_budget_bytes": 9000,
     "replicate_bytes": 9000,
+    "replicated": 0.5,
+    "subscale_bins": 2,
 }
 
 _RECORDS_FIRST, _RECORDS = 400, 200

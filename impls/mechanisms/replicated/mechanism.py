@@ -1,7 +1,6 @@
 """Replicated dataflow (ChronoStream, Gloss): the new owner catches up, runs beside the old one, then takes over."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -23,8 +22,6 @@ class ReplicatedDataflow(Mechanism):
         catch_up_epochs: epochs that a copy may be behind when its worker begins to process records too.
     """
 
-    replicates: ClassVar[bool] = True
-
     replicate_bytes: int = 4 << 20
     catch_up_epochs: int = 5
 
@@ -32,6 +29,11 @@ class ReplicatedDataflow(Mechanism):
         refuse_negative("replicate_bytes", self.replicate_bytes)
         if self.catch_up_epochs < 1:
             raise UsageError(f"catch_up_epochs must be at least 1, not {self.catch_up_epochs}.")
+
+    @property
+    def replicates(self) -> bool:
+        """Always: the copies are replicas; see `Mechanism`."""
+        return True
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that copies bins, processes them twice, or hands over those that were processed twice."""

@@ -1,13 +1,12 @@
 """Rhino (Del Monte et al., SIGMOD 2020): replicas are kept beside the stream, a move ships the last delta."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.moves import Pairs, continued, lags, movable, pull_plan, within_bytes
+from impls.protocol.moves import Pairs, continued, due_replicas, lags, movable, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -24,8 +23,6 @@ class Rhino(Mechanism):
         replicate_bytes: most bytes of first copies that each worker takes in an epoch.
     """
 
-    replicates: ClassVar[bool] = True
-
     interval_epochs: int = 10
     factor: int = 1
     replicate_bytes: int = 4 << 20
@@ -36,17 +33,18 @@ class Rhino(Mechanism):
         if self.factor < 0 or self.replicate_bytes < 0:
             raise UsageError("factor and replicate_bytes cannot be negative.")
 
+    @property
+    def replicates(self) -> bool:
+        """Always: a migration makes the replicas that there are not; see `Mechanism`."""
+        return True
+
     def replicas(self, view: View) -> Pairs:
         """Returns the replicas of the groups that are due; see `Mechanism.replicas`."""
         others = view.workers - 1
         bins = np.tile(np.arange(view.bins), min(self.factor, others))
         step = (bins + np.arange(len(bins)) // view.bins) % max(others, 1)
         workers = ((view.location[bins] + 1 + step) % view.workers).astype(np.int32)
-        lag = lags(view, bins, workers)
-        resting = (view.location == view.routing)[bins]
-        turn = ((view.epoch + bins) % self.interval_epochs == 0) & (lag > 0)
-        due = np.flatnonzero(resting & (turn | (lag > self.interval_epochs)))
-        return within_bytes(view, bins[due], workers[due], lag[due], self.replicate_bytes)
+        return due_replicas(view, bins, workers, self.interval_epochs, self.replicate_bytes)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that makes the new owners' replicas, or hands over once all of them are fresh."""

@@ -1,0 +1,1 @@
+"""Spacker: chunks of bins, in an order, some with replicas."""
