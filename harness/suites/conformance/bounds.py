@@ -66,14 +66,16 @@ _BOUNDS: dict[str, Bound] = {
     ),
     # Everything in one epoch, whose records run in the next.
     "partial-pause": lambda _leg, _options: 2,
-    # One bin an epoch; of a subscale, at least.
-    **dict.fromkeys(("megaphone-fluid", "drrs"), lambda leg, _options: len(leg.source)),
+    # One bin an epoch.
+    "megaphone-fluid": lambda leg, _options: len(leg.source),
     # A step is a maximum matching, and so a maximal one; gaps follow.
     "megaphone-batched": lambda leg, options: leg.matchings(_per_pair(leg, options)) * (options["gap_epochs"] + 1),
     # As many as the budget allows in each epoch; what waited runs in the epoch after the last at the latest.
     "order-unaware": lambda leg, options: leg.packed(options["pull_budget_bytes"]) + 1,
     # The same; bins that no record needs come within their share of the budget.
     "meces": lambda leg, options: leg.packed(options["pull_budget_bytes"] * options["background_share"]),
+    # At least one bin of a subscale an epoch.
+    "drrs": lambda leg, _options: len(leg.source),
     # Chunks, one of which may end where bins with replicas do.
     "spacker": lambda leg, options: len(leg.source) // (options["chunk_bins"] or len(leg.source)) + 2,
     # The first copies, then the handover.
