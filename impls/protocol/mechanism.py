@@ -7,7 +7,7 @@ from impls.protocol.plan import EpochPlan
 from impls.protocol.shared import Shared
 from impls.protocol.view import View
 
-__all__ = ["Mechanism", "refuse_negative"]
+__all__ = ["Mechanism", "refuse_below_one", "refuse_negative", "refuse_unless_share"]
 
 
 class Mechanism(ABC):
@@ -37,6 +37,18 @@ class Mechanism(ABC):
         None by default. While a migration is under way, `plan` says it.
         """
         return ()
+
+
+def refuse_below_one(name: str, value: int) -> None:
+    """Raises UsageError for an option below 1."""
+    if value < 1:
+        raise UsageError(f"{name} must be at least 1, not {value}.")
+
+
+def refuse_unless_share(name: str, value: float) -> None:
+    """Raises UsageError for an option below 0 or above 1."""
+    if not 0 <= value <= 1:
+        raise UsageError(f"{name} must be between 0 and 1, not {value}.")
 
 
 def refuse_negative(name: str, value: int) -> None:

@@ -13,7 +13,8 @@ from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.view import View
 
 __all__ = [
-    "PULL_BUDGET_BYTES", "Moves", "Pairs", "continued", "due_replicas", "lags", "movable", "pull_plan", "within_bytes",
+    "PULL_BUDGET_BYTES", "Moves", "Pairs", "continued", "due_replicas", "hottest_first", "lags", "movable", "pull_plan",
+    "within_bytes",
 ]  # fmt: skip
 
 # By each worker in an epoch, 50 ms for counts; one default for all that have a budget, so that they compare.
@@ -43,6 +44,12 @@ def movable(view: View) -> Moves:
     free = (view.location == view.routing) & (view.location != view.goal) & (view.queued == 0)
     bins = np.concatenate([continued(view), np.flatnonzero(free)])
     return Moves(bins, view.location[bins], _targets(view, bins))
+
+
+def hottest_first(view: View, bins: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Returns bins by the rates of their records, highest first, equal ones ascending."""
+    ordered: NDArray[np.intp] = bins[np.lexsort((bins, -view.rate[bins]))]
+    return ordered
 
 
 def pull_plan(view: View, bins: NDArray[Any], *, budget_bytes: int | None = None, on_demand: bool = False) -> EpochPlan:

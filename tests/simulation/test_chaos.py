@@ -7,26 +7,17 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from chaos.parameters import APART, KINDS, draw
+from chaos.parameters import CASES, KINDS, SEEDS, draw
 from chaos.query import simulate
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
-SEEDS = range(40)
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_goes_wrong_under_faults(seed):
-    outcome = simulate(draw(seed))
-    assert outcome.violation is None, outcome.sentence
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("mechanism", sorted(APART))
-@pytest.mark.parametrize("seed", range(15))
-def test_nothing_goes_wrong_under_faults_with_the_newest_mechanisms(mechanism, seed):
-    outcome = simulate(draw(seed, mechanism=mechanism))
+@pytest.mark.parametrize(("seed", "fixed"), CASES)
+def test_nothing_goes_wrong_under_faults(seed, fixed):
+    outcome = simulate(draw(seed, **fixed))
     assert outcome.violation is None, outcome.sentence
 
 

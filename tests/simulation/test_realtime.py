@@ -8,25 +8,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from chaos.parameters import APART
+from chaos.parameters import CASES
 from realtime.parameters import KINDS, draw
 from realtime.runs import simulate
 
-SEEDS = range(40)
-
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_goes_wrong_in_real_time_under_faults(seed):
-    outcome = simulate(draw(seed))
-    assert outcome.violation is None, outcome.sentence
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("mechanism", sorted(APART))
-@pytest.mark.parametrize("seed", range(15))
-def test_nothing_goes_wrong_in_real_time_with_the_newest_mechanisms(mechanism, seed):
-    outcome = simulate(draw(seed, mechanism=mechanism))
+@pytest.mark.parametrize(("seed", "fixed"), CASES)
+def test_nothing_goes_wrong_in_real_time_under_faults(seed, fixed):
+    outcome = simulate(draw(seed, **fixed))
     assert outcome.violation is None, outcome.sentence
 
 

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.errors import UsageError
-from impls.protocol.mechanism import Mechanism, refuse_negative
-from impls.protocol.moves import PULL_BUDGET_BYTES, continued, movable, pull_plan
+from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative
+from impls.protocol.moves import PULL_BUDGET_BYTES, Moves, hottest_first, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -35,37 +34,31 @@ class Drrs(Mechanism):
     def __post_init__(self) -> None:
         refuse_negative("subscale_bins", self.subscale_bins)
         refuse_negative("pull_budget_bytes", self.pull_budget_bytes)
-        if self.concurrent < 1:
-            raise UsageError(f"concurrent must be at least 1, not {self.concurrent}.")
+        refuse_below_one("concurrent", self.concurrent)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that goes on with the subscales under way and begins those for which there is room."""
-        left = continued(view)
-        under_way = self._subscales(left, view.location[left], view.routing[left])
-        busy = Counter(worker for *pair, _ in under_way for worker in pair)
-        begun = [bins for _, _, bins in self._begun(view, len(left), busy)]
-        bins = np.concatenate([left, *begun])
-        plan = pull_plan(view, bins[np.lexsort((bins, -view.rate[bins]))], on_demand=True)
-        return replace(plan, budget_bytes=self.pull_budget_bytes)
-
-    def _begun(self, view: View, under_way: int, busy: Counter[int]) -> Iterator[Subscale]:
-        """Yields the subscales to begin, those of workers that own nothing yet first, and counts them in `busy`."""
         moves = movable(view)
-        sources, targets = moves.sources[under_way:], moves.targets[under_way:]
-        waiting = self._subscales(moves.bins[under_way:], sources, targets)
+        under_way = view.location[moves.bins] != view.routing[moves.bins]
+        busy = Counter(worker for *pair, _ in self._subscales(moves, under_way) for worker in pair)
+        begun = self._begun(view, self._subscales(moves, ~under_way), busy)
+        bins = hottest_first(view, np.concatenate([moves.bins[under_way], *begun]))
+        return pull_plan(view, bins, budget_bytes=self.pull_budget_bytes, on_demand=True)
+
+    def _begun(self, view: View, waiting: list[Subscale], busy: Counter[int]) -> Iterator[NDArray[np.intp]]:
+        """Yields the bins of subscales to begin, those of workers that own nothing yet first; counts them in `busy`."""
         owners = set(view.location.tolist())
         for source, target, bins in sorted(waiting, key=lambda subscale: subscale[1] in owners):
             if max(busy[source], busy[target]) < self.concurrent:
                 busy.update((source, target))
-                yield source, target, bins
+                yield bins
 
-    def _subscales(
-        self, bins: NDArray[np.intp], sources: NDArray[np.int32], targets: NDArray[np.int32]
-    ) -> list[Subscale]:
-        """Divides bins into groups of one pair of workers each, of about equal size."""
+    def _subscales(self, moves: Moves, which: NDArray[np.bool_]) -> list[Subscale]:
+        """Divides some of the moves into groups of one pair of workers each, of about equal size."""
         found: list[Subscale] = []
-        for source, target in sorted(set(zip(sources.tolist(), targets.tolist(), strict=True))):
-            own = bins[(sources == source) & (targets == target)]
+        pairs = zip(moves.sources[which].tolist(), moves.targets[which].tolist(), strict=True)
+        for source, target in sorted(set(pairs)):
+            own = moves.bins[which & (moves.sources == source) & (moves.targets == target)]
             groups = max(1, len(own) // self.subscale_bins) if self.subscale_bins else 1
             found += [(source, target, group) for group in np.array_split(own, groups)]
         return found

@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from impls.errors import UsageError
-from impls.protocol.mechanism import Mechanism, refuse_negative
-from impls.protocol.moves import PULL_BUDGET_BYTES, movable, pull_plan
+from impls.protocol.mechanism import Mechanism, refuse_negative, refuse_unless_share
+from impls.protocol.moves import PULL_BUDGET_BYTES, hottest_first, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -27,14 +24,12 @@ class Meces(Mechanism):
 
     def __post_init__(self) -> None:
         refuse_negative("pull_budget_bytes", self.pull_budget_bytes)
-        if not 0 <= self.background_share <= 1:
-            raise UsageError(f"background_share must be between 0 and 1, not {self.background_share}.")
+        refuse_unless_share("background_share", self.background_share)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that routes everything to its goal and pulls on demand; see `Mechanism.plan`."""
-        bins = movable(view).bins
-        hottest_first = bins[np.lexsort((bins, -view.rate[bins]))]
-        plan = pull_plan(view, hottest_first, budget_bytes=self.pull_budget_bytes, on_demand=True)
+        bins = hottest_first(view, movable(view).bins)
+        plan = pull_plan(view, bins, budget_bytes=self.pull_budget_bytes, on_demand=True)
         return replace(plan, background_bytes=int(self.pull_budget_bytes * self.background_share))
 
 

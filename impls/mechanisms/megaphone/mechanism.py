@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from impls.errors import UsageError
-from impls.protocol.mechanism import Mechanism, refuse_negative
+from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative
 from impls.protocol.moves import Moves, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
@@ -47,8 +46,7 @@ class Batched(Mechanism):
     bytes_per_pair: int = 1 << 19
 
     def __post_init__(self) -> None:
-        if self.bins_per_pair < 1:
-            raise UsageError(f"bins_per_pair must be at least 1, not {self.bins_per_pair}.")
+        refuse_below_one("bins_per_pair", self.bins_per_pair)
         refuse_negative("bytes_per_pair", self.bytes_per_pair)
         refuse_negative("gap_epochs", self.gap_epochs)
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from impls.errors import UsageError
-from impls.protocol.mechanism import Mechanism, refuse_negative
+from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative
 from impls.protocol.moves import continued, lags, movable, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
@@ -27,8 +26,7 @@ class ReplicatedDataflow(Mechanism):
 
     def __post_init__(self) -> None:
         refuse_negative("replicate_bytes", self.replicate_bytes)
-        if self.catch_up_epochs < 1:
-            raise UsageError(f"catch_up_epochs must be at least 1, not {self.catch_up_epochs}.")
+        refuse_below_one("catch_up_epochs", self.catch_up_epochs)
 
     @property
     def replicates(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from impls.errors import UsageError
-from impls.protocol.mechanism import Mechanism
+from impls.protocol.mechanism import Mechanism, refuse_below_one
 from impls.protocol.moves import Pairs, continued, due_replicas, lags, movable, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
@@ -28,8 +28,7 @@ class Rhino(Mechanism):
     replicate_bytes: int = 4 << 20
 
     def __post_init__(self) -> None:
-        if self.interval_epochs < 1:
-            raise UsageError(f"interval_epochs must be at least 1, not {self.interval_epochs}.")
+        refuse_below_one("interval_epochs", self.interval_epochs)
         if self.factor < 0 or self.replicate_bytes < 0:
             raise UsageError("factor and replicate_bytes cannot be negative.")
 

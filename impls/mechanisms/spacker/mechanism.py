@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.protocol.mechanism import Mechanism, refuse_negative
-from impls.protocol.moves import Pairs, continued, due_replicas, movable, pull_plan
+from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative, refuse_unless_share
+from impls.protocol.moves import Pairs, continued, due_replicas, hottest_first, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -37,10 +37,8 @@ class Spacker(Mechanism):
     def __post_init__(self) -> None:
         if self.order not in {"hot", "bin", "random"}:
             raise UsageError(f"order must be hot, bin or random, not {self.order!r}.")
-        if not 0 <= self.replicated <= 1:
-            raise UsageError(f"replicated must be between 0 and 1, not {self.replicated}.")
-        if self.interval_epochs < 1:
-            raise UsageError(f"interval_epochs must be at least 1, not {self.interval_epochs}.")
+        refuse_unless_share("replicated", self.replicated)
+        refuse_below_one("interval_epochs", self.interval_epochs)
         refuse_negative("chunk_bins", self.chunk_bins)
         refuse_negative("replicate_bytes", self.replicate_bytes)
 
@@ -68,8 +66,9 @@ class Spacker(Mechanism):
         return replace(plan, from_replica=bool(there[:1].any()))
 
     def _ordered(self, view: View, bins: NDArray[np.intp]) -> NDArray[np.intp]:
-        keys = {"hot": -view.rate[bins], "bin": bins, "random": (bins * _GOLDEN) % (1 << 32)}
-        ordered: NDArray[np.intp] = bins[np.lexsort((bins, keys[self.order]))]
+        if self.order == "hot":
+            return hottest_first(view, bins)
+        ordered: NDArray[np.intp] = bins[np.argsort(bins if self.order == "bin" else (bins * _GOLDEN) % (1 << 32))]
         return ordered
 
 

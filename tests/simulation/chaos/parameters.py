@@ -31,6 +31,10 @@ _OF_HOSTS = ("hosts", "cores", "wander", "streams")
 # in external-state every worker has its part of a server's store, and neither environment nor changelog of its own
 APART = {"drrs", "spacker"}  # simulated by tests of their own: one name more gives every seed another query
 _MECHANISMS = [name for name in catalog.names() if name not in {"none", "external-state", *APART}]
+SEEDS = range(40)
+# what both simulations run in tests: (seed, what is not drawn)
+CASES: list[tuple[int, dict[str, Any]]] = [(seed, {}) for seed in SEEDS]
+CASES += [(seed, {"mechanism": name}) for name in sorted(APART) for seed in range(15)]
 
 
 @dataclass(frozen=True)
@@ -176,27 +180,23 @@ def draw(seed: int, *, kinds: dict[str, int] | None = None, faults: int | None =
     return replace(drawn, commands=commands, faults=_faults(random, drawn, kinds or KINDS, faults))
 
 
-_VALUES: dict[str, dict[str, Sequence[Any]]] = {
-    "drrs": {"subscale_bins": (0, 1, 7), "concurrent": (1, 2, 3), "pull_budget_bytes": (0, 100, 400, 2000, 10000)},
+_PULLED, _COPIED = (0, 100, 400, 2000, 10000), (0, 1000, 1 << 20)  # bytes
+_VALUES: dict[str, dict[str, Sequence[Any]]] = {  # of options; their order is that of the draws
+    "on-demand": {"budget": _PULLED},
+    "megaphone-batched": {"bins_per_pair": range(1, 5), "gap_epochs": (0, 0, 1)},
+    "meces": {"pull_budget_bytes": _PULLED},
+    "order-unaware": {"pull_budget_bytes": _PULLED},
+    "rhino": {"replicate_bytes": _COPIED, "interval_epochs": range(1, 7), "factor": range(3)},
+    "replicated-dataflow": {"catch_up_epochs": range(1, 6), "replicate_bytes": _COPIED},
+    "drrs": {"subscale_bins": (0, 1, 7), "concurrent": (1, 2, 3), "pull_budget_bytes": _PULLED},
     "spacker": {
         "order": ("hot", "bin", "random"), "chunk_bins": (0, 1, 3, 16), "replicated": (0.3, 1.0),
-        "interval_epochs": range(1, 7), "replicate_bytes": (0, 1000, 1 << 20),
+        "interval_epochs": range(1, 7), "replicate_bytes": _COPIED,
     },
 }  # fmt: skip
 
 
 def _options(random: Random, mechanism: str) -> dict[str, Any]:
-    if mechanism == "on-demand":
-        return {"budget": random.choice((0, 100, 400, 2000, 10000))}
-    if mechanism == "megaphone-batched":
-        return {"bins_per_pair": random.randint(1, 4), "gap_epochs": random.choice((0, 0, 1))}
-    if mechanism in {"meces", "order-unaware"}:
-        return {"pull_budget_bytes": random.choice((0, 100, 400, 2000, 10000))}
-    if mechanism == "rhino":
-        budget = random.choice((0, 1000, 1 << 20))
-        return {"interval_epochs": random.randint(1, 6), "factor": random.randint(0, 2), "replicate_bytes": budget}
-    if mechanism == "replicated-dataflow":
-        return {"catch_up_epochs": random.randint(1, 5), "replicate_bytes": random.choice((0, 1000, 1 << 20))}
     return {option: random.choice(values) for option, values in _VALUES.get(mechanism, {}).items()}
 
 

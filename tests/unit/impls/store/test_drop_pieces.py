@@ -8,13 +8,13 @@ from impls.store.environment import Store
 from impls.store.meta import Meta, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
-from impls.store.tables import DROPPED, OFFSETS, STATE, bin_key, bin_range, iter_range
+from impls.store.tables import DROPPED, OFFSETS, PACKS, STATE, bin_key, bin_range, iter_range
 
 ENTRIES = 1000
 KEYS = [n.to_bytes(4, "big") for n in range(ENTRIES)]
 
 
-def names(txn, bin_, tables=(STATE, DROPPED, b"\x09")):
+def names(txn, bin_, tables=(STATE, DROPPED, PACKS)):
     return [bytes(name) for table in tables for name, _ in iter_range(txn, *bin_range(table, bin_))]
 
 
