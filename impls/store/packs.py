@@ -162,8 +162,10 @@ def _bins_with_packs(txn: lmdb.Transaction, names: Sequence[bytes]) -> set[bytes
 
 def beside_packs(txn: lmdb.Transaction, names: Sequence[bytes]) -> set[bytes]:
     """Returns the names at whose place packs would be that hide entries, see `impls.store.bins.check_absent`."""
-    if not (bins := _bins_with_packs(txn, names)):
+    cursor = txn.cursor()
+    if not names or not cursor.set_range(PACKS) or bytes(cursor.key())[:1] != PACKS:
         return {PACKS} if names else set()
+    bins = _bins_with_packs(txn, names)  # none may be found because a damaged pack of another bin hides them
     return {PACKS + (name[1:] if name[1:_PREFIX] in bins else name[1:_PREFIX]) for name in names}
 
 
