@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.checked import checked, open_record
-from impls.store.entries import CHECK_BYTES, RESIDUE
+from impls.store.entries import CHECK_BYTES, RESIDUE, open_value
+from impls.store.hidden import whole_range
 from impls.store.tables import PACKS, STATE, bin_range, iter_range
 
 __all__ = [
@@ -204,6 +205,8 @@ def _pack_from(cursor: lmdb.Cursor, name: bytes) -> Item | None:
 
 def _replace(txn: lmdb.Transaction, pack: Item) -> None:
     items = unpacked(*pack)
+    for name, stored in whole_range(txn, items[0][0], items[-1][0] + b"\0"):  # new neighbours would hide damaged ones
+        open_value(name, stored)
     txn.delete(pack[0])
     txn.cursor().putmulti(items)
 

@@ -167,6 +167,24 @@ def test_a_pack_with_a_damaged_name_hides_no_entry(packed):
             drop_bin(txn, 3, whole=True)
 
 
+def test_a_damaged_name_hides_the_pack_of_no_other_bin(packed):
+    name = bin_key(STATE, 4) + KEYS[0]
+    rows = np.frombuffer(name + stored_value(name, VALUE), np.uint8)[None]
+    [(pack, stored)] = packs.pack_rows(rows, 7)
+    with packed.begin() as txn:
+        txn.put(bin_key(PACKS, 5) + pack[3:], stored)
+        with pytest.raises(CorruptStateError):
+            BinState(txn, 16).get(4, KEYS[0])
+
+
+def test_entries_of_a_pack_do_not_come_between_a_damaged_one_and_its_place(packed):
+    damaged = bin_key(STATE, 3) + KEYS[1]
+    with packed.begin() as txn:
+        txn.put(damaged, stored_value(damaged, VALUE)[:-1] + b"?")
+        with pytest.raises(CorruptStateError):
+            BinState(txn, 16).get(3, KEYS[0])
+
+
 def test_the_only_pack_hides_no_entry_when_its_table_is_damaged(tmp_path):
     with Store.open(tmp_path) as store, store.begin() as txn:
         name = bin_key(STATE, 3) + KEYS[0]
