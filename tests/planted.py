@@ -1,10 +1,41 @@
-"""Bugs that several simulations must find."""
+"""How a planted bug is looked for, and bugs that several simulations must find.
 
+A search begins at the seed at which the bug was found last, which negative/seeds.json names, and goes through all
+others. STORE_SEEDS=1 in the environment, in one process, writes that file anew.
+"""
+
+import json
+import os
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from impls.protocol.controller import Controller
 from impls.worker import opening
 from impls.worker.opened import Cause, Untrusted
+
+_SEEDS = Path(__file__).parent / "negative" / "seeds.json"
+
+
+def find(plant, outcome_of, checks, seeds):
+    """Requires that a simulation finds a bug within so many seeds, by one of the checks, and nothing without it.
+
+    outcome_of(seed) simulates; it returns None for a seed that is none.
+    """
+    name = os.environ["PYTEST_CURRENT_TEST"].rpartition("/")[2].partition(" ")[0]
+    known = json.loads(_SEEDS.read_text())
+    first = known.get(name, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        plant(patch)
+        outcomes = map(outcome_of, (*range(first, seeds), *range(first)))
+        found = next((outcome for outcome in outcomes if outcome is not None and outcome.violation), None)
+    assert found is not None, f"{seeds} seeds did not find it"
+    assert found.violation in checks, found.sentence
+    sound = outcome_of(found.seed)
+    assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"
+    if os.environ.get("STORE_SEEDS"):
+        _SEEDS.write_text(json.dumps({**known, name: found.seed}, indent=1, sort_keys=True) + "\n")
 
 
 def stale_environment_accepted(patch):

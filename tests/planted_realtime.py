@@ -3,10 +3,9 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent / "simulation"))
 
+import planted
 from realtime.parameters import draw
 from realtime.runs import simulate
 
@@ -22,13 +21,5 @@ TIMED = {"operator": "q5", "durability": "process"}
 
 
 def find(plant, drawn, checks):
-    """Requires that the simulation finds a bug within so many seeds, by one of the checks, and nothing without it."""
-    drawn = {"changes": (), **drawn}
-    with pytest.MonkeyPatch.context() as patch:
-        plant(patch)
-        outcomes = (simulate(draw(seed, **drawn)) for seed in range(SEEDS))
-        found = next((outcome for outcome in outcomes if outcome.violation), None)
-    assert found is not None, f"{SEEDS} seeds did not find it"
-    assert found.violation in checks, found.sentence
-    sound = simulate(draw(found.seed, **drawn))
-    assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"
+    """See `planted.find`; what is drawn for the bug is in `drawn`."""
+    planted.find(plant, lambda seed: simulate(draw(seed, **{"changes": (), **drawn})), checks, SEEDS)

@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "simulation"))
 
+import planted
 from chaos.parameters import draw
 from chaos.query import simulate
 from planted_realtime import DYING, MOVING, find
@@ -197,16 +198,9 @@ REAL_TIME = {
 
 
 @pytest.mark.parametrize("plant", MICRO_BATCH, ids=lambda plant: plant.__name__)
-def test_a_planted_bug_of_a_change_is_found(plant, monkeypatch):
+def test_a_planted_bug_of_a_change_is_found(plant):
     drawn, checks = MICRO_BATCH[plant]
-    plant(monkeypatch)
-    outcomes = (simulate(draw(seed, durability="process", autoscale="", **drawn)) for seed in range(SEEDS))
-    found = next((outcome for outcome in outcomes if outcome.violation), None)
-    assert found is not None, f"{SEEDS} seeds did not find it"
-    assert found.violation in checks, found.sentence
-    monkeypatch.undo()
-    sound = simulate(draw(found.seed, durability="process", autoscale="", **drawn))
-    assert sound.violation is None, f"it is not the bug that was found: {sound.sentence}"
+    planted.find(plant, lambda seed: simulate(draw(seed, durability="process", autoscale="", **drawn)), checks, SEEDS)
 
 
 @pytest.mark.parametrize("plant", REAL_TIME, ids=lambda plant: plant.__name__)
