@@ -39,7 +39,7 @@ class OpenLoop:
         self.failed = 0
         self.failure = ""
         self._topic, self._stop, self._lag, self._progress = topic, stop, lag, progress
-        self._measured = True
+        self._measured_from_us: int | None = 0
         self._told_s = float("-inf")
         self._producer = Producer(
             {
@@ -61,9 +61,14 @@ class OpenLoop:
         except KafkaException as error:
             raise GeneratorError(f"The broker {bootstrap} does not answer within {_CONNECT_S:g} s.") from error
 
-    def run(self, blocks: Iterable[Block], *, measured: bool = True) -> None:
-        """Sends the records of the blocks, each when it is due; `measured` counts their lag."""
-        self._measured = measured
+    def run(self, blocks: Iterable[Block], *, measured_from_us: int | None = 0) -> None:
+        """Sends the records of the blocks, each when it is due.
+
+        Args:
+            blocks: what is sent.
+            measured_from_us: of records scheduled from here on the lag counts; None if of none.
+        """
+        self._measured_from_us = measured_from_us
         for block in blocks:
             if not self._send(block):
                 break
@@ -85,8 +90,9 @@ class OpenLoop:
             end = min(due, at + _SLAB)
             if end > at:
                 sent = self._produce(block, at, end)
-                if self._measured:  # at the slab's end: never too small
-                    self._lag.record(now_us() - block.scheduled_us[at : at + sent])
+                if self._measured_from_us is not None:  # at the slab's end: never too small
+                    scheduled = block.scheduled_us[at : at + sent]
+                    self._lag.record(now_us() - scheduled[scheduled >= self._measured_from_us])
                 self.produced += sent
                 at += sent
             if at >= due and at < size:

@@ -102,7 +102,7 @@ def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steer
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
-    _send(loop, stream, share, done, steering)
+    _send(loop, stream, share, done, steering, stream.start_us + round(options.lead_in * 1e6))
     elapsed_s = max(0.0, time.perf_counter() - begin_s)
     flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)
@@ -147,7 +147,7 @@ def _stream(options: argparse.Namespace, schedule: Schedule) -> RecordStream:
 
 def _preload(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int]) -> int:
     """Sends what comes before the clock starts, waits for the broker, adds it to `done` and returns its number."""
-    loop.run(stream.blocks(share, done, BLOCK_RECORDS, stream.preload), measured=False)
+    loop.run(stream.blocks(share, done, BLOCK_RECORDS, stream.preload), measured_from_us=None)
     if loop.produced:
         loop.flush(_FLUSH_S)  # what is left is counted at the end, and keeps its place before all that follows
     _mark_done(share, done, stream.preload)
@@ -161,13 +161,15 @@ def _end_orphaned(stop: threading.Event) -> None:
     os._exit(1)
 
 
-def _send(loop: OpenLoop, stream: RecordStream, share: Share, done: list[int], steering: Steering) -> None:
-    """Sends the stream to its end, which is where `steering` says last."""
-    loop.run(stream.blocks(share, done, BLOCK_RECORDS))
+def _send(
+    loop: OpenLoop, stream: RecordStream, share: Share, done: list[int], steering: Steering, measured_from_us: int
+) -> None:
+    """Sends the stream to its end, which is where `steering` says last; lag counts from the lead-in's end on."""
+    loop.run(stream.blocks(share, done, BLOCK_RECORDS), measured_from_us=measured_from_us)
     while not loop.failed and (records := steering.goes_on(stream.records)):
         _mark_done(share, done, stream.total)
         stream.records = records
-        loop.run(stream.blocks(share, done, BLOCK_RECORDS))
+        loop.run(stream.blocks(share, done, BLOCK_RECORDS), measured_from_us=measured_from_us)
 
 
 def _mark_done(share: Share, done: list[int], until: int) -> None:
@@ -194,7 +196,7 @@ def _parser() -> _Parser:
     parser.add_argument("--partitions", type=int, default=2, help="of the topic; record i goes to i modulo partitions")
     parser.add_argument("--rate", type=int, required=True, help="records per second of the whole stream")
     parser.add_argument("--rate-shape", default="constant", help=f"{', '.join(SHAPES)}; options behind a colon")
-    parser.add_argument("--lead-in", type=float, default=0.0, help="seconds before the shape begins")
+    parser.add_argument("--lead-in", type=float, default=0.0, help="seconds before the shape begins, without a lag")
     parser.add_argument("--records", type=int, required=True, help="of the whole stream")
     parser.add_argument("--workload", default="key-count", help=", ".join(_WORKLOADS))
     parser.add_argument("--keys", type=int, help="of key-count, which needs it")

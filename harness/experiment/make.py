@@ -51,11 +51,12 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
 
 def _standard(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the standard comparison, without real time where it is not asked for or cannot be had."""
+    standard = {name: value for name, value in STANDARD.items() if "workers" not in values or name != "workers_goal"}
     modes = values.get("modes", STANDARD["modes"])
     if REAL_TIME in modes and not any(values.get(name) for name in _NOT_IN_REAL_TIME):
-        return STANDARD
+        return standard
     kept = tuple(name for name in STANDARD["mechanisms"] if catalog.mode_of(name) != REAL_TIME)
-    return {**STANDARD, "mechanisms": kept, "modes": (MICRO_BATCH,)}
+    return {**standard, "mechanisms": kept, "modes": (MICRO_BATCH,)}
 
 
 def experiments_from(options: Mapping[str, Any]) -> list[Experiment]:

@@ -10,9 +10,16 @@ from impls import catalog
 def test_the_standard_comparison_has_sparks_own_restart_and_counts_as_spark_does():
     found = experiment_from({"rounds": "2", "keys": "100k"})
     assert set(found.mechanisms) & set(catalog.natives()) == {"native-repartition", "native-real-time"}
-    assert {("none", mode) for mode in MODES} < set(found.compared())
     assert {("megaphone-batched", mode) for mode in MODES} < set(found.compared())
+    assert len(found.runs()) == 2 * 4
     assert (found.workload, found.keys, found.rounds, found.name) == ("hash", 100_000, 2, "hash-count")
+
+
+def test_there_are_as_many_workers_as_cores_unless_it_is_said_how_many():
+    assert 2 <= experiment_from({}).workers == experiment_from({}).workers_goal <= 4
+    assert experiment_from({}).migration == "pattern"
+    found = experiment_from({"workers": "1:8"})
+    assert (found.workers, found.workers_goal, found.migration) == (1, 8, "rescale")
 
 
 @pytest.mark.parametrize(
