@@ -2,20 +2,17 @@
 
 import itertools
 import os
-import sys
 import time
-import zlib
 from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tiers import HANDS, Traits, in_loop, in_suite
 
 settings.register_profile("project", deadline=None)  # no absolute time is asserted
 settings.register_profile("fast", deadline=None, max_examples=20)  # where a test names no number of its own
 settings.load_profile("project")
-sys.path.insert(0, str(Path(__file__).parent))
-
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
 FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_standalone",
@@ -27,8 +24,9 @@ _STEPS_BACK = 10  # of priority: what only computes uses the time in which tests
 
 
 def pytest_addoption(parser):
-    """Declares --fast."""
-    parser.addoption("--fast", action="store_true", help="leave out `lengthy` tests, and cases of `sampled` ones")
+    """Declares the tiers."""
+    parser.addoption("--fast", action="store_true", help="the loop: no `lengthy` test, a sample of `sampled` ones")
+    parser.addoption("--hand", type=int, choices=range(HANDS), help="the suite: of what is dealt, this hand only")
 
 
 def pytest_configure(config):
@@ -75,10 +73,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what --fast does not run, and puts first the groups that take longest."""
-    fast = config.getoption("fast")
-    config.hook.pytest_deselected(items=[item for item in items if fast and not in_fast_run(item)])
-    items[:] = [item for item in items if not fast or in_fast_run(item)]
+    """Leaves out what the tier does not have, and puts first the groups that take longest."""
+    kept = {item: in_tier(config, traits(item)) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not kept[item]])
+    items[:] = [item for item in items if kept[item]]
     places = {
         group: [group.startswith(f) for f in (*FIRST, "")].index(True) for group in {group_of(i.nodeid) for i in items}
     }
@@ -86,6 +84,16 @@ def pytest_collection_modifyitems(config, items):
     worker = getattr(config, "workerinput", {"workerid": "", "workercount": 1})
     if steps_back(worker["workerid"], worker["workercount"]) and not all(map(waits, places)):
         os.nice(_STEPS_BACK)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says which hand was played."""
+    if (hand := config.getoption("hand")) is not None:
+        others = ", ".join(str(other) for other in range(HANDS) if other != hand)
+        terminalreporter.write_line(
+            f"Hand {hand} of 0 to {HANDS - 1} was played: a fifth of the tests that are dealt. "
+            f"Another one: ./inv test --hand N (N is {others}); everything: ./inv test --all."
+        )
 
 
 @cache
@@ -109,12 +117,24 @@ def steps_back(process, processes):
     return processes > 2 and process == f"gw{processes - 1}"
 
 
-def in_fast_run(item):
-    """Whether the fast run has a test: nothing lengthy, and of `sampled(n)` one case in n, the same ones every time."""
-    sampled = item.get_closest_marker("sampled")
-    return item.get_closest_marker("lengthy") is None and (
-        sampled is None or "[" not in item.name or zlib.crc32(item.name.encode()) % sampled.args[0] == 0
+def traits(item):
+    """What decides over a test, from its markers and its place."""
+    sampled, capability = item.get_closest_marker("sampled"), item.get_closest_marker("capability")
+    case = item.callspec.id if "[" in item.name else ""
+    return Traits(
+        item.nodeid,
+        lengthy=any(item.get_closest_marker(name) for name in ("lengthy", "slow")) or waits(group_of(item.nodeid)),
+        sampled=sampled.args[0] if sampled and case else 1,
+        capability=capability is not None and (not capability.args or case in capability.args),
+        together=item.get_closest_marker("together") is not None,
     )
+
+
+def in_tier(config, test):
+    if config.getoption("fast"):
+        return in_loop(test)
+    hand = config.getoption("hand")
+    return hand is None or in_suite(test, [hand])
 
 
 @pytest.fixture(autouse=True)

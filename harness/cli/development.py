@@ -5,31 +5,45 @@ from invoke.tasks import task
 
 from harness.cli.verb import run, run_module, verb
 from harness.files import ROOT
-from harness.options.declared import COUNT, FLAG, FOLDER, Option
+from harness.options.declared import COUNT, FLAG, FOLDER, INTEGER, Option
 
-__all__ = ["check", "clean", "dist", "example", "fmt", "graph", "lock", "test"]
+__all__ = ["HANDS", "check", "clean", "dist", "example", "fmt", "graph", "lock", "test"]
 
 _FAST = "tests/unit tests/property tests/simulation tests/test_tidy.py"
+HANDS = 5  # into which tests/tiers.py deals tests
 
 
 @verb(
-    Option("select", "what to give pytest: paths, -k EXPRESSION, ...", default="", shown="all tests"),
-    Option("all", "also what is marked slow or stress", FLAG),
-    Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about a minute", FLAG),
+    Option("select", "what to give pytest: paths, -k EXPRESSION, ...", default="", shown="the suite"),
+    Option("all", "everything, also what is marked slow or stress: about 45 minutes", FLAG),
+    Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about 90 s", FLAG),
+    Option("hand", f"which fifth of the tests that are dealt, 0 to {HANDS - 1}", INTEGER,
+           shown="the number of HEAD's commits modulo 5", subject="The hand", least=0, most=HANDS - 1),
     Option("jobs", "processes; of three or more the last has a low priority, and takes what starts no Spark or Kafka",
            COUNT, subject="The number of processes", shown="3; 2 with --fast; 1 where tests are selected"),
 )  # fmt: skip
-def test(c: Context, select: str, all: bool, fast: bool, jobs: int | None) -> None:  # noqa: A002 - the option's name
-    """Run the tests, and list the slowest."""
+def test(c: Context, *, select: str, all: bool, fast: bool, hand: int | None, jobs: int | None) -> None:  # noqa: A002
+    """Run the tests, and list the slowest; tests/README.md says what each tier has."""
     if not fast:
         from harness.setup.java import use_java
 
         use_java()
-    every = "-m ''" if all else ""
     number = jobs or (1 if select else 2 if fast else 3)
     spread = f"-n {number} --no-loadscope-reorder" if number > 1 else ""
-    what = f"--fast {select or _FAST}" if fast else select
-    run_module(c, f"pytest --durations=30 {spread} {every} {what}")
+    run_module(c, f"pytest --durations=30 {spread} {_tier(select, everything=all, fast=fast, hand=hand)}")
+
+
+def _tier(select: str, *, everything: bool, fast: bool, hand: int | None) -> str:
+    """Returns what tells pytest the tier; tests that are selected run whole, unless a hand is named."""
+    if fast:
+        return f"--fast {select or _FAST}"
+    if everything:
+        return f"-m '' {select}"
+    if hand is None and not select:
+        from harness.results.machine import commits
+
+        hand = commits() % HANDS
+    return select if hand is None else f"--hand {hand} {select}"
 
 
 @task

@@ -17,7 +17,7 @@ from harness.setup.jars import read_sums
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
-__all__ = ["describe_machine"]
+__all__ = ["commits", "describe_machine"]
 
 _LIBRARIES = (
     "confluent-kafka",
@@ -61,6 +61,11 @@ def _code() -> dict[str, Any]:
     if top is None or status is None or Path(top.split("\n")[0]).resolve() != ROOT:
         return {"commit": "unknown", "dirty": True}
     return {"commit": top.split("\n")[1], "dirty": bool(status.strip())}
+
+
+def commits() -> int:
+    """Returns how many commits lead to this one, itself included; 0 outside a git checkout."""
+    return int(_output("git", "rev-list", "--count", "HEAD") or 0)
 
 
 @cache

@@ -39,6 +39,7 @@ def suite(monkeypatch, tmp_path):
 ALL = ["meces/hash/uniform", "meces/hash/zipf"]
 
 
+@pytest.mark.capability
 def test_all_valid_is_exit_code_0_and_the_last_line_is_the_folder(suite, tmp_path, capsys):
     assert suite() == (0, ALL)
     said = capsys.readouterr().out.splitlines()

@@ -15,6 +15,7 @@ def redis(tmp_path_factory):
         yield running.url
 
 
+@pytest.mark.capability("megaphone-batched/hash/zipf")
 @pytest.mark.parametrize("tour", tours(pairs(all_cases())), ids=str)
 def test_every_scenario_is_valid_within_its_bound(tour: Tour, spark, kafka, redis, tmp_path):
     name = f"conformance-{str(tour).replace('/', '-')}"

@@ -65,6 +65,7 @@ def test_every_document_is_a_page(site):
     assert [p for p in documents(ROOT).values() if not (site / p.with_suffix(".html")).is_file()] == []
 
 
+@pytest.mark.capability
 def test_every_link_leads_to_a_page_and_a_place_in_it(site):
     checked = 0
     for path in site.rglob("*.html"):

@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.lengthy, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.capability
 def test_the_command_makes_a_checkpoint_and_says_what_is_in_it(spark, kafka, topic_factory, tmp_path):
     topic, producer = topic_factory(2), Producer({"bootstrap.servers": kafka})
     for n in range(300):

@@ -46,6 +46,7 @@ def workers_of(query):
     return query.status()["workers"]
 
 
+@pytest.mark.capability
 def test_a_query_gets_as_many_workers_as_its_load_needs_and_gives_them_back(spark, kafka, topic_factory, tmp_path):
     topics = topic_factory(2), topic_factory(4)
     operator = HashCount(512, cost_us=COST_US)

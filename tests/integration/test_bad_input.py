@@ -113,6 +113,7 @@ def test_a_result_of_another_schema(tmp_path):
         validate(tmp_path / "result.json")
 
 
+@pytest.mark.capability
 def test_the_command_line_itself_says_it_in_one_line(tmp_path):
     command = [sys.executable, "-P", "-m", "invoke", "bench", "--mechanism", "teleport", "--output", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

@@ -28,6 +28,7 @@ def setting(mode):
     )
 
 
+@pytest.mark.capability("insert-filter-live-micro-batch")
 @pytest.mark.parametrize(
     ("experiment", "how", "mode"),
     [

@@ -84,6 +84,7 @@ def ask(kafka, *words) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.capability
 def test_one_command_holds_for_two_queries_from_the_same_time(queries, kafka):
     runs = queries("control-two", "left", "right")
     client = client_of(kafka, "control-two")

@@ -13,6 +13,7 @@ WITH_SPARK = "docs/guides/engineer.md"  # the one page of them that is run by de
 BY_DEFAULT = {page for page in RUN if page == WITH_SPARK or page not in WITH_KAFKA}
 
 
+@pytest.mark.capability("docs/guides/evaluator.md")
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("page", "ways"),

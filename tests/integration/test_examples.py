@@ -27,6 +27,7 @@ def started(name: str, *words: str, folder: Path) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.capability("sessions")
 @pytest.mark.parametrize(
     "name",
     [

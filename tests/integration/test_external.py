@@ -291,6 +291,7 @@ def test_what_a_query_stored_is_deleted_and_nothing_else(workers):
     assert client.keys() == [b"other"]
 
 
+@pytest.mark.capability("hash")
 @pytest.mark.spark
 @pytest.mark.parametrize("workload", ["dense", "hash"])
 def test_on_spark_the_output_is_right_across_moves_a_killed_store_and_a_restart(

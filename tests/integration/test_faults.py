@@ -60,6 +60,7 @@ def test_bad_input_is_one_sentence(tmp_path, options, words):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.capability
 def test_ctrl_c_leaves_no_process_and_a_report(tmp_path):
     process = fault_test_process(tmp_path, "--mechanism=megaphone-fluid", "--only=worker@stopped,broker@unreachable")
     await_true(lambda: bool(list(tmp_path.glob("*/*/fault.json.fired"))), "the first fault", 120)

@@ -71,6 +71,7 @@ def _await_calls(child, folder, epochs):
     await_true(done, f"{epochs} epochs", 180)
 
 
+@pytest.mark.capability("parquet")
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["json", "parquet"])
 def test_files_are_applied_in_the_order_of_their_times_across_a_rescale(spark, files, tmp_path, kind):

@@ -159,6 +159,7 @@ def test_a_cluster_that_is_killed_leaves_nothing(tmp_path, victim):
     _await_nothing_left(tmp_path)
 
 
+@pytest.mark.capability
 def test_a_cluster_is_started_looked_at_and_stopped_by_commands(tmp_path):
     said, code = _said(_inv("cluster.start", "--hosts", "1", "--folder", str(tmp_path)))
     assert code == 0, said

@@ -12,6 +12,7 @@ from impls.placement import goal
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.capability
 def test_a_query_is_rebalanced_by_what_was_measured(spark, kafka, topic_factory, tmp_path):
     operator = HashCount(512, value_bytes=300, cost_us=10)
     topics = topic_factory(2), topic_factory(4)

@@ -12,6 +12,7 @@ OPTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.capability("native-repartition")
 @pytest.mark.parametrize("name", ["native-repartition", "native-real-time"])
 def test_an_offline_repartition_is_valid_and_every_record_has_a_latency(tmp_path, name):
     folder = result_of("bench", tmp_path, "--mechanism", name, *OPTIONS, deadline_s=360)

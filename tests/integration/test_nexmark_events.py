@@ -42,6 +42,7 @@ def test_another_operator_has_no_projection(spark):
         project(spark.range(1), HashCount())
 
 
+@pytest.mark.capability("q5")
 @pytest.mark.parametrize("name", ["q4", "q5"])
 def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, events, name):
     import impls

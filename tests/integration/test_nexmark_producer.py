@@ -75,6 +75,7 @@ def contents(kafka):
     consumer.close()
 
 
+@pytest.mark.capability
 def test_two_shares_send_exactly_the_stream(kafka, topic_factory, contents, tmp_path):
     topic, begin = topic_factory(2), now_us() + 2_000_000
     how = ("--start-us", begin, "--rate-shape", "step:0.2=3", "--out-of-order", "delay=0.3", "--bid-channels")

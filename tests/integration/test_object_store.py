@@ -49,6 +49,7 @@ def _await_port(port: int, server: subprocess.Popen) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.capability
 def test_a_worker_is_rebuilt_and_bins_are_pulled_from_an_object_store(bucket, tmp_path):
     workers = Workers(tmp_path, uri=bucket, replay_epochs=10)
     for _ in range(15):

@@ -174,6 +174,7 @@ def send_and_wait(amount, number):
 """
 
 
+@pytest.mark.capability
 def test_the_example_of_the_readme_runs_from_an_empty_folder(python, kafka, tmp_path):
     from harness.lab.topics import create_topics
 

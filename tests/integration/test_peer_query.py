@@ -91,6 +91,7 @@ def running(kafka, topic_factory, tmp_path):
         query.stop()
 
 
+@pytest.mark.capability
 def test_a_rescale_ends_with_the_first_result_behind_it(kafka, running):
     query, engine, job, ticks, events = running
     assert sum(tick["records"] for tick in ticks) == 0  # what makes the state is no part of the load

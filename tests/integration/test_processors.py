@@ -89,6 +89,7 @@ def tiered(names):
     return [pytest.param(name, marks=marks[name in DEFAULT]) for name in names]
 
 
+@pytest.mark.capability("running_count")
 @pytest.mark.parametrize("name", tiered(CASES))
 def test_outputs_and_state_are_those_of_sparks_own_operator(queries, kafka, name):
     topic, native, own = queries(CASES[name])

@@ -108,6 +108,7 @@ def test_two_shares_send_the_stream_of_one(kafka, topic_factory, consumer, tmp_p
     assert contents(consumer, topic, 4) == expected(20_000, begin, partitions=4)
 
 
+@pytest.mark.capability
 def test_a_changing_rate_and_drifting_keys_are_resumed_and_split_too(kafka, topic_factory, consumer, tmp_path):
     topic, begin = topic_factory(2), now_us() + 1_500_000
     how = {"distribution": "drift:share=0.5", "shape": "step:0.5=5", "lead_s": 0.25}

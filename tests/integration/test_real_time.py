@@ -76,6 +76,7 @@ def test_a_command_of_the_control_topic_holds_from_a_place_in_the_input(begun, k
     query.end()
 
 
+@pytest.mark.capability
 @pytest.mark.lengthy
 def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_double_nothing(begun):
     query, counts = begun(slots=2, threads_for=3, batch=LONG)
@@ -104,6 +105,7 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
     query.end()
 
 
+@pytest.mark.capability
 @pytest.mark.lengthy
 def test_a_processor_of_sparks_runs_in_real_time_and_its_timers_go_off(kafka, topic_factory, tmp_path):
     topics, producer, seen = (
@@ -148,6 +150,7 @@ def other_tasks(query: RealTimeQuery) -> int:
     raise AssertionError("there is no router")
 
 
+@pytest.mark.capability
 @pytest.mark.lengthy
 def test_batches_end_one_after_the_other_and_a_migration_goes_on_across_them(begun):
     query, counts = begun(slots=3, batch="2 seconds")

@@ -16,6 +16,7 @@ def test_there_are_releases():
     assert "0.1.0" in RELEASES
 
 
+@pytest.mark.capability("0.1.0-totals")
 @pytest.mark.parametrize("name", released.OPERATORS)
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_checkpoint_of_a_release_is_continued(release, name, spark, kafka, topic_factory, tmp_path, results_of):
@@ -46,6 +47,7 @@ def test_a_checkpoint_of_a_later_format_is_refused(release, spark, kafka, topic_
         released.query(spark, kafka, "totals", topic, topic, tmp_path)
 
 
+@pytest.mark.capability
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_result_of_a_release_is_read_drawn_and_compared(release, tmp_path, capsys):
     from harness.report.across import compare

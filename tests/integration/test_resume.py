@@ -70,6 +70,7 @@ def test_a_driver_killed_during_a_migration_is_resumed(tmp_path):
     assert not working_on(tmp_path)
 
 
+@pytest.mark.capability
 def test_ctrl_c_ends_cleanly_with_what_was_measured(tmp_path):
     process = bench(tmp_path)
     await_true(lambda: half_migrated(tmp_path), "the migration to be half done", 120)

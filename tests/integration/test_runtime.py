@@ -34,6 +34,7 @@ def pipeline(spark, kafka, topic_factory, tmp_path):
             one.stop()
 
 
+@pytest.mark.capability("before its commit")
 @pytest.mark.parametrize("place", ["before its commit", "behind its commit"])
 def test_a_python_worker_killed_during_a_migration_is_replaced_and_nothing_is_lost(pipeline, tmp_path, place):
     deadly = tmp_path / "kill"
@@ -86,6 +87,7 @@ def test_a_migration_completes_while_the_input_is_idle(pipeline):
     assert len([line for line in run.epochs() if line["migrating"]]) > 1
 
 
+@pytest.mark.capability
 def test_a_stopped_query_goes_on_where_it_was_also_in_the_middle_of_a_migration(pipeline):
     run = pipeline("megaphone-fluid")
     run.send(1000)
@@ -124,6 +126,7 @@ def test_a_query_goes_on_from_its_checkpoint_alone_with_another_number_of_worker
     assert answer["verdict"] == "valid", answer
 
 
+@pytest.mark.capability
 def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipeline):
     run = pipeline("megaphone-fluid", replay_epochs=10)
     run.send(1000)
@@ -141,6 +144,7 @@ def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipelin
     assert answer["verdict"] == "valid", answer
 
 
+@pytest.mark.capability
 def test_a_second_process_asks_and_commands(pipeline):
     run = pipeline("megaphone-all-at-once")
     run.send(100)

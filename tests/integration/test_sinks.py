@@ -80,6 +80,7 @@ def _rows(frame):
     return sorted(tuple(row) for row in frame.collect())
 
 
+@pytest.mark.capability
 def test_a_function_gets_the_rows_of_each_epoch_across_a_rescale_and_again_after_it_has_failed(
     source, start, tmp_path, caplog
 ):
@@ -161,6 +162,7 @@ class Heard(StreamingQueryListener):
         pass
 
 
+@pytest.mark.capability
 def test_a_listener_and_top_see_a_migration_of_a_query_whose_results_go_nowhere(
     spark, source, start, tmp_path, capsys, caplog
 ):

@@ -33,6 +33,7 @@ def _drivers_of(master):
     return [p for p in psutil.process_iter(["cmdline"]) if f"spark.master={master}" in (p.info["cmdline"] or [])]
 
 
+@pytest.mark.capability
 def test_a_run_on_a_cluster_is_valid_and_the_archive_goes_with_the_session(tmp_path):
     with hosts(1, folder=tmp_path / "cluster", isolated=False) as cluster:
         done = _bench(

@@ -21,6 +21,7 @@ def test_nothing_goes_wrong_under_faults(seed, fixed):
     assert outcome.violation is None, outcome.sentence
 
 
+@pytest.mark.capability
 @pytest.mark.parametrize("seed", [3, 1234])
 def test_two_runs_of_a_seed_give_one_digest(seed):
     once, twice = (simulate(draw(seed)) for _ in range(2))

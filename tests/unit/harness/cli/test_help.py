@@ -104,6 +104,7 @@ def test_tasks_are_listed_without_loading_what_is_slow():
     assert all(f"\n  {name} " in listed.stdout for name in VERBS)
 
 
+@pytest.mark.capability
 def test_what_tasks_run_is_there():
     found = [
         node.args[0].value

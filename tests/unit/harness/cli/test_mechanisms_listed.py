@@ -63,6 +63,7 @@ def test_a_wide_terminal_is_used():
     assert len(printed(80).splitlines()) > len(lines)
 
 
+@pytest.mark.capability
 def test_the_task_prints_all_tables(capsys):
     assert list_mechanisms() == 0
     out = capsys.readouterr().out

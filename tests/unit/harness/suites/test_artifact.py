@@ -14,6 +14,7 @@ from harness.suites.artifact import image, reproduce
 from impls.errors import UsageError
 
 
+@pytest.mark.capability
 def test_epochs_are_exported_row_by_row(tmp_path):
     write_run(tmp_path / "runs" / "00", mechanism="meces", seconds=5, rate=100)
     (path,) = export(tmp_path)
@@ -68,6 +69,7 @@ def test_a_container_tells_of_paths_here(tmp_path, monkeypatch, capsys):
     assert told.err == f"the log is {tmp_path}/results/run.log\n"
 
 
+@pytest.mark.capability
 def test_a_reproduction_stops_where_it_is_cut_off_and_tells_of_every_step(tmp_path, monkeypatch, capsys):
     ran = []
 

@@ -24,6 +24,7 @@ def row(load="spike", policy="ds2", mechanism="meces", verdict="valid", **score)
     }  # fmt: skip
 
 
+@pytest.mark.capability
 def test_every_load_under_every_policy_is_an_experiment_and_so_is_a_fixed_number():
     suite = suite_from({"load": "step,steady", "policy": "ds2;dhalion:calm_s=5", "rounds": 2})
     assert [cell.experiment.name for cell in suite.cells()] == [

@@ -113,6 +113,7 @@ def test_a_claim_that_is_there_twice_is_refused(tmp_path):
         read_claims(path)
 
 
+@pytest.mark.capability
 def test_all_valid(edited):
     assert holds("all_valid", edited())
     assert not holds("all_valid", edited(of(BATCHED, verdict="invalid", reasons=["3 lost"])))

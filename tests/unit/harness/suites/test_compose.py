@@ -46,6 +46,7 @@ def _verb(line):
     return re.sub(r"compose --project-name rescale-cluster-\d+ --file \S+ --profile cluster", "compose", line)
 
 
+@pytest.mark.capability
 def test_a_bench_runs_on_the_cluster_which_is_gone_afterwards(tmp_path, docker, capsys):
     assert bench_on_cluster([], results=tmp_path / "results") == 0
     assert docker.calls() == [

@@ -68,6 +68,7 @@ def test_processor_time_does_not_fall_when_a_process_ends():
     assert cpu_s([*samples, {"roles": {}}]) == 3.0
 
 
+@pytest.mark.capability
 def test_conclusions_are_drawn_from_valid_rows_of_the_same_keys():
     def row(engine: str, peak: float, verdict: str = "valid", keys: int = 1_000) -> dict[str, object]:
         return {"keys": keys, "engine": engine, "verdict": verdict, "peak_ms": peak, "p50_ms": 15.0, "p99_ms": None}

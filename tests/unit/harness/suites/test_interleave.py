@@ -45,6 +45,7 @@ def variants():
     }
 
 
+@pytest.mark.capability
 def test_every_variant_runs_once_a_round_and_ratios_are_those_of_one_round(tmp_path, carried_out):
     found = part.interleave(variants(), 3, tmp_path)
     assert sorted(carried_out) == [f"{number:02d}-{name}" for number in range(3) for name in "ab"]

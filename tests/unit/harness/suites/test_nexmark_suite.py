@@ -21,6 +21,7 @@ from impls.worker.cells import INTERVAL_US, make_cells
 from plots.metrics import DASH, show
 
 
+@pytest.mark.capability
 def test_all_queries_run_with_two_mechanisms_and_their_twin_where_there_is_one():
     suite = suite_from({})
     assert [e.query for e in suite.experiments] == list(QUERIES)

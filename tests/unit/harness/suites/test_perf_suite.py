@@ -22,6 +22,7 @@ from impls.worker.cells import make_cells
 HERE = {"commit": "c" * 40, "dirty": False, "cores": 2, "versions": {"python": "3.11.2"}}
 
 
+@pytest.mark.capability
 @given(st.integers(2_000, 150_000), st.sampled_from([20_000, 40_000, 100_000]))
 def test_a_search_ends_with_a_bracket_around_the_limit(limit, start):
     search, tried = Search(start), []

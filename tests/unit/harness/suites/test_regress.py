@@ -27,6 +27,7 @@ def runs(seed, slowdown=1.0, pairs=PAIRS):
     return out
 
 
+@pytest.mark.capability
 def test_a_planted_slowdown_of_a_fifth_is_found_and_confirmed():
     found = [compare(runs(seed, 1.2), lambda seed=seed: runs(seed + 100, 1.2))[0] for seed in range(20)]
     assert found.count("worse") >= 19

@@ -79,6 +79,7 @@ def test_the_table_is_sorted_by_peak(capsys):
     assert "Left out" in printed
 
 
+@pytest.mark.capability
 def test_the_number_of_processes_changes_nothing():
     scenario = make_scenario({**SMALL, "mechanism": "none,megaphone-batched"})
     setting = scenario.setting(at_scale(read_costs()))

@@ -99,6 +99,7 @@ def test_bad_input_is_one_sentence(options, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.capability
 def test_what_is_done_is_kept_and_what_was_cut_off_is_made_anew(tmp_path):
     grid = make_grid({"mechanism": "none", "keys": "1M,2M,4M"})
     prepare_runs(grid, grid.runs(), tmp_path, grid.base.seed)
