@@ -102,7 +102,8 @@ def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steer
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
-    _send(loop, stream, share, done, steering, stream.start_us + round(options.lead_in * 1e6))
+    measured_from_us = stream.start_us + round(options.lead_in * 1e6)
+    _send(loop, stream, share, done, steering, measured_from_us=measured_from_us)
     elapsed_s = max(0.0, time.perf_counter() - begin_s)
     flush_s = _STOP_FLUSH_S if stop.is_set() else _FLUSH_S
     missing = loop.flush(flush_s)
@@ -162,7 +163,7 @@ def _end_orphaned(stop: threading.Event) -> None:
 
 
 def _send(
-    loop: OpenLoop, stream: RecordStream, share: Share, done: list[int], steering: Steering, measured_from_us: int
+    loop: OpenLoop, stream: RecordStream, share: Share, done: list[int], steering: Steering, *, measured_from_us: int
 ) -> None:
     """Sends the stream to its end, which is where `steering` says last; lag counts from the lead-in's end on."""
     loop.run(stream.blocks(share, done, BLOCK_RECORDS), measured_from_us=measured_from_us)

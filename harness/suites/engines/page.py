@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.files import write_text
 from harness.report.page import Cell, Column, inline, render
-from harness.suites.engines.said import CANNOT, PROMISES
+from harness.suites.engines.said import CANNOT, PROMISES, summary
 from plots.engines import Drawn, write_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show
@@ -44,6 +44,7 @@ def write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[Dr
     drawn = write_figures(result, folder / figures)
     content = {
         "identity": where_measured(result["environment"]).replace(", ", " · "),
+        "summary": summary(result["rows"]),
         "conclusions": result["conclusions"],
         "columns": _columns(),
         "rows": [{"id": "", "withheld": row["verdict"] != "valid", "cells": _cells(row)} for row in result["rows"]],

@@ -1,11 +1,11 @@
 """What is said beside the table: this runtime against the others, what each promises, what cannot be seen here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["CANNOT", "PROMISES", "conclusions", "guarantees"]
+__all__ = ["CANNOT", "PROMISES", "conclusions", "guarantees", "summary"]
 
 _OURS = "megaphone-batched, real time"
 PROMISES = {
@@ -37,25 +37,40 @@ def guarantees() -> list[str]:
     return [f"- {engine}: {text}." for engine, text in PROMISES.items()]
 
 
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a sentence: from which to which ratio this runtime goes over all engines and numbers of keys."""
+    found = [ratios for _, _, ratios in _compared(rows)]
+    spans = {name: [ratios[name] for ratios in found if name in ratios] for name in _WORDS}
+    told = [f"its {_WORDS[name]} {min(span):.2f} to {max(span):.2f} times" for name, span in spans.items() if span]
+    return f"This runtime against each other engine: {', '.join(told)} theirs." if told else ""
+
+
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns sentences: at each number of keys this runtime's peak and steady latency over those of each other.
 
     Medians over the rounds; runs that are not valid, or were made on a busy machine, are left out.
     """
-    found = []
+    return [
+        f"{keys:,} keys, this runtime against {engine}: "
+        + ", ".join(f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios.items())
+        + "."
+        for keys, engine, ratios in _compared(rows)
+    ]
+
+
+_WORDS = {"peak_ms": "highest latency in a rescale", "p50_ms": "steady p50", "p99_ms": "steady p99"}
+
+
+def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, dict[str, float]]]:
+    """Yields keys, engine and this runtime's figures over the engine's, where there are any."""
     for keys in sorted({row["keys"] for row in rows}):
         here = [row for row in rows if row["keys"] == keys and row["verdict"] == "valid"]
         for engine in sorted({row["engine"] for row in here if not row["engine"].startswith(_OURS)}):
             fault = engine[len(engine.partition(" with ")[0]) :]
             ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS + fault, engine))
-            ratios = [(name, _ratio(ours, theirs, name)) for name in ("peak_ms", "p50_ms", "p99_ms")]
-            told = [f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios if value is not None]
-            if told:
-                found.append(f"{keys:,} keys, this runtime against {engine}: {', '.join(told)}.")
-    return found
-
-
-_WORDS = {"peak_ms": "highest latency in a rescale", "p50_ms": "steady p50", "p99_ms": "steady p99"}
+            ratios = {name: value for name in _WORDS if (value := _ratio(ours, theirs, name)) is not None}
+            if ratios:
+                yield keys, engine, ratios
 
 
 def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> float | None:

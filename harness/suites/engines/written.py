@@ -1,14 +1,14 @@
 """The files of a comparison of engines: engines.json, engines.md and a page, and the small reference of all three."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.report.markdown import table_lines
 from harness.suites.engines.page import COUNTS, FIGURES, NAMES, write_page
-from harness.suites.engines.said import CANNOT, conclusions, guarantees
+from harness.suites.engines.said import CANNOT, conclusions, guarantees, summary
 from plots.engines import Drawn
 from plots.figure import where_measured
 from plots.metrics import show
@@ -17,6 +17,8 @@ __all__ = ["COLUMNS", "RESULT_FILE", "texts", "write_reference", "write_result"]
 
 COLUMNS = (*NAMES, *FIGURES, *COUNTS)
 RESULT_FILE = "engines.json"
+_RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done")
+_STEADY = ("keys", "engine", "steady p50", "p99", "p99.9", *COUNTS)
 _MARKDOWN, _DRAWN = "engines.md", "figures"
 _REFERENCE = ROOT / "results" / "reference" / "engines"
 
@@ -45,11 +47,20 @@ def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequen
 
 def _markdown(result: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
     where = f"{where_measured(result['environment']).capitalize()}."
-    lines = ["# Engines compared", "", where, "", *(f"- {said}" for said in result["conclusions"]), ""]
-    lines += [*table_lines(COLUMNS, map(texts, result["rows"]), "lrllr"), ""]
+    lines = ["# Engines compared", "", where, summary(result["rows"]), ""]
+    lines += ["## Rescales", "", *_table(_RESCALES, result["rows"], "lllr"), ""]
+    lines += ["## Steady state and correctness", "", *_table(_STEADY, result["rows"], "llr"), ""]
+    lines += ["## This runtime against each engine", "", *(f"- {said}" for said in result["conclusions"]), ""]
+    lines += ["## Figures", ""] if drawn else []
     for one in drawn:
         lines += [f"![{one.title}. {one.caption}]({_DRAWN}/{one.file}.svg)", ""]
     return "\n".join([*lines, "What each engine promises, and when it writes:", "", *guarantees(), "", CANNOT, ""])
+
+
+def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], align: str) -> Iterator[str]:
+    """Yields a table of some columns, which is as wide as a page; rows that are the same in them stand there once."""
+    shown = [dict(zip(COLUMNS, texts(row), strict=True)) for row in rows]
+    return table_lines(columns, dict.fromkeys(tuple(row[name] for name in columns) for row in shown), align)
 
 
 def write_reference(folder: Path) -> None:
