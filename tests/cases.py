@@ -10,11 +10,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
 from pyspark import cloudpickle
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import StructType
+from topics import producer_for
 
 FOLDER = Path(__file__).parent / "processors"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,7 +119,7 @@ def records(case: Case, spark: Any, kafka: str, topic: str) -> Any:
 def send(case: Case, kafka: str, topic: str, step: int) -> None:
     """Produces a step's records, in turns to both partitions of a topic."""
     rows = encoded(case, case.chunks[step])
-    producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True})
+    producer = producer_for(kafka)
     for n, value in enumerate([*rows, *[None] * (step_records(case) - len(rows))]):
         producer.produce(topic, value, partition=n % 2)
     assert producer.flush(30) == 0

@@ -149,6 +149,8 @@ def nothing_left_running():
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
     """Bootstrap address of the shared broker."""
+    from topics import producer_for
+
     from harness.lab.broker import EmbeddedBroker
     from harness.setup.jars import ensure_jars
     from harness.setup.java import find_java
@@ -156,6 +158,7 @@ def kafka(tmp_path_factory):
 
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), ensure_jars().broker, find_java()) as broker:
         yield broker.bootstrap
+        producer_for.cache_clear()
         close_producers()
 
 

@@ -1,9 +1,10 @@
 """Records for a key-count, and what its results say that it has counted."""
 
 import numpy as np
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from pipeline import await_true
 from real_time import KEYS
+from topics import producer_for
 
 from generators.clock import now_us
 from generators.stream import keycount_values
@@ -17,7 +18,7 @@ class Counts:
 
     def __init__(self, kafka: str, topics: tuple[str, str]):
         self.input, self.sent = topics[0], 0
-        self._producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1})
+        self._producer = producer_for(kafka)
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "real-time", "enable.auto.commit": False})
         self._consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
         self._seen, self.last = Deduplicator(), {}

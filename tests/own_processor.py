@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from stored_processor import stored_state
 
 import impls
+from impls.driver.arrivals import asking, end_offsets
 from impls.worker.output import Output
 from impls.worker.results import Deduplicator, number_of
 
@@ -138,14 +139,15 @@ class _Results:
 
     def __init__(self, kafka: str, topic: str):
         self._consumer = Consumer({"bootstrap.servers": kafka, "group.id": "processors", "enable.auto.commit": False})
-        self._places = [TopicPartition(topic, partition, 0) for partition in range(RESULT_PARTITIONS)]
-        self._consumer.assign(self._places)
+        self._places = [(topic, partition) for partition in range(RESULT_PARTITIONS)]
+        self._consumer.assign([TopicPartition(*place, 0) for place in self._places])
+        self._asking = asking({"bootstrap.servers": kafka})  # behind a fetch an answer waits for its end, half a second
         self._read = [0] * RESULT_PARTITIONS
         self._seen = Deduplicator()
 
     def new(self) -> list[bytes]:
         """Everything that was sent since the last call."""
-        ends = [self._consumer.get_watermark_offsets(place, timeout=10)[1] for place in self._places]
+        ends = list(end_offsets(self._asking, self._places).values())
         values: list[bytes] = []
 
         def reached() -> bool:
@@ -162,3 +164,4 @@ class _Results:
 
     def close(self) -> None:
         self._consumer.close()
+        self._asking.close()

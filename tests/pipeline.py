@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from topics import producer_for
 
 import impls
 from generators.clock import now_us
@@ -60,11 +61,9 @@ class Pipeline:
 
     def send(self, records: int) -> None:
         """Produces the stream's next records, scheduled now, and waits for the acknowledgements."""
-        from confluent_kafka import Producer
-
         keys = make_keys(self.distribution, self.keys, 1.0, 7).block(self.sent, records)
         values = keycount_values(keys, np.full(records, now_us(), np.int64))
-        producer = Producer({"bootstrap.servers": self.kafka, "enable.idempotence": True, "linger.ms": 1})
+        producer = producer_for(self.kafka)
         for i, value in enumerate(values, self.sent):
             producer.produce(self.topics[0], value, partition=i % 2)
         assert producer.flush(30) == 0

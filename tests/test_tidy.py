@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from harness.cli.graph import LAYERS, TOP, imports_of, layer_of, modules, with_graph
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,6 +68,7 @@ def cycles(edges: dict[str, set[str]]) -> list[str]:
     return found
 
 
+@pytest.mark.lengthy
 def test_no_package_imports_what_it_may_not_know():
     none(
         f"{module} imports {other}"
@@ -127,6 +130,7 @@ def test_no_banned_call():
     )
 
 
+@pytest.mark.lengthy
 def test_files_and_functions_stay_short():
     lines = {path: len(path.read_text().splitlines()) for path in SOURCES + TESTS}
     most = {path: TEST_LINES_MAX if path in TESTS else FILE_LINES_MAX for path in lines}
@@ -181,6 +185,7 @@ def test_public_names_are_listed_and_sorted():
         assert list(names or ()) == order, f"{name(path)}: __all__ is not sorted: {order}"
 
 
+@pytest.mark.lengthy
 def test_public_names_are_used_elsewhere():
     """Used by name in another file, a document too, or part of what another public name takes, returns or is made of.
 

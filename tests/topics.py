@@ -1,10 +1,17 @@
-"""What a topic holds, read with a consumer."""
+"""Topics of the tests' broker: a producer for all who send, and what a topic holds."""
 
 import time
+from functools import cache
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 
 DEADLINE_S = 60
+
+
+@cache
+def producer_for(kafka):
+    """The one producer of this process: a new one waits half a second for its number. `kafka` ends it."""
+    return Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1, "log_level": 2})
 
 
 def ends(consumer, topic, partitions=2):

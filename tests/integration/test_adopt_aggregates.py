@@ -5,8 +5,8 @@ import shutil
 from collections import defaultdict
 
 import pytest
-from confluent_kafka import Producer
 from native_query import HDFS, ROCKSDB, files_below, native_session, run_native, uncommit
+from topics import producer_for
 
 pytestmark = pytest.mark.spark
 USERS, SHOPS = 12, (1, 2)
@@ -18,7 +18,7 @@ class Stream:
 
     def __init__(self, kafka, topic):
         self.kafka, self.topic, self.sent = kafka, topic, []
-        self._producer = Producer({"bootstrap.servers": kafka})
+        self._producer = producer_for(kafka)
 
     def send(self, rounds):
         for _ in range(rounds):

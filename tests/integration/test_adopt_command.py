@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from native_query import native_session, run_native
+from topics import producer_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.lengthy, pytest.mark.timeout(400)]
 ROOT = Path(__file__).parents[2]
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.capability
 def test_the_command_makes_a_checkpoint_and_says_what_is_in_it(spark, kafka, topic_factory, tmp_path):
-    topic, producer = topic_factory(2), Producer({"bootstrap.servers": kafka})
+    topic, producer = topic_factory(2), producer_for(kafka)
     for n in range(300):
         producer.produce(topic, json.dumps({"user": f"u{n % 100}"}))
     producer.flush(10)

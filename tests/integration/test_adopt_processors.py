@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pandas as pd
 import pytest
-from confluent_kafka import Producer
 from native_query import files_below, native_session, run_native, run_native_until, uncommit
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import Row
+from topics import producer_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.lengthy]
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -89,7 +89,7 @@ class Visits:
 
     def __init__(self, kafka, topic):
         self.kafka, self.topic, self.sent = kafka, topic, []
-        self._producer = Producer({"bootstrap.servers": kafka})
+        self._producer = producer_for(kafka)
 
     def send(self, rounds, *, late=False):
         for _ in range(rounds):

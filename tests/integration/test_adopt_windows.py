@@ -5,9 +5,9 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from confluent_kafka import Producer
 from native_query import native_session, run_native
 from pyspark.sql import functions as F  # noqa: N812
+from topics import producer_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.lengthy]
 BEGIN, SECONDS = datetime(2026, 1, 1, tzinfo=UTC), 10
@@ -18,7 +18,7 @@ class Clicks:
 
     def __init__(self, kafka, topic):
         self.kafka, self.topic, self.counts = kafka, topic, Counter()
-        self._producer = Producer({"bootstrap.servers": kafka})
+        self._producer = producer_for(kafka)
 
     def send(self, seconds, *, late=False):
         for second in seconds:

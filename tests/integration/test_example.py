@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from confluent_kafka import Producer
+from topics import producer_for
 
 pytestmark = pytest.mark.spark
 
@@ -22,7 +22,7 @@ def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_p
             return (count, total), {"user": key.decode(), "average": total / count}
 
     source, sink = topic_factory(2), topic_factory(4)
-    producer = Producer({"bootstrap.servers": kafka})
+    producer = producer_for(kafka)
 
     def send(amount: float) -> None:
         for user in range(20):
@@ -78,7 +78,7 @@ def test_its_code_changes_while_it_runs(spark, kafka, topic_factory, tmp_path, r
             return (count, total, most), {"user": key.decode(), "average": total / count, "most": most}
 
     source, sink = topic_factory(2), topic_factory(4)
-    producer = Producer({"bootstrap.servers": kafka})
+    producer = producer_for(kafka)
 
     def send(amount: float) -> None:
         producer.produce(source, json.dumps({"user": "u", "amount": amount}))

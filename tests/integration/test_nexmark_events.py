@@ -4,7 +4,7 @@ import json
 
 import pytest
 from auctions import FROM_SCRATCH, ends, random_events, rows
-from confluent_kafka import Producer
+from topics import producer_for
 
 from impls.errors import UsageError
 from impls.operators import HashCount
@@ -49,7 +49,7 @@ def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path,
     from impls.worker.output import Output
 
     source, sink = topic_factory(2), topic_factory(4)
-    producer = Producer({"bootstrap.servers": kafka})
+    producer = producer_for(kafka)
 
     def send(part):
         for event in part:

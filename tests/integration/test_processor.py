@@ -6,9 +6,9 @@ from collections import Counter
 from decimal import Decimal
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
+from topics import producer_for
 
 pytestmark = pytest.mark.spark
 
@@ -45,7 +45,7 @@ def test_counts_survive_a_rescale(spark, kafka, topic_factory, tmp_path, results
     from impls.worker.output import Output
 
     source, sink = topic_factory(2), topic_factory(4)
-    producer = Producer({"bootstrap.servers": kafka})
+    producer = producer_for(kafka)
 
     def send(times: int) -> None:
         for i in range(times * 20):

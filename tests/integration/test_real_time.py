@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from counts import Counts
 from pipeline import await_true
 from real_time import RealTimeQuery
+from topics import producer_for
 
 from generators.clock import now_us
 from generators.stream import keycount_values
@@ -110,7 +111,7 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
 def test_a_processor_of_sparks_runs_in_real_time_and_its_timers_go_off(kafka, topic_factory, tmp_path):
     topics, producer, seen = (
         (topic_factory(2), topic_factory(4)),
-        Producer({"bootstrap.servers": kafka}),
+        producer_for(kafka),
         Deduplicator(),
     )
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "processor", "enable.auto.commit": False})

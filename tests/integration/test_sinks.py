@@ -5,10 +5,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from foreach_process import totals
 from pipeline import await_true
 from pyspark.sql.streaming import StreamingQueryListener
+from topics import producer_for
 
 import impls
 from harness.live.top import top
@@ -29,7 +29,7 @@ class Source:
     """Records numbered like their offsets, in a topic of one partition."""
 
     def __init__(self, spark, kafka, topic):
-        self._producer, self.topic, self.sent = Producer({"bootstrap.servers": kafka}), topic, 0
+        self._producer, self.topic, self.sent = producer_for(kafka), topic, 0
         raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", topic)
         rows = raw.option("startingOffsets", "earliest").load()
         parsed = rows.selectExpr("from_json(string(value), 'user string, number long') r", "partition", "offset")

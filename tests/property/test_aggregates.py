@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,7 @@ def comes_as(value):
     return value
 
 
+@pytest.mark.lengthy
 @settings(max_examples=60)
 @given(st.lists(RECORDS, min_size=1, max_size=3))
 def test_any_records_in_any_epochs_have_sparks_aggregates(epochs):

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scaled import IdealQuery, turns
@@ -46,6 +47,7 @@ def test_a_decision_never_leaves_the_bounds_the_warm_up_or_the_cool_down(policy,
         assert decided.reason
 
 
+@pytest.mark.lengthy
 @example("dhalion:calm_s=20", 44_892.0, 1, 0)
 @given(POLICIES, st.floats(10, 50_000), st.integers(1, 64), st.integers(0, 10**6))
 @settings(max_examples=200)
@@ -58,6 +60,7 @@ def test_a_steady_load_comes_to_rest(policy, offered, workers, seed):
     assert len(set(still)) == 1, query.rescales
 
 
+@pytest.mark.lengthy
 @given(st.floats(10, 40_000), st.integers(1, 64), st.integers(0, 10**6))
 @settings(max_examples=300)
 def test_ds2_with_noise_within_its_tolerance_turns_once_at_most(offered, workers, seed):
@@ -69,6 +72,7 @@ def test_ds2_with_noise_within_its_tolerance_turns_once_at_most(offered, workers
     assert query.workers <= max(1, math.ceil(need * 1.1 / 0.9))
 
 
+@pytest.mark.lengthy
 @given(st.floats(0.1, 8.0), st.floats(0, 0.1), st.integers(0, 10**6))
 @settings(max_examples=300)
 def test_ds2_is_right_three_rescales_after_a_step_of_five(need, noise, seed):

@@ -101,6 +101,7 @@ def _start(query):
         return
 
 
+@pytest.mark.lengthy
 @settings(max_examples=150)
 @given(drawn=commands, times=inputs, todo=acts, base=st.sampled_from([3, 500]))
 def test_each_command_is_carried_out_once_in_an_order_that_the_log_explains(drawn, times, todo, base):
@@ -120,6 +121,7 @@ def test_each_command_is_carried_out_once_in_an_order_that_the_log_explains(draw
         }
 
 
+@pytest.mark.lengthy
 @settings(max_examples=60)
 @given(
     drawn=commands,

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from carried import carried, chosen, settled, views
+from carried import carried, chosen, knobs, settled, views
 from hypothesis import given
 from hypothesis import settings as given_settings
 from hypothesis import strategies as st
@@ -23,28 +23,6 @@ pytestmark = pytest.mark.sampled(3)
 settings = partial(given_settings, deadline=None)  # a migration is up to a hundred plans
 RESTARTS = {"runtime-restart": "query", "restart-application": "application"}
 LIVE = [name for name in catalog.names() if name not in {"none", *RESTARTS}]
-KNOBS = {  # values of options by their name, whichever mechanism has them
-    "background_share": [0.0, 0.3, 1.0],
-    "bins_per_pair": [1, 2, 5],
-    "bytes_per_pair": [0, 50, 4000],
-    "catch_up_epochs": [1, 2, 7],
-    "chunk_bins": [0, 1, 3, 16],
-    "factor": [0, 1, 3],
-    "concurrent": [1, 2, 9],
-    "gap_epochs": [0, 1, 3],
-    "interval_epochs": [1, 2, 10],
-    "order": ["hot", "bin", "random"],
-    "pull_budget_bytes": [0, 50, 4000, 1 << 22],
-    "replicate_bytes": [0, 50, 4000, 1 << 22],
-    "replicated": [0.0, 0.3, 1.0],
-    "subscale_bins": [0, 1, 7],
-}
-
-
-@st.composite
-def knobs(draw, name: str) -> dict:
-    """Options for a mechanism."""
-    return {option: draw(st.sampled_from(KNOBS[option])) for option in catalog.options(name) if option in KNOBS}
 
 
 @pytest.mark.parametrize("name", catalog.names())

@@ -65,6 +65,7 @@ def test_epochs_cut_anywhere_answer_as_the_events_say(tmp_path_factory, name, se
     close_all()
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("name", FROM_SCRATCH)
 @given(seed=st.integers(0, 10_000))
 @_SETTINGS

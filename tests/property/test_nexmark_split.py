@@ -1,5 +1,6 @@
 """Any split of a NEXMark stream, among blocks, processes or restarts, gives the same events."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sent import check_shares_and_restarts, sent, splits
@@ -31,6 +32,7 @@ def test_shares_and_restarts_together_send_the_stream_once(stream, split, data):
     check_shares_and_restarts(stream, stream.preload + stream.records, split, data)
 
 
+@pytest.mark.lengthy
 @settings(deadline=None)
 @given(stream=streams(), split=splits())
 def test_the_preload_and_what_comes_behind_it_are_the_whole(stream, split):

@@ -1,6 +1,7 @@
 """The snapshot schedule on random histories: replay and disk stay bounded, nothing needed is deleted."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def test_what_was_saved_never_asks_for_more_than_the_replay_bound_and_only_chang
         assert history.snapshotted == 0
 
 
+@pytest.mark.lengthy
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6), image=st.sampled_from([1, 3, 6]))
 def test_images_larger_than_their_values_do_not_make_every_file_wasteful(seed, image):

@@ -95,6 +95,7 @@ def test_a_driver_that_dies_at_any_point_changes_nothing(name, make, scenario, r
     assert run.counts() == simulate(make, scenario).counts()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [make for _, make in CASES], ids=[name for name, _ in CASES])
 def test_one_seed_gives_one_run(make):
     once, twice = (simulate(make, "command during a migration", crash=0.1).digest() for _ in range(2))
@@ -102,6 +103,7 @@ def test_one_seed_gives_one_run(make):
     assert once != simulate(make, "command during a migration", seed=2, crash=0.1).digest()
 
 
+@pytest.mark.lengthy
 @given(
     seed=st.integers(0, 10_000),
     case=st.sampled_from(CASES),
@@ -116,6 +118,7 @@ def test_a_base_and_the_rest_of_the_journals_tell_the_same_as_whole_journals(see
     check(run, case[0], scenario)
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(("scenario", "stops"), [("rebalance", 1), ("there and back", 2), ("no-op", 0)])
 def test_a_restart_stops_the_query_once_for_each_migration(scenario, stops):
     """A crash after the stop is noted does not stop the query again."""
@@ -148,6 +151,7 @@ def test_a_migration_left_half_done_is_continued_under_another_mechanism(name):
     assert name == "none" or run.controller.misplaced == 0
 
 
+@pytest.mark.lengthy
 def test_a_thousand_workers_are_no_trouble():
     given = {2: [lambda current: np.roll(current, 1)]}
     run = Simulation(np.arange(1024, dtype=np.int32), catalog.make("megaphone-batched"), given).run(8)

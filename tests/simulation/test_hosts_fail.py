@@ -24,6 +24,7 @@ def test_nothing_goes_wrong_when_hosts_fail(seed):
     assert outcome.violation is None, outcome.sentence
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("seed", SERVED)
 def test_two_runs_of_a_seed_on_hosts_give_one_digest(seed):
     once, twice = (simulate(draw_on_hosts(seed)) for _ in range(2))
@@ -40,6 +41,7 @@ def test_every_kind_of_fault_of_a_host_is_drawn():
     assert "hosts" in {kind for parameters in drawn for _, kind, _ in parameters.commands}
 
 
+@pytest.mark.lengthy
 def test_pulls_between_hosts_break_and_are_refused_and_the_checkpoint_has_their_bins():
     seen = Counter()
     for seed in range(3):
@@ -49,6 +51,7 @@ def test_pulls_between_hosts_break_and_are_refused_and_the_checkpoint_has_their_
     assert min(seen[name] for name in ("bytes", "whole", "broken")) > 0
 
 
+@pytest.mark.lengthy
 def test_without_faults_of_hosts_no_pull_between_them_breaks_once_they_serve():
     quiet = {"faults": 0, "host_faults": 0}
     seen = Counter()

@@ -20,6 +20,7 @@ def test_nothing_goes_wrong_in_real_time_under_faults(seed, fixed):
     assert outcome.violation is None, outcome.sentence
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("seed", [5, 1234])
 def test_two_real_time_runs_of_a_seed_give_one_digest(seed):
     once, twice = (simulate(draw(seed)) for _ in range(2))
@@ -27,6 +28,7 @@ def test_two_real_time_runs_of_a_seed_give_one_digest(seed):
     assert once.digest != simulate(draw(seed + 1)).digest
 
 
+@pytest.mark.lengthy
 def test_every_kind_of_fault_of_real_time_happens():
     fired = Counter[str]()
     rates = {**dict.fromkeys(KINDS, 0.01), "again": 0.5}  # ends of batches are few

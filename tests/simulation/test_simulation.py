@@ -57,6 +57,8 @@ def test_a_command_during_a_migration_takes_its_place(name):
     settled(run)
 
 
+@pytest.mark.sampled(5)
+@pytest.mark.lengthy
 @pytest.mark.parametrize("name", MECHANISMS)
 @given(data=st.data())
 @settings(max_examples=25)

@@ -256,6 +256,14 @@ def _recovered_within(
     return Answer(middle < limit_s * (1 + tolerance), text)
 
 
+def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> Answer:
+    """The command ended without a failure within twice the time that the documents state, `minutes`."""
+    if evidence.said.get("exit_code") != 0:
+        raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
+    taken = float(evidence.said["seconds"]) / 60
+    return Answer(taken <= 2 * minutes * (1 + tolerance), f"{taken:.1f} min where the documents state {minutes:g}")
+
+
 def _no_violation(evidence: Evidence, *, seeds: int) -> Answer:
     """The simulator went through `seeds` seeds without a violation."""
     lines = evidence.said.get("lines") or []
@@ -271,7 +279,8 @@ def _no_violation(evidence: Evidence, *, seeds: int) -> Answer:
 PREDICATES: dict[str, Predicate] = {
     predicate.__name__.removeprefix("_"): predicate
     for predicate in (
-        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _flat, _gap_widens, _moves_nothing,
-        _no_violation, _recovered_within, _rises, _settles_sooner, _stays_level, bounds_kept, queries_valid,
+        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _flat, _gap_widens, _in_time,
+        _moves_nothing, _no_violation, _recovered_within, _rises, _settles_sooner, _stays_level, bounds_kept,
+        queries_valid,
     )
 }  # fmt: skip

@@ -48,6 +48,7 @@ def last_auction(number):
     return 1000 + number // 50 * 3 + min(max(number % 50 - 1, -1), 2)
 
 
+@pytest.mark.lengthy
 def test_of_fifty_events_one_is_a_person_three_are_auctions_and_the_others_bids(events):
     assert [e["type"] for e in events[:50]] == ["person", *["auction"] * 3, *["bid"] * 46]
     assert {e["type"] for n, e in enumerate(events) if n % 50 == 0} == {"person"}
@@ -60,11 +61,13 @@ def test_ids_count_from_1000_without_a_gap(events, kind):
     assert found == list(range(1000, 1000 + len(found)))
 
 
+@pytest.mark.lengthy
 def test_every_other_bid_is_for_the_hot_auction(events):
     hot = share(e["auction"] == (last_auction(n) - 1000) // 100 * 100 + 1000 for n, e in of(events, "bid", WARM))
     assert hot == pytest.approx(0.499 + 0.501 / 111, abs=0.006)  # some of the others hit it too
 
 
+@pytest.mark.lengthy
 def test_three_of_four_bids_are_by_the_hot_bidder_who_is_no_hot_seller(events):
     bids = of(events, "bid", WARM)
     assert share(e["bidder"] == (n // 50) // 100 * 100 + 1001 for n, e in bids) == pytest.approx(0.75, abs=0.006)
@@ -81,6 +84,7 @@ def test_three_of_four_auctions_are_by_the_hot_seller(events):
     assert hot == pytest.approx(0.75, abs=0.012)
 
 
+@pytest.mark.lengthy
 def test_other_bids_are_for_one_of_the_last_hundred_auctions_or_the_next_ten(events):
     behind = [last_auction(n) - e["auction"] for n, e in of(events, "bid", WARM)]
     assert (min(behind), max(behind)) == (-10, 100)
@@ -89,18 +93,21 @@ def test_other_bids_are_for_one_of_the_last_hundred_auctions_or_the_next_ten(eve
     assert max(ahead) / min(ahead) < 1.2
 
 
+@pytest.mark.lengthy
 def test_other_persons_are_among_the_last_thousand_or_the_next_ten(events):
     named = [last_person(n) - e["bidder"] for n, e in of(events, "bid", 60_000)]
     named += [last_person(n) - e["seller"] for n, e in of(events, "auction", 60_000)]
     assert (min(named), max(named)) == (-10, 999)
 
 
+@pytest.mark.lengthy
 def test_bids_name_auctions_and_bidders_that_are_yet_to_come(events):
     bids = of(events, "bid", WARM)
     assert share(e["auction"] > last_auction(n) for n, e in bids) == pytest.approx(0.045, abs=0.003)
     assert share(e["bidder"] > last_person(n) for n, e in bids) == pytest.approx(0.010, abs=0.003)
 
 
+@pytest.mark.lengthy
 def test_hot_auctions_get_a_hundred_times_the_bids_of_the_others(events):
     bids = Counter(e["auction"] for _, e in of(events, "bid"))
     settled = {a: n for a, n in bids.items() if 2000 <= a < 20_000}
@@ -109,6 +116,7 @@ def test_hot_auctions_get_a_hundred_times_the_bids_of_the_others(events):
     assert median(settled.values()) == pytest.approx(7.5, abs=1)
 
 
+@pytest.mark.lengthy
 def test_prices_are_even_on_a_logarithmic_scale_of_six_decades(events):
     prices = np.array([e["price"] for _, e in of(events, "bid")])
     assert prices.min() >= 100
@@ -144,6 +152,7 @@ def test_as_many_auctions_are_open_as_the_profile_says(profile, live):
     assert mean(counts) == pytest.approx(live, rel=0.05)
 
 
+@pytest.mark.lengthy
 def test_bids_meet_open_auctions_and_reserves_as_often_as_in_beam(events):
     auctions = {e["id"]: e for _, e in of(events, "auction")}
     bids = [(e, auctions[e["auction"]]) for _, e in of(events, "bid", WARM) if e["auction"] in auctions]
@@ -159,6 +168,7 @@ def size(event):
     return sum(8 if isinstance(v, int) else len(v) for k, v in event.items() if k not in without)
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(("kind", "average", "fixed"), [("person", 200, 0), ("auction", 500, 0), ("bid", 100, 32)])
 def test_events_are_padded_to_their_average_size(events, kind, average, fixed):
     sizes = [size(e) for _, e in of(events, kind)]
@@ -213,6 +223,7 @@ def test_cards_and_addresses_look_as_beams_do(events):
         assert re.fullmatch(r"[a-z ]{0,6}@[a-z ]{0,4}\.com", e["emailAddress"])
 
 
+@pytest.mark.lengthy
 def test_channels_are_those_of_nexmark_nexmark():
     bids = [e for _, e in of(read(100_000, channels=True), "bid")]
     hot = [e for e in bids if not e["channel"].startswith("channel-")]
@@ -229,6 +240,7 @@ def test_channels_are_those_of_nexmark_nexmark():
     assert {int(name[8:]) for name in others} <= set(range(10_000))
 
 
+@pytest.mark.lengthy
 def test_one_event_in_ten_comes_up_to_three_seconds_late():
     found = read(130_000, out_of_order="delay=3")[30_000:]  # as many come late as stay out
     late = [e["scheduled_us"] // 1000 - e["dateTime"] for e in found]

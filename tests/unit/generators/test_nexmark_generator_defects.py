@@ -69,6 +69,7 @@ def test_what_is_named_exists_or_comes_within_the_lead():
             assert 1000 <= e["bidder"] <= persons + 10
 
 
+@pytest.mark.lengthy
 def test_two_processes_make_the_same_stream():
     """nexmark/nexmark and DRRS draw from unseeded generators, Beam its delays; Python's hashes differ by process."""
     found = [

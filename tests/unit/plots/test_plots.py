@@ -50,6 +50,7 @@ def test_every_figure_has_a_name_of_its_own_and_one_sentence():
         assert re.fullmatch(r"[a-z_]+", figure.name)
 
 
+@pytest.mark.lengthy
 def test_write_all_leaves_only_whole_files(folder):
     paths = write_all(folder)
     assert sorted(path.name for path in paths) == sorted(path.name for path in (folder / "figures").iterdir())
@@ -69,6 +70,7 @@ def test_figure_says_which_runs_it_shows(figure, folder):
     assert experiment.folder.name in text
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [

@@ -31,6 +31,7 @@ def test_it_has_every_task_but_those_that_need_the_repository_and_its_own_doctor
     assert set(collection().task_names) < set(tasks.namespace.task_names)
 
 
+@pytest.mark.lengthy
 def test_it_lists_its_commands_and_runs_them_under_its_own_name(tmp_path):
     listed = command(folder=tmp_path)
     assert (listed.returncode, listed.stdout) == (0, command("--help", folder=tmp_path).stdout)
@@ -39,6 +40,7 @@ def test_it_lists_its_commands_and_runs_them_under_its_own_name(tmp_path):
     assert "megaphone-batched" in command("mechanisms", folder=tmp_path).stdout
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

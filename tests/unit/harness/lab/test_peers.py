@@ -155,6 +155,7 @@ def test_a_process_that_ends_says_why(tmp_path):
     assert process.pid is None
 
 
+@pytest.mark.lengthy
 def test_a_class_is_compiled_once_and_one_that_is_wrong_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("RESCALE_CACHE", str(tmp_path / "cache"))
     source = tmp_path / "One.java"

@@ -98,6 +98,7 @@ def spoil(run):
     summarise_run(run)
 
 
+@pytest.mark.lengthy
 def test_the_result_and_its_report_say_it(still):
     folder, _ = still
     (entry,) = validate(folder)["runs"]

@@ -35,6 +35,7 @@ def page(html):
     return Page(html)
 
 
+@pytest.mark.lengthy
 def test_page_is_well_formed(page):
     assert page.open == []
     assert len(page.ids) == len(set(page.ids)), "an id occurs twice"
@@ -186,6 +187,7 @@ def test_a_replay_gives_back_the_routing_of_every_epoch():
     assert replay_of([0], {0: np.zeros(16_384, np.int64)}) is None
 
 
+@pytest.mark.lengthy
 def test_the_rescales_of_a_policy_are_listed_with_their_reasons(folder, html, tmp_path):
     target = tmp_path / "result"
     shutil.copytree(folder, target)

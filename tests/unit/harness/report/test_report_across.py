@@ -83,6 +83,7 @@ def page(html):
     return Page(html)
 
 
+@pytest.mark.lengthy
 def test_page_is_well_formed_small_and_makes_no_request(html, page):
     assert page.open == []
     assert len(page.ids) == len(set(page.ids)), "an id occurs twice"

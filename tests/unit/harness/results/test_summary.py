@@ -49,6 +49,7 @@ def test_schema_is_a_schema():
     jsonschema.Draft202012Validator.check_schema(read_schema())
 
 
+@pytest.mark.lengthy
 def test_all_runs_are_valid_and_counted_in_full(runs):
     assert list(runs) == list(MECHANISMS)
     for run in runs.values():

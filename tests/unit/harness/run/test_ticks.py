@@ -126,6 +126,7 @@ def both(tmp_path_factory):
     return load(folder)
 
 
+@pytest.mark.lengthy
 def test_a_run_in_real_time_is_an_entry_of_the_schema_with_its_way(both):
     result = validate(both.folder)
     sooner = next(run for run in result["runs"] if run["mechanism"] == "megaphone-batched, real time")
@@ -139,6 +140,7 @@ def test_a_run_in_real_time_is_an_entry_of_the_schema_with_its_way(both):
     assert next(run for run in result["runs"] if run["mechanism"] == "megaphone-batched")["way"] is None
 
 
+@pytest.mark.lengthy
 def test_both_modes_are_lines_of_their_own_in_every_table(both):
     names = [
         "none", "none, real time", "megaphone-batched", "megaphone-batched, real time", "native-repartition",
@@ -152,6 +154,7 @@ def test_both_modes_are_lines_of_their_own_in_every_table(both):
     assert '"unit":"tick"' in page
 
 
+@pytest.mark.lengthy
 def test_the_figures_show_epochs_of_one_mode_and_the_way_of_the_other(both):
     drawn = {figure.name: svg for figure in all_figures() if (svg := svg_of(figure, both)) is not None}
     assert "shuffle" in drawn["record_way"]

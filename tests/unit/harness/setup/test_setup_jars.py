@@ -59,12 +59,14 @@ def test_a_failed_fetch_names_its_log(repository, tmp_path):
     assert not list((tmp_path / "cache").glob("jars-*"))
 
 
+@pytest.mark.lengthy
 def test_a_jar_that_shrank_in_the_cache_is_fetched_again(repository):
     jar = jars.ensure_jars(*repository).spark[0]
     jar.write_bytes(b"a")
     assert jars.ensure_jars(*repository).spark[0].read_bytes() == b"a jar"
 
 
+@pytest.mark.lengthy
 def test_a_fetch_cut_off_by_kill_is_never_used_and_cleared_by_the_next(repository, tmp_path):
     script = (
         "import os, signal, sys; from pathlib import Path; from harness.setup import jars\n"

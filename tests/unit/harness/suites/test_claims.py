@@ -180,6 +180,7 @@ def test_moves_nothing(edited):
     assert not holds("moves_nothing", edited(move(16, 1)), mechanism=FLUID)
 
 
+@pytest.mark.lengthy
 def test_courses_along_an_axis(swept):
     up = {"metric": PEAK, "mechanism": ALL_AT_ONCE, "axis": "keys"}
     assert holds("rises", swept, **up, factor=1.2)

@@ -65,6 +65,7 @@ def test_at_least(tmp_path):
     assert not holds("at_least", Evidence(tmp_path), **asked, limit=bins + 1)
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize(("growth", "level"), [(0.0, True), (0.0001, True), (0.01, False)])
 def test_stays_level(tmp_path, growth, level):
     write_experiment(tmp_path, seconds=18, rate=500, rounds=1)

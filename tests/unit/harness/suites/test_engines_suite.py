@@ -92,6 +92,7 @@ def test_what_a_fault_befell_is_compared_with_what_it_befell_too():
     assert [said.partition(": ")[2][:10] for said in conclusions(rows)] == ["0.50 times", "0.12 times"]
 
 
+@pytest.mark.lengthy
 def test_the_page_has_each_row_each_figure_and_what_cannot_be_seen(tmp_path):
     engines, rescales = (
         ["megaphone-batched, real time", "flink-adaptive", "kafka-streams-classic"],

@@ -22,6 +22,7 @@ def result(tmp_path_factory):
     return new_experiment(tmp_path_factory, seconds=18, rounds=1, rate=500)
 
 
+@pytest.mark.lengthy
 def test_costs_of_a_result_are_those_it_was_made_with(result):
     costs = calibrate(read_runs([result], "take costs from"), read_costs())
     assert costs.epoch_ms + 4 * costs.worker_ms == pytest.approx(203, abs=8)

@@ -124,6 +124,7 @@ def test_a_bad_network_gets_one_sentence(options, says, capsys):
     assert len(error.strip().splitlines()) == 1
 
 
+@pytest.mark.lengthy
 def test_pulls_are_measured_with_a_real_server_and_stored_with_their_source(tmp_path, capsys):
     costs = with_pulls(read_costs(), measure_pulls(rounds=2))
     assert min(costs.net_bytes_s, costs.serve_bytes_s) > 1e6

@@ -146,6 +146,7 @@ def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
     assert len(read_json(folder / "result.json")["runs"]) == 2
 
 
+@pytest.mark.lengthy
 def test_the_result_obeys_the_schema_and_names_each_run_s_cell(swept):
     result = validate(swept.folder)
     assert {run["cell"]["keys"] for run in result["runs"]} == {400_000, 1_600_000}
@@ -191,6 +192,7 @@ def test_comparison_is_cell_by_cell_the_lowest_peak_first(swept):
         assert three[-1].mechanism == "megaphone-all-at-once"
 
 
+@pytest.mark.lengthy
 def test_the_report_of_a_sweep_is_drawn_again_and_says_where_the_peaks_are(swept, capsys):
     assert redraw(str(swept.folder)) == 0
     page = write_report(swept.folder, drawn=True).read_text()

@@ -88,6 +88,7 @@ def query(tmp_path):
         one.autoscaling.stop()
 
 
+@pytest.mark.lengthy
 def test_a_decision_is_told_logged_and_carried_out_and_none_is_made_while_a_migration_runs(query, tmp_path):
     run = query()
     run.run_until(lambda: run.asked)
@@ -155,6 +156,7 @@ def test_the_end_of_the_query_ends_it(query):
     run.run_until(lambda: not run.autoscaling._thread.is_alive())
 
 
+@pytest.mark.lengthy
 def test_a_long_log_keeps_its_last_rescales(query, tmp_path, monkeypatch):
     monkeypatch.setattr("impls.driver.autoscaling._LOG_BYTES", 2000)
     monkeypatch.setattr("impls.driver.autoscaling._KEPT_DECISIONS", 2)

@@ -77,6 +77,7 @@ def rows(draw: st.DrawFn, *, maps: bool) -> tuple[t.StructType, tuple[object, ..
     return schema, draw(one), draw(one)
 
 
+@pytest.mark.lengthy
 @settings(max_examples=200, deadline=None)
 @given(rows(maps=True))
 def test_a_row_comes_back_as_it_was(drawn: tuple[t.StructType, tuple[object, ...], tuple[object, ...]]) -> None:
@@ -86,6 +87,7 @@ def test_a_row_comes_back_as_it_was(drawn: tuple[t.StructType, tuple[object, ...
     assert codec.decode_row(codec.encode(row)).asDict() == dict(zip(schema.names, row, strict=True))
 
 
+@pytest.mark.lengthy
 @settings(max_examples=200, deadline=None)
 @given(rows(maps=False))
 def test_a_key_comes_back_and_other_keys_are_other_bytes(

@@ -75,6 +75,7 @@ def rows_of(seed: int, epoch: int) -> list[tuple[str, int]]:
     return [(f"u{random.integers(12)}", base + int(random.integers(-80, 120))) for _ in range(random.integers(0, 9))]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("mechanism", [n for n in catalog.names() if n not in {"external-state", "native-repartition"}])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_moves_change_nothing(tmp_path: Path, mechanism: str, seed: int) -> None:

@@ -36,6 +36,7 @@ assert os.wait()[1] == 0
     assert run(code) == "forked"
 
 
+@pytest.mark.lengthy
 @linux
 def test_a_library_that_starts_a_thread_is_noticed():
     assert run("from impls.spark.daemon import preload; print(preload())") == "True"

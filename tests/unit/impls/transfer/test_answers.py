@@ -128,6 +128,7 @@ def test_a_server_that_falls_silent_is_given_up(bins, tmp_path, first):
     assert "has sent nothing for" in says
 
 
+@pytest.mark.lengthy
 def test_a_port_that_takes_connections_and_says_nothing_is_given_up(tmp_path):
     with socket.create_server((LOOPBACK, 0)) as deaf, Store.open(tmp_path / "target") as store, store.begin() as txn:
         address = f"grpc+tcp://{LOOPBACK}:{deaf.getsockname()[1]}"

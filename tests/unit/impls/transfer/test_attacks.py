@@ -83,6 +83,7 @@ ATTACKS: dict[str, tuple[Callable[[Host], None], str]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_is_no_right_request_is_refused_counted_and_harmless(host, tmp_path, name):
     attack, reason = ATTACKS[name]
@@ -131,6 +132,7 @@ def test_a_thousand_connections_do_not_keep_a_puller_out(host, tmp_path, connect
     assert host.told["pid"] == pid
 
 
+@pytest.mark.lengthy
 def test_a_message_beyond_the_memory_ends_the_server_and_the_next_task_gets_another(tmp_path):
     host = Host(tmp_path / A, transfer=replace(SETTINGS, memory_bytes=320 << 20))
     assert host.pull(tmp_path / "before") > 0

@@ -26,6 +26,7 @@ def moves_of(workers, target, source):
     return [Pull(int(bin_), source, target) for bin_ in np.flatnonzero(workers.location == source)]
 
 
+@pytest.mark.lengthy
 @pytest.mark.parametrize("operator", [None, "dense"])
 def test_bins_move_between_hosts_and_none_comes_from_the_checkpoint(tmp_path, operator):
     more = {"operator": DenseCount(20_000)} if operator else {}
@@ -54,6 +55,7 @@ def test_what_is_needed_comes_first_when_pulls_are_on_demand(tmp_path):
     workers.check()
 
 
+@pytest.mark.lengthy
 def test_a_host_whose_server_was_killed_loses_nothing_and_gets_another_one(tmp_path):
     workers = HostWorkers(tmp_path)
     workers.until_served()

@@ -51,6 +51,7 @@ def test_however_many_tasks_ask_at_once_there_is_one_server(tmp_path):
     assert offered(tmp_path) == address
 
 
+@pytest.mark.lengthy
 def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     fill(tmp_path, 0, EPOCH)
     script = f"""
@@ -109,6 +110,7 @@ def test_a_server_that_cannot_listen_says_so_and_is_tried_ever_more_rarely(tmp_p
     assert "is started again: Nothing can listen at 192.0.2.1, by which Spark knows this host" in caplog.text
 
 
+@pytest.mark.lengthy
 def test_a_server_ends_when_no_task_asks_for_it_and_stays_while_tasks_are_rare(tmp_path):
     fill(tmp_path, 0, EPOCH)
     settings = replace(SETTINGS, unused_s=1.0)
@@ -136,6 +138,7 @@ def test_a_folder_with_another_package_of_that_name_is_not_taken_for_it(tmp_path
     assert until("the server", lambda: offered(tmp_path))
 
 
+@pytest.mark.lengthy
 def test_a_server_needs_little_memory_however_much_it_serves(tmp_path):
     host = Host(tmp_path / A, dense=DENSE)
     before = host.memory()
@@ -143,6 +146,7 @@ def test_a_server_needs_little_memory_however_much_it_serves(tmp_path):
     assert host.memory() - before < 64 << 20
 
 
+@pytest.mark.lengthy
 def test_pullers_that_do_not_read_hold_little_memory_and_others_are_told_that_it_is_busy(tmp_path):
     host = Host(tmp_path / A, dense=DENSE, transfer=replace(SETTINGS, streams=4, busy_s=0.3))
     before, held = host.memory(), []
@@ -160,6 +164,7 @@ def test_pullers_that_do_not_read_hold_little_memory_and_others_are_told_that_it
     assert host.pull(tmp_path / "target") > 200_000_000
 
 
+@pytest.mark.lengthy
 def test_a_puller_that_stopped_is_given_up_and_its_place_is_free(tmp_path):
     fill(tmp_path, 0, EPOCH - 1, dense=DENSE)
     settings = replace(SETTINGS, streams=1, busy_s=0.3)

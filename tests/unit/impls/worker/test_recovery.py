@@ -80,6 +80,7 @@ def flip(workers, random, *, everywhere=False):
     file.write_bytes(raw)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(6))
 def test_flipped_bits_in_an_environment_are_found_and_it_is_rebuilt(workers, seed):
     for _ in range(12):
@@ -167,6 +168,7 @@ def test_a_host_that_does_not_see_the_checkpoint_says_so(workers):
         workers.epoch()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("folder", ["log", "snapshots"])
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "deleted", "another format"])
 def test_a_damaged_checkpoint_file_is_named_and_no_state_is_made_up(workers, folder, damage):

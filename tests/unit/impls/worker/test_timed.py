@@ -167,6 +167,7 @@ MECHANISMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("mechanism", "attempts"), [*((m, 1) for m in MECHANISMS), ("meces", 2)])
 def test_moves_change_nothing(tmp_path, undisturbed, mechanism, attempts):
     run = TimedRun(tmp_path, Sessions(), mechanism=mechanism, attempts=attempts)

@@ -1,4 +1,4 @@
-"""A view carried on: what the runtime does with a plan, on the view alone, epoch after epoch."""
+"""Views and options of mechanisms to draw, and what the runtime does with a plan, on the view alone."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -6,11 +6,34 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from impls import catalog
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.view import View
 from impls.worker.pull import on_demand, within_budget
 
 NEVER = 1 << 30
+KNOBS = {  # values of options by their name, whichever mechanism has them
+    "background_share": [0.0, 0.3, 1.0],
+    "bins_per_pair": [1, 2, 5],
+    "bytes_per_pair": [0, 50, 4000],
+    "catch_up_epochs": [1, 2, 7],
+    "chunk_bins": [0, 1, 3, 16],
+    "factor": [0, 1, 3],
+    "concurrent": [1, 2, 9],
+    "gap_epochs": [0, 1, 3],
+    "interval_epochs": [1, 2, 10],
+    "order": ["hot", "bin", "random"],
+    "pull_budget_bytes": [0, 50, 4000, 1 << 22],
+    "replicate_bytes": [0, 50, 4000, 1 << 22],
+    "replicated": [0.0, 0.3, 1.0],
+    "subscale_bins": [0, 1, 7],
+}
+
+
+@st.composite
+def knobs(draw, name: str) -> dict:
+    """Options for a mechanism."""
+    return {option: draw(st.sampled_from(KNOBS[option])) for option in catalog.options(name) if option in KNOBS}
 
 
 @st.composite
