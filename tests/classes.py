@@ -5,8 +5,10 @@ It is made once for a Java and a pyspark, and kept in the cache folder. Users' r
 start of a JVM is a part of what a restart costs.
 """
 
+import contextlib
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from harness.setup.jars import cache_folder, ensure_jars
 from harness.setup.java import find_java, use_java
 from impls.errors import UsageError
 
-__all__ = ["use_archive"]
+__all__ = ["end", "use_archive"]
 
 _VARIABLE = "SPARK_SUBMIT_OPTS"
 _QUIET = "-Xlog:disable"  # where the archive does not fit, and what cannot go into it
@@ -42,18 +44,36 @@ jvm.wait(100)
 """
 
 
-def use_archive() -> None:
-    """Lets every Spark driver that this process starts, or its children, take the archive, which is made if missing."""
+def use_archive() -> "subprocess.Popen[bytes] | None":
+    """Lets every Spark driver that this process starts, or its children, take the archive.
+
+    Returns the process that makes it, where it is missing; sessions that start before its end read the jars instead.
+    """
     if _VARIABLE in os.environ:
-        return
+        return None
     try:
+        ensure_jars()
         archive = _place()
-        if not archive.exists():
-            _make(archive)
     except (UsageError, subprocess.SubprocessError, OSError) as error:
-        sys.stderr.write(f"Spark's classes are not archived, its sessions start slower: {error}\n")
-        return
+        _say(error)
+        return None
+    maker = None
+    if not archive.exists():
+        environ = os.environ | {"PYTHONPATH": str(_ROOT)}
+        maker = subprocess.Popen([sys.executable, __file__, archive], env=environ, start_new_session=True)
     os.environ[_VARIABLE] = f"-XX:SharedArchiveFile={archive} {_QUIET}"
+    return maker
+
+
+def end(maker: "subprocess.Popen[bytes]") -> None:
+    """Ends the making, and what it has started, where it goes on still."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(maker.pid, signal.SIGTERM)
+    maker.wait(_DEADLINE_S)
+
+
+def _say(error: Exception) -> None:
+    sys.stderr.write(f"Spark's classes are not archived, its sessions start slower: {error}\n")
 
 
 def _place() -> Path:
@@ -64,7 +84,6 @@ def _place() -> Path:
 
 
 def _make(archive: Path) -> None:
-    ensure_jars()
     use_java()
     partial = archive.with_suffix(f".{os.getpid()}")
     environ = os.environ | {_VARIABLE: f"-XX:ArchiveClassesAtExit={partial} {_QUIET}"}
@@ -76,3 +95,10 @@ def _make(archive: Path) -> None:
         partial.rename(archive)
     finally:
         partial.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    try:
+        _make(Path(sys.argv[1]))
+    except (UsageError, subprocess.SubprocessError, OSError) as failed:
+        _say(failed)

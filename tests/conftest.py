@@ -2,8 +2,9 @@
 
 import itertools
 import os
+import signal
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -30,14 +31,17 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Takes the smaller profile in a fast run, before a test is read; the whole suite has Spark's classes archived."""
-    if config.getoption("fast"):
+    """Takes the smaller profile where a tier is run, before a test is read; the suite has Spark's classes archived."""
+    if config.getoption("fast") or config.getoption("hand") is not None:
         settings.load_profile("fast")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: commands would inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     whole = config.args_source is config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
     if whole and not config.getoption("fast") and not config.getoption("collectonly"):
-        from classes import use_archive
+        from classes import end, use_archive
 
-        use_archive()  # before the processes of xdist start: they get the environment of this one
+        if maker := use_archive():  # before the processes of xdist start: they get the environment of this one
+            config.add_cleanup(partial(end, maker))
 
 
 def pytest_itemcollected(item):

@@ -3,9 +3,9 @@
 Packs are made small, so that a few entries fill several.
 """
 
-import shutil
 import tempfile
 from collections import defaultdict
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -35,6 +35,10 @@ UNIFORM = st.lists(st.tuples(BIN, st.binary(min_size=3, max_size=3)), min_size=2
 COMMITS = st.sampled_from([True, True, True, False])  # False: the process ends before it
 
 
+class Died(Exception):  # noqa: N818 - what a process does, not what went wrong
+    """A process ends before it commits."""
+
+
 class StoreMachine(RuleBasedStateMachine):
     """Two workers' environments; `truth` is what their bins have to hold, `at` where each bin is.
 
@@ -43,38 +47,33 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.patches = [patch.object(moving, "LEAST", 1), patch.object(packs, "_BYTES", 40)]
-        for patched in self.patches:
-            patched.start()
+        self.ends = ExitStack()  # also of a machine that has found a bug: the next tests share the process
+        self.folder = Path(self.ends.enter_context(tempfile.TemporaryDirectory()))
+        self.ends.enter_context(patch.object(moving, "LEAST", 1))
+        self.ends.enter_context(patch.object(packs, "_BYTES", 40))
         self.stores = [Store.open(self.folder / str(n)) for n in range(2)]
+        self.ends.callback(lambda: [store.close() for store in self.stores])
         self.truth, self.at, self.old = {}, [0] * BINS, set()
         for store in self.stores:
             with store.begin() as txn:
                 write_meta(txn, Meta.new("q", 0, 0, 0))
 
     def teardown(self):
-        for bin_, at in enumerate(self.at):
-            self.write(at, True, lambda txn, b=bin_: drop_bin(txn, b, whole=True))
-        for at, bin_ in sorted(self.old):
-            self.write(at, True, lambda txn, b=bin_: drop_bin(txn, b, whole=True))
-        for at, store in enumerate(self.stores):
-            self.write(at, True, drop_piece)
-            with store.reading() as txn:
-                assert txn.stat()["entries"] == 1, "the meta record alone is left when all bins are dropped"
-            store.close()
-        for patched in self.patches:
-            patched.stop()
-        shutil.rmtree(self.folder)
+        with self.ends:
+            for at, bin_ in [*((at, bin_) for bin_, at in enumerate(self.at)), *sorted(self.old)]:
+                self.write(at, True, lambda txn, b=bin_: drop_bin(txn, b, whole=True))
+            for at, store in enumerate(self.stores):
+                self.write(at, True, drop_piece)
+                with store.reading() as txn:
+                    assert txn.stat()["entries"] == 1, "the meta record alone is left when all bins are dropped"
 
     def write(self, at, commits, change):
         """Carries out a change in one transaction, which is lost with the process where it does not commit."""
-        txn = self.stores[at].begin()
-        change(txn)
-        if commits:
-            txn.commit()
-        else:
-            txn.abort()
+        with suppress(Died), self.stores[at].begin() as txn:
+            change(txn)
+            if not commits:
+                raise Died
+        if not commits:
             self.open_again(at)
 
     def write_state(self, bins, commits, change):

@@ -110,7 +110,8 @@ def drop_piece(txn: lmdb.Transaction, items: int = sys.maxsize) -> None:
 def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
     """Deletes up to so many items of a bin, and its record behind the last; returns how many it deleted."""
     raw, left = get_checked(txn, name := bin_key(DROPPED, bin_)), most
-    assert raw is not None, "begin_drop has written it"
+    if raw is None:  # what was found by its first byte is no record of `begin_drop`
+        raise CorruptStateError(f"The record of the drop of bin {bin_} is damaged.")
     recorded, found = _SIZE.unpack(raw)
     for table in STATE_TABLES:
         dropped = drop_range(txn, *bin_range(table, bin_), left)

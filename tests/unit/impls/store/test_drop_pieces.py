@@ -110,6 +110,14 @@ def test_a_damaged_record_of_a_drop_deletes_no_other_bin(store):
         assert len(names(txn, 2, (STATE,))) == ENTRIES
 
 
+def test_another_record_whose_name_is_damaged_is_no_record_of_a_drop(store):
+    with store.begin() as txn:
+        stored = bytes(txn.pop(names(txn, 3, (STATE,))[50]))
+        txn.put(bin_key(DROPPED, 3) + KEYS[50], stored)  # flipped bits made its table another one
+        with pytest.raises(CorruptStateError, match="drop of bin 3 is damaged"):
+            drop_piece(txn)
+
+
 def test_offsets_are_gone_when_a_drop_has_begun(store):
     with store.begin() as txn:
         assert names(txn, 3, (OFFSETS,))
