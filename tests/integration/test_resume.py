@@ -15,7 +15,7 @@ from harness.measure.windows import TAGS
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
-OPTIONS = ["--mechanism=megaphone-fluid", "--keys=200k", "--rate=4000", "--duration=18", "--bins=64", "--workers=2:4"]
+OPTIONS = ["--mechanism=megaphone-fluid", "--keys=20k", "--rate=1000", "--duration=12", "--bins=64", "--workers=2:4"]
 
 
 def bench(output: Path, *more: str) -> subprocess.Popen[bytes]:
