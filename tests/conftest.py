@@ -21,6 +21,7 @@ FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_stand
          "tests/integration/test_nexmark_rescale", "tests/integration/test_n", "tests/integration/test_perf",
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip
+LOOP = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/test_")  # what `./inv test --fast` reads
 _STEPS_BACK = 10  # of priority: what only computes uses the time in which tests of Spark and Kafka wait
 
 
@@ -127,7 +128,7 @@ def traits(item):
     case = item.callspec.id if "[" in item.name else ""
     return Traits(
         item.nodeid,
-        lengthy=any(item.get_closest_marker(name) for name in ("lengthy", "slow")) or waits(group_of(item.nodeid)),
+        lengthy=any(item.get_closest_marker(name) for name in ("lengthy", "slow")) or not item.nodeid.startswith(LOOP),
         sampled=sampled.args[0] if sampled and case else 1,
         capability=capability is not None and (not capability.args or case in capability.args),
         together=item.get_closest_marker("together") is not None,

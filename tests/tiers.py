@@ -18,7 +18,7 @@ class Traits:
 
     Attributes:
         name: its node id.
-        lengthy: takes seconds, because it waits or starts other programs.
+        lengthy: takes a second or more, or is in a folder that the loop does not read.
         sampled: the loop has one case in so many; 1 for a test that is no case of a sampled one.
         capability: the suite always has it, as the one real run of something the product can do.
         together: its file's fixtures cost more than its tests, so that the file is dealt as a whole.

@@ -45,7 +45,6 @@ def rows_of(values):
     return found
 
 
-@pytest.mark.capability
 def test_windows_and_their_watermark_go_on_here(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
     from impls.worker.output import Output

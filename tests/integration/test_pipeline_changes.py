@@ -58,7 +58,6 @@ def test_code_and_state_change_while_bins_move_and_results_stay_right(pipeline):
     assert pipeline.check(migrations=1)["verdict"] == "valid"
 
 
-@pytest.mark.capability
 @pytest.mark.lengthy
 def test_in_real_time_mode_another_process_changes_the_pipeline_and_a_worker_is_killed(
     kafka, topic_factory, tmp_path, capsys

@@ -38,7 +38,6 @@ def moment(*parts: int) -> dt.datetime:
     return dt.datetime(*parts)  # noqa: DTZ001
 
 
-@pytest.mark.capability("False")
 @pytest.mark.parametrize("pair", [False, True])
 def test_counts_survive_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, pair):
     import impls

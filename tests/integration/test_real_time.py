@@ -151,7 +151,6 @@ def other_tasks(query: RealTimeQuery) -> int:
     raise AssertionError("there is no router")
 
 
-@pytest.mark.capability
 @pytest.mark.lengthy
 def test_batches_end_one_after_the_other_and_a_migration_goes_on_across_them(begun):
     query, counts = begun(slots=3, batch="2 seconds")

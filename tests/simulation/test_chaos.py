@@ -14,7 +14,7 @@ from chaos.query import simulate
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("seed", "fixed"), CASES)
 def test_nothing_goes_wrong_under_faults(seed, fixed):
     outcome = simulate(draw(seed, **fixed))

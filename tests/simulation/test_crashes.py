@@ -79,7 +79,7 @@ def check(run, name, scenario):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize(("name", "make"), CASES, ids=[name for name, _ in CASES])
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 def test_the_goal_is_reached_and_no_record_is_lost(name, make, scenario, seed):
     check(simulate(make, scenario, seed), name, scenario)
 

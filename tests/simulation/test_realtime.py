@@ -13,7 +13,7 @@ from realtime.parameters import KINDS, draw
 from realtime.runs import simulate
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("seed", "fixed"), CASES)
 def test_nothing_goes_wrong_in_real_time_under_faults(seed, fixed):
     outcome = simulate(draw(seed, **fixed))

@@ -80,6 +80,6 @@ def test_a_fast_run_has_every_file_but_neither_lengthy_tests_nor_every_sampled_c
 
     everything, fast = collected(), collected("--fast")
     assert len(everything) > 800
-    assert {name.partition("[")[0] for name in fast} == {name.partition("[")[0] for name in everything}
+    assert {name.partition("::")[0] for name in fast} == {name.partition("::")[0] for name in everything}
     assert set(fast) < set(everything)
     assert len(fast) < len(everything) * 2 / 3
