@@ -16,7 +16,7 @@ HANDS = 5  # into which tests/tiers.py deals tests
 @verb(
     Option("select", "what to give pytest: paths, -k EXPRESSION, ...", default="", shown="the suite"),
     Option("all", "everything, also what is marked slow or stress: about 45 minutes", FLAG),
-    Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about 90 s", FLAG),
+    Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about 2 minutes", FLAG),
     Option("hand", f"which fifth of the tests that are dealt, 0 to {HANDS - 1}", INTEGER,
            shown="the number of HEAD's commits modulo 5", subject="The hand", least=0, most=HANDS - 1),
     Option("jobs", "processes; of three or more the last has a low priority, and takes what starts no Spark or Kafka",

@@ -32,7 +32,7 @@ def ensure(folder: Path, lock: Path, stamp: str) -> None:
             return
         if folder.exists() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").is_file():
             raise SystemExit(f"{folder} holds other files and is no virtual environment: name another in RESCALE_VENV.")
-        sys.stderr.write(f"Installing the dependencies into {folder}, once (about a minute).\n")
+        sys.stderr.write(f"Installing the dependencies into {folder}, once (under a minute).\n")
         _create(folder)
         _install(folder, lock)
         _write(folder / _STAMP, stamp)

@@ -16,6 +16,8 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from compileall import compile_file
+from importlib.util import cache_from_source
 from io import BytesIO
 from pathlib import Path
 
@@ -116,8 +118,13 @@ def _library_files(distributions: Iterable[importlib.metadata.Distribution]) -> 
             raise UsageError(f"{distribution.name} was installed without a list of its files: install it with pip.")
         for file in distribution.files:
             path = Path(str(distribution.locate_file(file)))
-            if not _LEFT_OUT.search(file.as_posix()) and path.is_file():
-                yield path, f"{packages_folder()}/{file.as_posix()}"
+            if file.suffix == ".pyc" or _LEFT_OUT.search(file.as_posix()) or not path.is_file():
+                continue
+            place = Path(packages_folder(), file)
+            yield path, place.as_posix()
+            if file.suffix == ".py" and compile_file(path, quiet=2):  # pip may have left it to the first import
+                compiled = Path(cache_from_source(path))
+                yield compiled, (place.parent / "__pycache__" / compiled.name).as_posix()
 
 
 def closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
