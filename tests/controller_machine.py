@@ -52,9 +52,8 @@ class ControllerMachine(RuleBasedStateMachine):
         self.mortal = self.made()
         if self.base is not None:
             self.mortal.restore(json.loads(self.base))
-        self.mortal.replay(
-            *([stored(one) for one in journal] for journal in (self.plans, self.observed, self.commands))
-        )
+        journals = self.plans, self.observed, self.commands
+        self.mortal.replay(*([stored(entry) for entry in journal] for journal in journals))
 
     @rule()
     def make_a_base(self):
@@ -87,10 +86,9 @@ class ControllerMachine(RuleBasedStateMachine):
         pulled = np.flatnonzero(after.location != before.location).tolist()
         for bin_ in pulled:
             assert (bin_, int(before.location[bin_])) in self.copies, "a bin is pulled from where it is"
-            assert (bin_, int(after.location[bin_])) not in self.copies, (
-                "an old copy is dropped before its bin comes back"
-            )
-            self.copies.add((bin_, int(after.location[bin_])))
+            arrived = bin_, int(after.location[bin_])
+            assert arrived not in self.copies, "an old copy is dropped before its bin comes back"
+            self.copies.add(arrived)
         waits = np.flatnonzero(after.queued).astype(np.int32)
         replicas = [(b, w, at) for (b, w), at in after.replicas.items() if before.replicas.get((b, w)) != at]
         grown = np.flatnonzero(self.random.random(before.bins) < 0.2).astype(np.int32)
@@ -134,6 +132,5 @@ class ControllerMachine(RuleBasedStateMachine):
 
     @invariant()
     def both_are_the_same_and_every_bin_is_where_they_say(self):
-        if hasattr(self, "copies"):
-            assert self.mortal.to_json() == self.steady.to_json()
-            assert {(bin_, worker) for bin_, worker in enumerate(self.mortal.location.tolist())} <= self.copies
+        assert self.mortal.to_json() == self.steady.to_json()
+        assert {(bin_, worker) for bin_, worker in enumerate(self.mortal.location.tolist())} <= self.copies

@@ -4,7 +4,6 @@ Packs are made small, so that a few entries fill several.
 """
 
 import tempfile
-from collections import defaultdict
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from unittest.mock import patch
@@ -77,15 +76,13 @@ class StoreMachine(RuleBasedStateMachine):
             self.open_again(at)
 
     def write_state(self, bins, commits, change):
-        """Calls change(state, bins) for each environment that has some of the bins; returns those that kept it."""
-        by_store = defaultdict(list)
-        for bin_ in bins:
-            by_store[self.at[bin_]].append(bin_)
-        for at, some in by_store.items():
+        """Calls change(state, its bins) for each environment that has some of the bins, in a transaction of its own."""
+        for at in sorted({self.at[bin_] for bin_ in bins}):
+            here = {bin_ for bin_ in bins if self.at[bin_] == at}
 
-            def work(txn, some=some):
+            def work(txn, here=here):
                 state = BinState(txn, BINS)
-                change(state, set(some))
+                change(state, here)
                 state.write_sizes()
 
             self.write(at, commits, work)
@@ -107,6 +104,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.write_state({bin_ for bin_, _ in places}, commits, change)
         if commits:
             self.truth |= dict.fromkeys(places, value)
+
+    @rule(places=PLACES)
+    def get(self, places):
+        def read(state, bins):
+            here = [place for place in places if place[0] in bins]
+            found = state.get_many([bin_ for bin_, _ in here], [key for _, key in here])
+            assert found == [self.truth.get(place) for place in here]
+
+        self.write_state({bin_ for bin_, _ in places}, True, read)
 
     @rule(bin_=BIN, key=KEYS, commits=COMMITS)
     def delete(self, bin_, key, commits):
@@ -132,11 +138,17 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(bin_=BIN, low=KEYS, high=KEYS)
     def scan(self, bin_, low, high):
-        wanted = self.between(bin_, low, high)
+        def read(state, _):
+            assert state.scan(bin_, low, high) == self.between(bin_, low, high)
+
+        self.write_state({bin_}, True, read)
+
+    @rule(bin_=BIN, low=KEYS, high=KEYS)
+    def first(self, bin_, low, high):
+        """Another rule than `scan`, behind which no entry of the range is in a pack any more."""
 
         def read(state, _):
-            assert state.scan(bin_, low, high) == wanted
-            assert state.first(bin_, low, high) == (wanted[0][0] if wanted else None)
+            assert state.first(bin_, low, high) == next((key for key, _ in self.between(bin_, low, high)), None)
 
         self.write_state({bin_}, True, read)
 

@@ -90,6 +90,8 @@ def test_documents_state_the_times_that_claims_check(page):
         asked = claim.source.arguments
         command = " ".join(["./inv", *asked[: 2 if "--quick" in asked else 1]])
         stated = f"{claim.arguments['minutes']} minutes"
+        assert claim.arguments["minutes"] == claim.source.minutes
+        assert stated in claim.sentence
         assert re.search(rf"`{command}`[^`]* {stated}", text), f"{page} does not say that {command} takes {stated}"
 
 
