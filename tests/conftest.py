@@ -4,24 +4,26 @@ import itertools
 import os
 import signal
 import time
+from collections import Counter
 from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tiers import HANDS, Traits, in_loop, in_suite
+from tiers import HANDS, Traits, in_loop, in_suite, store_costs
 
 settings.register_profile("project", deadline=None)  # no absolute time is asserted
 settings.register_profile("fast", deadline=None, max_examples=20)  # where a test names no number of its own
 settings.load_profile("project")
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
-FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_standalone",
-         "tests/integration/test_docs_run", "tests/integration/test_resume",
+FIRST = ("tests/integration/test_peers_bench", "spark", "tests/integration/test_faults",
+         "tests/integration/test_standalone", "tests/integration/test_docs_run", "tests/integration/test_resume",
          "tests/integration/test_nexmark_rescale", "tests/integration/test_n", "tests/integration/test_perf",
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip
 LOOP = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/test_")  # what `./inv test --fast` reads
+DEALT = "dealt"  # property of a report: its test is in one hand only
 _STEPS_BACK = 10  # of priority: what only computes uses the time in which tests of Spark and Kafka wait
 
 
@@ -82,6 +84,9 @@ def pytest_collection_modifyitems(config, items):
     kept = {item: in_tier(config, traits(item)) for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not kept[item]])
     items[:] = [item for item in items if kept[item]]
+    for item in items:
+        if is_dealt(item):
+            item.user_properties.append((DEALT, True))
     places = {
         group: [group.startswith(f) for f in (*FIRST, "")].index(True) for group in {group_of(i.nodeid) for i in items}
     }
@@ -92,7 +97,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Says which hand was played."""
+    """Says which hand was played; STORE_COSTS=1 in the environment stores the times of what is dealt."""
+    if os.environ.get("STORE_COSTS"):
+        seconds = Counter()
+        for report in itertools.chain(*terminalreporter.stats.values()):
+            if (DEALT, True) in getattr(report, "user_properties", ()):
+                seconds[report.nodeid] += report.duration
+        store_costs(seconds)
     if (hand := config.getoption("hand")) is not None:
         others = ", ".join(str(other) for other in range(HANDS) if other != hand)
         terminalreporter.write_line(
@@ -131,8 +142,13 @@ def traits(item):
         lengthy=any(item.get_closest_marker(name) for name in ("lengthy", "slow")) or not item.nodeid.startswith(LOOP),
         sampled=sampled.args[0] if sampled and case else 1,
         capability=capability is not None and (not capability.args or case in capability.args),
-        together=item.get_closest_marker("together") is not None,
     )
+
+
+def is_dealt(item):
+    """Whether a test is in one hand of the suite only."""
+    test = traits(item)
+    return not (in_loop(test) or test.capability or any(item.get_closest_marker(name) for name in ("slow", "stress")))
 
 
 def in_tier(config, test):

@@ -26,7 +26,6 @@ _RATES = "rates.csv"
 _AHEAD_S = 0.25  # before its end the load is told to go on, so that no record of the next second is late
 _LOOK_S = 0.05
 _PRELOAD_DEADLINE_S = 600.0
-_NICE = -10
 _HEAD_START_US = 1_500_000  # the generator's own start-up
 _HEAD_START_BEHIND_PRELOAD_US = 4_000_000  # with the check of what is there, 1.8 to 2 s on a busy machine
 
@@ -132,10 +131,13 @@ def preload(folder: Path, bootstrap: str, experiment: Experiment, topic: str) ->
 
 
 def _let_go_first(pid: int) -> None:
-    """Lets a process run before others where that is allowed, as if it had a machine of its own."""
+    """Lets a process run before others where that is allowed, as if it had a machine of its own.
+
+    Under round-robin scheduling its highest lag was 16 and 19 ms in two restarts of Spark on two cores. Under nice -10
+    it waited for the processor for 49, 75 and 178 ms in three.
+    """
     with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, pid, _NICE)
-        Path(f"/proc/{pid}/autogroup").write_text(str(_NICE))  # where Linux shares processors between sessions
+        os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
 
 
 class Load:

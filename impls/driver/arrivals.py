@@ -12,7 +12,12 @@ __all__ = ["Arrivals", "asking", "end_offsets"]
 
 _DEADLINE_S = 10.0
 _PAUSE_S = 0.05
-_NO_LEADER = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+_NOT_YET = {  # said of a partition without a leader, and by a broker that has just started
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+}
 
 
 def asking(settings: Mapping[str, str]) -> Consumer:
@@ -24,8 +29,8 @@ def asking(settings: Mapping[str, str]) -> Consumer:
 def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Returns the offset behind the last record of partitions (topic, number).
 
-    They are asked for one after another, 1 ms each, a partition that has no leader yet again and again. The client for
-    administration, which asks for all at once, answers one time in 20 after 3 s.
+    They are asked for one after another, 1 ms each, a partition that the broker does not know yet again and again.
+    The client for administration, which asks for all at once, answers one time in 20 after 3 s.
 
     Raises:
         StateError: the broker does not say in 10 s.
@@ -42,7 +47,7 @@ def _end_of(client: Consumer, place: TopicPartition, deadline: float) -> int:
         try:
             return int(client.get_watermark_offsets(place, max(deadline - time.monotonic(), 0.001))[1])
         except KafkaException as error:
-            if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
 

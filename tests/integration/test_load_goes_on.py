@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
 from topics import DEADLINE_S, contents
 
@@ -41,12 +40,13 @@ def sent(kafka, topic, folder, waits_for, shape="constant", resume=False):
 
 
 def test_the_generator_goes_first_where_that_is_allowed(kafka, topic_factory, tmp_path):
-    tried = subprocess.run([sys.executable, "-c", "import os; os.setpriority(os.PRIO_PROCESS, 0, -10)"], check=False)
+    command = "import os; os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))"
+    tried = subprocess.run([sys.executable, "-c", command], check=False)
     if tried.returncode:
         pytest.skip("no process may be given a higher priority here")
     load = schedule(tmp_path, Experiment(rate=RATE, duration_s=SECONDS, lead_in_s=0.5, keys=1000), topic_factory(2))
     with Load(tmp_path, kafka, load, resume=False, waits_for=None) as generator:
-        assert psutil.Process(generator.pid).nice() < os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.sched_getscheduler(generator.pid) == os.SCHED_RR
 
 
 def stream(load, shape):

@@ -161,11 +161,11 @@ import json, time
 from confluent_kafka import Consumer, Producer, TopicPartition
 producer = Producer({"bootstrap.servers": KAFKA})
 consumer = Consumer({"bootstrap.servers": KAFKA, "group.id": "readme", "enable.auto.commit": False})
-consumer.assign([TopicPartition("averages", at, 0) for at in range(4)])
+consumer.assign([TopicPartition(AVERAGES, at, 0) for at in range(4)])
 averages = []
 def send_and_wait(amount, number):
     for user in range(20):
-        producer.produce("payments", json.dumps({"user": f"u{user}", "amount": amount}))
+        producer.produce(PAYMENTS, json.dumps({"user": f"u{user}", "amount": amount}))
     producer.flush(10)
     end = time.monotonic() + 120
     while len(averages) < number:
@@ -175,14 +175,14 @@ def send_and_wait(amount, number):
 
 
 @pytest.mark.capability
-def test_the_example_of_the_readme_runs_from_an_empty_folder(python, kafka, tmp_path):
-    from harness.lab.topics import create_topics
-
-    create_topics(kafka, {"payments": 2, "averages": 4})
+def test_the_example_of_the_readme_runs_from_an_empty_folder(python, kafka, topic_factory, tmp_path):
+    payments, averages = topic_factory(2), topic_factory(4)  # a page of docs has used the names of the example
     text = (ROOT / "README.md").read_text()
     code = re.search(r"## As a library\n.*?```python\n(.*?)```", text, re.DOTALL)[1]
     begin, rescale, rest = (
         code.replace("localhost:9092", kafka)
+        .replace('"payments"', repr(payments))
+        .replace('"averages"', repr(averages))
         .replace("/var/lib", str(tmp_path / "lib"))
         .partition("query.rescale(workers=4)")
     )
@@ -190,7 +190,8 @@ def test_the_example_of_the_readme_runs_from_an_empty_folder(python, kafka, tmp_
     assert begin, rescale
     assert stop
     (tmp_path / "lib").mkdir()
-    program = [f"KAFKA = {kafka!r}\n", begin, _SEND, "send_and_wait(10.0, 20)\n", rescale, middle,
+    given = f"KAFKA, PAYMENTS, AVERAGES = {(kafka, payments, averages)!r}\n"
+    program = [given, begin, _SEND, "send_and_wait(10.0, 20)\n", rescale, middle,
                "send_and_wait(20.0, 40)\n", "assert query.await_migration(60)\n", "print(query.status()['workers'])\n",
                stop, "\nprint(sorted(set(averages[:20])), sorted(set(averages[20:])))\n"]  # fmt: skip
     (tmp_path / "averages.py").write_text("".join(program))

@@ -1,7 +1,12 @@
 """Tiers: every test is in one hand, five suites in a row have all, and the loop is a part of each."""
 
+import json
+from pathlib import Path
+
 import pytest
-from tiers import HANDS, Traits, hand_of, in_loop, in_suite
+from tiers import COSTLY_S, HANDS, Traits, deal, hand_of, in_loop, in_suite
+
+TESTS = Path(__file__).parents[1]
 
 DEALT = [Traits(f"tests/test_{file}.py::test_it[{case}]", lengthy=True) for file in range(20) for case in range(20)]
 
@@ -12,10 +17,19 @@ def test_five_hands_have_every_test_once():
     assert min(sizes) > len(DEALT) // HANDS // 2
 
 
-def test_a_file_whose_tests_belong_together_is_in_one_hand():
-    together = {hand_of(Traits(test.name, lengthy=True, together=True)) for test in DEALT[:20]}
-    assert len(together) == 1
-    assert len({hand_of(test) for test in DEALT[:20]}) == HANDS
+def test_costly_tests_are_dealt_so_that_no_hand_takes_much_longer():
+    costs = {f"test_{number}": float(4 + number**2 % 83) for number in range(100)} | {"test_long": 150.0}
+    hands = deal(costs)
+    assert hands == deal(dict(reversed(costs.items())))
+    sums = [sum(took for name, took in costs.items() if hands[name] == hand) for hand in range(HANDS)]
+    assert max(sums) - min(sums) <= 4
+    assert set(hands) == set(costs)
+
+
+def test_a_stored_time_is_that_of_a_costly_test_that_there_is():
+    costs = json.loads((TESTS / "costs.json").read_text())
+    assert min(costs.values()) >= COSTLY_S
+    assert {name for name in costs if not (TESTS.parent / name.partition("::")[0]).exists()} == set()
 
 
 @pytest.mark.parametrize("hand", range(HANDS))

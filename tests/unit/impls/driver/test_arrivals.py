@@ -1,0 +1,35 @@
+"""How far a topic goes, asked of a broker that has just started, or that does not know the topic."""
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from impls.driver import arrivals
+from impls.driver.arrivals import end_offsets
+from impls.errors import StateError
+
+
+class Answers:
+    """A client whose answers are told before."""
+
+    def __init__(self, *answers):
+        self._answers = iter(answers)
+
+    def get_watermark_offsets(self, _place, _timeout):
+        if isinstance(answer := next(self._answers), KafkaError):
+            raise KafkaException(answer)
+        return 0, answer
+
+
+NOT_YET, DOWN = KafkaError(KafkaError._UNKNOWN_PARTITION), KafkaError(KafkaError._ALL_BROKERS_DOWN)
+
+
+def test_a_broker_that_has_just_started_is_asked_again():
+    leaderless = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+    assert end_offsets(Answers(NOT_YET, leaderless, 7, 8), [("t", 0), ("t", 1)]) == {("t", 0): 7, ("t", 1): 8}
+
+
+@pytest.mark.parametrize("answers", [[DOWN], [NOT_YET] * 2])
+def test_other_errors_and_the_end_of_the_time_are_told(answers, monkeypatch):
+    monkeypatch.setattr(arrivals, "_DEADLINE_S", 0.01)
+    with pytest.raises(StateError, match="The broker does not say how far its topics go: "):
+        end_offsets(Answers(*answers), [("t", 0)])
