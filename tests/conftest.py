@@ -17,8 +17,8 @@ settings.register_profile("fast", deadline=None, max_examples=20)  # where a tes
 settings.load_profile("project")
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
-FIRST = ("tests/integration/test_peers_bench", "spark", "tests/integration/test_faults",
-         "tests/integration/test_standalone", "tests/integration/test_docs_run", "tests/integration/test_resume",
+FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_standalone",
+         "tests/integration/test_docs_run", "tests/integration/test_resume",
          "tests/integration/test_nexmark_rescale", "tests/integration/test_n", "tests/integration/test_perf",
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip

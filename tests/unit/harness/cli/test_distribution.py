@@ -1,29 +1,14 @@
 """How tests are given to processes: a file's to one of them, those of the Spark session to one, what is long first."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[4]
-
-
-@pytest.mark.lengthy
-def test_the_tests_of_a_file_run_in_one_process():
-    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "-n", "2", "tests/unit/impls/placement"]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
-    assert told.returncode == 0, told.stdout
-    processes = defaultdict(set)
-    for process, file in re.findall(r"\[(gw\d)\].* PASSED (\S+)::", told.stdout):
-        processes[file].add(process)
-    assert len(processes) >= 3
-    assert all(len(found) == 1 for found in processes.values()), dict(processes)
-    assert len(set.union(*processes.values())) == 2
 
 
 TELLING = """
@@ -55,6 +40,8 @@ def test_the_last_of_three_processes_computes_at_a_low_priority_and_starts_no_sp
     assert done.returncode == 0, done.stdout
     lines = [line.split() for line in told.read_text().splitlines()]
     assert len(lines) == 4 * len(files)
+    processes = {(file, process) for process, _, file in lines}
+    assert len(processes) == len(files), "the tests of a file run in one process"
     own = os.nice(0)
     last = {(int(nice) > own, Path(file).parent.name) for process, nice, file in lines if process == "gw2"}
     assert last == ({(True, "unit")} if "unit" in folders else {(False, "integration")})
