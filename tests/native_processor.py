@@ -78,7 +78,8 @@ class Native:
         return self._query.status["message"].startswith("Waiting") or self.progress.last() >= 0
 
     def _take(self, frame: Any, _epoch: int) -> None:
-        self._rows += [row.value for row in frame.select(F.to_json(F.struct("*")).alias("value")).collect()]
+        rows = frame.select(F.to_json(F.struct("*")).alias("value")).collect()
+        self._rows.extend(row.value for row in rows)  # `+=` takes the list before `collect`, behind which it is another
 
     def finish(self, total: int) -> None:
         """Waits until all that so many records give rise to is done."""
