@@ -23,6 +23,7 @@ FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_stand
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip
 LOOP = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/test_")  # what `./inv test --fast` reads
+STORE_COSTS = "STORE_COSTS"  # variable that asks for the times of what is dealt to be stored
 DEALT = "dealt"  # property of a report: its test is in one hand only
 _STEPS_BACK = 10  # of priority: what only computes uses the time in which tests of Spark and Kafka wait
 
@@ -84,9 +85,8 @@ def pytest_collection_modifyitems(config, items):
     kept = {item: in_tier(config, traits(item)) for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not kept[item]])
     items[:] = [item for item in items if kept[item]]
-    for item in items:
-        if is_dealt(item):
-            item.user_properties.append((DEALT, True))
+    for item in filter(is_dealt, items if os.environ.get(STORE_COSTS) else ()):
+        item.user_properties.append((DEALT, True))
     places = {
         group: [group.startswith(f) for f in (*FIRST, "")].index(True) for group in {group_of(i.nodeid) for i in items}
     }
@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_terminal_summary(terminalreporter, config):
     """Says which hand was played; STORE_COSTS=1 in the environment stores the times of what is dealt."""
-    if os.environ.get("STORE_COSTS"):
+    if os.environ.get(STORE_COSTS):
         seconds = Counter()
         for report in itertools.chain(*terminalreporter.stats.values()):
             if (DEALT, True) in getattr(report, "user_properties", ()):

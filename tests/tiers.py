@@ -1,6 +1,6 @@
 """Which tests a run has: the loop (`--fast`), the suite (one hand of five), or all; tests/README.md says what for.
 
-Every decision is a function of a test's markers and name, so that a run can be foretold and repeated.
+Every decision is a function of a test's markers, name and stored time, so that a run can be foretold and repeated.
 """
 
 import json
@@ -14,7 +14,7 @@ from harness.cli.development import HANDS
 
 __all__ = ["COSTLY_S", "HANDS", "Traits", "deal", "hand_of", "in_loop", "in_suite", "store_costs"]
 
-COSTLY_S = 4.0  # what takes longer is dealt by its time: a hash alone makes one hand half as long again as another
+COSTLY_S = 4.0  # what takes as long is dealt by its time: by a hash alone one hand took 1.3 times as long as another
 _COSTS = Path(__file__).parent / "costs.json"
 
 

@@ -26,7 +26,7 @@ def test_costly_tests_are_dealt_so_that_no_hand_takes_much_longer():
     assert set(hands) == set(costs)
 
 
-def test_a_stored_time_is_that_of_a_costly_test_that_there_is():
+def test_a_stored_time_is_that_of_a_costly_test_in_a_file_that_there_is():
     costs = json.loads((TESTS / "costs.json").read_text())
     assert min(costs.values()) >= COSTLY_S
     assert {name for name in costs if not (TESTS.parent / name.partition("::")[0]).exists()} == set()
