@@ -12,7 +12,7 @@ __all__ = ["Arrivals", "asking", "end_offsets"]
 
 _DEADLINE_S = 10.0
 _PAUSE_S = 0.05
-_NOT_YET = {  # said of a partition without a leader, and by a broker that has just started
+_NOT_YET = {  # said of a partition without a leader, by a broker that has just started, and of one added since
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -29,7 +29,8 @@ def asking(settings: Mapping[str, str]) -> Consumer:
 def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
     """Returns the offset behind the last record of partitions (topic, number).
 
-    They are asked for one after another, 1 ms each, a partition that the broker does not know yet again and again.
+    They are asked for one after another, 1 ms each, a partition that is not known yet again and again, the topic's
+    partitions before it: a client that knew a topic before it grew goes on with those that it knew (librdkafka 2.16).
     The client for administration, which asks for all at once, answers one time in 20 after 3 s.
 
     Raises:
@@ -45,11 +46,16 @@ def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tup
 def _end_of(client: Consumer, place: TopicPartition, deadline: float) -> int:
     while True:
         try:
-            return int(client.get_watermark_offsets(place, max(deadline - time.monotonic(), 0.001))[1])
+            return int(client.get_watermark_offsets(place, _left(deadline))[1])
         except KafkaException as error:
             if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                 raise
             time.sleep(_PAUSE_S)
+            client.list_topics(place.topic, _left(deadline))
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.001)
 
 
 class Arrivals:

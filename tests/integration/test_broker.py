@@ -11,15 +11,17 @@ import time
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 from processes import working_on
 
 from harness.lab import broker as module
 from harness.lab.bringup import bring_up
 from harness.lab.broker import EmbeddedBroker, ExternalBroker
 from harness.lab.ports import free_ports
-from harness.lab.topics import create_topics
+from harness.lab.topics import admin_of, create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
+from impls.driver.arrivals import asking, end_offsets
 from impls.errors import UsageError
 
 DEADLINE_S = 20.0
@@ -94,6 +96,15 @@ def test_a_new_topic_answers_at_once(kafka):
             place = TopicPartition(f"new-{number}", partition)
             assert reader.get_watermark_offsets(place, timeout=DEADLINE_S) == (0, 0)
         reader.close()
+
+
+def test_partitions_that_a_topic_gets_later_are_known_to_a_client_that_knew_it_before(kafka):
+    create_topics(kafka, {"grows": 1})
+    with contextlib.closing(asking({"bootstrap.servers": kafka})) as client:
+        assert end_offsets(client, [("grows", 0)]) == {("grows", 0): 0}
+        admin = admin_of(kafka)  # its calls end with it
+        admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(DEADLINE_S)
+        assert end_offsets(client, [("grows", 1)]) == {("grows", 1): 0}
 
 
 def test_a_killed_parent_takes_its_broker_along_and_a_taken_port_is_no_obstacle(tmp_path, monkeypatch):

@@ -19,6 +19,9 @@ class Answers:
             raise KafkaException(answer)
         return 0, answer
 
+    def list_topics(self, topic, timeout):
+        assert (topic, timeout > 0) == ("t", True)
+
 
 NOT_YET, DOWN = KafkaError(KafkaError._UNKNOWN_PARTITION), KafkaError(KafkaError._ALL_BROKERS_DOWN)
 
