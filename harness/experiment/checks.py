@@ -58,8 +58,8 @@ def check(experiment: Experiment) -> None:
     _check_cluster(experiment)
     make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
     goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
-    if experiment.fault is not None:
-        _check_fault(experiment)
+    for fault in experiment.faults:
+        _check_fault(experiment, fault)
     migrations.plan_for(experiment)
 
 
@@ -97,8 +97,8 @@ def _check_natives(experiment: Experiment) -> None:
         )
     if found and experiment.autoscale is not None:
         raise UsageError(f"{found[0]} has no workers that a policy could rescale: leave it out.")
-    if found and experiment.fault is not None:
-        _check_fault_of(found, experiment.fault)
+    for fault in experiment.faults if found else ():
+        _check_fault_of(found, fault)
 
 
 def _check_fault_of(baselines: Sequence[str], fault: str) -> None:
@@ -134,8 +134,8 @@ def _check_cluster(experiment: Experiment) -> None:
         raise UsageError(f"There is no file {experiment.tls}: --tls takes none, auto, or a PEM file.")
 
 
-def _check_fault(experiment: Experiment) -> None:
-    victim, point = parse_fault(str(experiment.fault))
+def _check_fault(experiment: Experiment, fault: str) -> None:
+    victim, point = parse_fault(fault)
     if experiment.migration == "none" or experiment.autoscale is not None:
         raise UsageError(
             "A fault needs a migration to happen in, and a schedule: leave out --fault, or change --migration."

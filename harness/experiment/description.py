@@ -66,6 +66,11 @@ class Experiment(Parameters):
         """How a policy rescales the query, None where a schedule does."""
         return parse_autoscale(self.migration)
 
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Faults under which each mechanism is run once more."""
+        return tuple(self.fault.split(",")) if self.fault is not None else ()
+
     def compared(self) -> list[tuple[str, str]]:
         """Returns what is compared as (mechanism, mode), each in every mode.
 
@@ -87,26 +92,29 @@ class Experiment(Parameters):
             order = draw.permutation(len(pairs)) if number else np.arange(len(pairs))
             for mechanism, mode in (pairs[i] for i in order):
                 out.append(Run(self, mechanism, number, len(out), mode=mode))
-                if self.fault is not None and mechanism != "none":  # which never migrates
-                    out.append(Run(self, mechanism, number, len(out), disturbed=True, mode=mode))
+                for fault in self.faults if mechanism != "none" else ():  # which never migrates
+                    out.append(Run(self, mechanism, number, len(out), fault=fault, mode=mode))
         return out
 
 
 @dataclass(frozen=True)
 class Run:
-    """One mechanism under the experiment's workload; `round` and `number` count from 0."""
+    """One mechanism under the experiment's workload; `round` and `number` count from 0.
+
+    `fault` is the one in its first migration, None for an undisturbed run.
+    """
 
     experiment: Experiment
     mechanism: str
     round: int
     number: int
-    disturbed: bool = False
+    fault: str | None = None
     mode: str = MICRO_BATCH
 
     @property
     def folder(self) -> str:
         """Name of the run's folder."""
-        return f"{self.number:02d}-{self.short}-r{self.round}{'-fault' if self.disturbed else ''}"
+        return f"{self.number:02d}-{self.short}-r{self.round}{'-fault' if self.fault else ''}"
 
     @property
     def real_time(self) -> bool:
@@ -128,15 +136,10 @@ class Run:
         return self.experiment.slots or self.experiment.most_workers
 
     @property
-    def fault(self) -> str | None:
-        """The fault in the run's first migration, None for an undisturbed run."""
-        return self.experiment.fault if self.disturbed else None
-
-    @property
     def title(self) -> str:
         """What results call the run's mechanism; in real time, or disturbed, it is another: no figure merges them."""
         name = f"{self.mechanism}{_IN_REAL_TIME}" if self._named_by_mode else self.mechanism
-        return f"{name}{_WITH}{self.fault}" if self.disturbed else name
+        return f"{name}{_WITH}{self.fault}" if self.fault else name
 
     def options(self) -> dict[str, Any]:
         """Returns the options that this run's mechanism knows."""
@@ -161,4 +164,4 @@ class Run:
         mode = data.pop("mode", MICRO_BATCH)
         name, _, fault = title.partition(_WITH)
         mechanism = name.removesuffix(_IN_REAL_TIME)
-        return cls(Experiment.from_json(data), mechanism, round_, number, disturbed=bool(fault), mode=mode)
+        return cls(Experiment.from_json(data), mechanism, round_, number, fault=fault or None, mode=mode)

@@ -26,13 +26,15 @@ def runs(**more) -> list[Run]:
 
 
 def test_every_mechanism_that_migrates_runs_undisturbed_and_disturbed():
-    found = runs(mechanism="none,megaphone-fluid", fault="worker@migrating", rounds="2")
-    assert [(run.mechanism, run.round, run.fault) for run in found if run.round == 0] == [
-        ("none", 0, None), ("megaphone-fluid", 0, None), ("megaphone-fluid", 0, "worker@migrating"),
+    faults = ["worker@migrating", "broker@migrating"]
+    found = runs(mechanism="none,megaphone-fluid", fault=",".join(faults), rounds="2")
+    assert [(run.mechanism, run.fault) for run in found if run.round == 0] == [
+        ("none", None), *(("megaphone-fluid", fault) for fault in (None, *faults)),
     ]  # fmt: skip
-    assert [run.number for run in found] == list(range(6))
-    assert len({run.folder for run in found}) == 6
-    assert {run.title for run in found} == {"none", "megaphone-fluid", "megaphone-fluid with worker@migrating"}
+    assert [run.number for run in found] == list(range(8))
+    assert len({run.folder for run in found}) == 8
+    titles = {f"megaphone-fluid with {fault}" for fault in faults}
+    assert {run.title for run in found} == {"none", "megaphone-fluid", *titles}
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path):
@@ -45,6 +47,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path):
     ("more", "words"),
     [
         ({"fault": "mouse@migrating"}, "A fault is VICTIM@POINT"),
+        ({"fault": "worker@migrating,"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker@midnight"}, "A fault is VICTIM@POINT"),
         ({"fault": "worker@migrating", "migration": "none"}, "needs a migration"),
