@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
@@ -34,8 +35,9 @@ from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
 from impls.spark.code import pickled
-from impls.spark.columns import prepared, readable, with_heartbeat
+from impls.spark.columns import prepared, readable
 from impls.spark.executor import runner
+from impls.spark.heartbeat import Heartbeat
 from impls.spark.master import is_local
 from impls.spark.offsetlog import epoch_begin
 from impls.spark.progress import ProgressMetrics
@@ -209,8 +211,14 @@ def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) 
 def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does; nothing is to be freed at the end."""
     driver = making(executor_for(frame.sparkSession.sparkContext.master, spec))
-    tell = ProgressMetrics(frame.sparkSession, driver.figures.counts).tell
-    return runner(_writer(with_heartbeat(frame), opened, trigger), tell), driver, lambda: None
+    figures, heartbeat = ProgressMetrics(frame.sparkSession, driver.figures.counts), Heartbeat(frame.sparkSession)
+    driver.on_command = heartbeat.hurry
+
+    def tell(query: StreamingQuery) -> None:
+        figures.tell(query)
+        heartbeat.hurry(driver.controller.busy)
+
+    return runner(_writer(heartbeat.added_to(frame), opened, trigger), tell), driver, lambda: None
 
 
 def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:

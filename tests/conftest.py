@@ -96,11 +96,11 @@ def pytest_collection_modifyitems(config, items):
         os.nice(_STEPS_BACK)
 
 
-def pytest_terminal_summary(terminalreporter, config):
+def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """Says which hand was played; STORE_COSTS=1 in the environment stores the times of what is dealt."""
-    if os.environ.get(STORE_COSTS):
+    if os.environ.get(STORE_COSTS) and exitstatus == pytest.ExitCode.OK:
         seconds = Counter()
-        for report in itertools.chain(*terminalreporter.stats.values()):
+        for report in itertools.chain(*(terminalreporter.stats.get(kind, ()) for kind in ("", "passed"))):
             if (DEALT, True) in getattr(report, "user_properties", ()):
                 seconds[report.nodeid] += report.duration
         store_costs(seconds)

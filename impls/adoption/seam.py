@@ -27,7 +27,7 @@ from impls.protocol.observation import Observation
 
 __all__ = ["write_seam"]
 
-_TICKS = b"0"  # of the source that begins an epoch every second, see `impls.spark.columns.with_heartbeat`
+_TICKS = b"0"  # of the source that begins an epoch every second, see `impls.spark.heartbeat`
 
 
 def write_seam(

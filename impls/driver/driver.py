@@ -75,6 +75,7 @@ class Driver:
         self._last_end = time.perf_counter()
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
+        self.on_command: Callable[[], None] = lambda: None  # called when a command or a change was accepted
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
@@ -126,6 +127,7 @@ class Driver:
             command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())
             self.controller.accept(command)
+        self.on_command()
         return command
 
     def change(self, make: Callable[[Changing], Version]) -> Change:
@@ -138,6 +140,7 @@ class Driver:
             change = Change(new_id(), version, self.next_planned)
             self._checkpoint.commands.append(change.to_json())
             self.controller.accept(change)
+        self.on_command()
         return change
 
     def stopped(self, epoch: int) -> None:

@@ -11,7 +11,6 @@ from pyspark.sql.types import IntegralType
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.spark.order import ordered
-from impls.spark.progress import observed
 from impls.store.records import TIES
 
 __all__ = [
@@ -20,7 +19,6 @@ __all__ = [
     "prepared",
     "readable",
     "routing_literal",
-    "with_heartbeat",
     "worker_column",
     "workers_column",
 ]
@@ -65,17 +63,6 @@ def prepared(
 def readable(frame: DataFrame) -> tuple[str, ...]:
     """Returns the columns of what `prepared` returned that versions of the pipeline may read."""
     return tuple(name for name in frame.columns if name not in TIES)
-
-
-def with_heartbeat(df: DataFrame) -> DataFrame:
-    """Adds a source that ticks every second and yields no record, so that epochs follow each other on idle input.
-
-    Without it Structured Streaming starts no epoch on idle input and a migration would stand still. Spark's plan has no
-    partition for it, and observes it in place of what only the driver knows, see `impls.spark.progress`.
-    """
-    ticks = df.sparkSession.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
-    nothing = observed(ticks.where(F.lit(False)))
-    return df.unionByName(nothing.select(*[F.lit(None).cast(f.dataType).alias(f.name) for f in df.schema.fields]))
 
 
 def key_bytes(key: Column) -> Column:

@@ -28,7 +28,7 @@ from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.twin.pairs import TurnBlock
 from harness.suites.perf.twin.query import Alternating, TurnEpoch
 from impls.errors import StateError
-from impls.spark.columns import with_heartbeat
+from impls.spark.heartbeat import Heartbeat
 from impls.worker.output import Output
 
 __all__ = ["EpochMark", "TwinSettings", "blocks_of"]
@@ -190,7 +190,7 @@ def _measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
 def _query(
     spark: SparkSession, bootstrap: str, sides: Alternating, checkpoint: Path, epoch_records: int | None = None
 ) -> Iterator[StreamingQuery]:
-    records = with_heartbeat(read_records(spark, bootstrap, "in", epoch_records))
+    records = Heartbeat(spark).added_to(read_records(spark, bootstrap, "in", epoch_records))
     writer = records.writeStream.option("checkpointLocation", str(checkpoint)).trigger(processingTime="0 seconds")
     query = writer.foreachBatch(sides.run_epoch).start()
     try:
