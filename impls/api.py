@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
@@ -37,10 +36,9 @@ from impls.realtime.link import Switchboard
 from impls.spark.code import pickled
 from impls.spark.columns import prepared, readable
 from impls.spark.executor import runner
-from impls.spark.heartbeat import Heartbeat
+from impls.spark.heartbeat import with_heartbeat
 from impls.spark.master import is_local
 from impls.spark.offsetlog import epoch_begin
-from impls.spark.progress import ProgressMetrics
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.inputlog import tick_begin
@@ -211,14 +209,8 @@ def _controller(spec: QuerySpec, how: Mechanism, assignment: NDArray[np.int32]) 
 def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
     """Returns what `run_real_time` does; nothing is to be freed at the end."""
     driver = making(executor_for(frame.sparkSession.sparkContext.master, spec))
-    figures, heartbeat = ProgressMetrics(frame.sparkSession, driver.figures.counts), Heartbeat(frame.sparkSession)
-    driver.on_command = heartbeat.hurry
-
-    def tell(query: StreamingQuery) -> None:
-        figures.tell(query)
-        heartbeat.hurry(driver.controller.busy)
-
-    return runner(_writer(heartbeat.added_to(frame), opened, trigger), tell), driver, lambda: None
+    ticking, tell = with_heartbeat(frame, driver)
+    return runner(_writer(ticking, opened, trigger), tell), driver, lambda: None
 
 
 def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:

@@ -5,15 +5,18 @@ Structured Streaming starts no epoch on idle input, and a migration would stand 
 """
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
 
+from impls.driver.driver import Driver
 from impls.spark.compiled import new_object
-from impls.spark.progress import observed
+from impls.spark.progress import ProgressMetrics, observed
 
-__all__ = ["Heartbeat"]
+__all__ = ["Heartbeat", "with_heartbeat"]
 
 _SOURCE = Path(__file__).with_name("Heartbeat.java")
 
@@ -40,3 +43,15 @@ class Heartbeat:
         if on != self._hurries:
             self._hurries = on
             self._source.hurry(self._name, on)
+
+
+def with_heartbeat(df: DataFrame, driver: Driver) -> tuple[DataFrame, Callable[[StreamingQuery], None]]:
+    """Returns the records with a heartbeat that a driver hurries, and what is called behind each epoch."""
+    figures, heartbeat = ProgressMetrics(df.sparkSession, driver.figures.counts), Heartbeat(df.sparkSession)
+    driver.on_command = heartbeat.hurry
+
+    def tell(query: StreamingQuery) -> None:
+        figures.tell(query)
+        heartbeat.hurry(driver.controller.busy)
+
+    return heartbeat.added_to(df), tell
