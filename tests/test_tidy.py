@@ -116,7 +116,7 @@ def test_pyspark_is_imported_where_spark_is_known():
 
 
 def test_the_package_graph_is_up_to_date():
-    text = (ROOT / "ARCHITECTURE.md").read_text()
+    text = (ROOT / "docs" / "packages.md").read_text()
     assert with_graph(text) == text, "run ./inv graph"
 
 

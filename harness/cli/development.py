@@ -63,7 +63,7 @@ def fmt(c: Context) -> None:
 
 @verb()
 def graph(c: Context) -> None:
-    """Write the graph of packages and their imports into ARCHITECTURE.md."""
+    """Write the graph of packages and their imports into docs/packages.md."""
     from harness.cli.graph import write_graph
 
     write_graph()

@@ -77,12 +77,12 @@ def with_graph(text: str) -> str:
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        raise UsageError(f"ARCHITECTURE.md lacks {_BEGIN.strip()!r} or {_END!r}: put the line back.")
+        raise UsageError(f"docs/packages.md lacks {_BEGIN.strip()!r} or {_END!r}: put the line back.")
     return f"{before}{begin}\n{_graph_text()}\n{end}{after}"
 
 
 def write_graph() -> Path:
-    """Writes the table into ARCHITECTURE.md and returns its path."""
-    path = ROOT / "ARCHITECTURE.md"
+    """Writes the table into docs/packages.md and returns its path."""
+    path = ROOT / "docs" / "packages.md"
     path.write_text(with_graph(path.read_text()))
     return path
