@@ -45,9 +45,10 @@ from impls.spark.realtime.inputlog import tick_begin
 from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
 from impls.spark.seated import executor_for
-from impls.spark.session import check_session, warm_workers
+from impls.spark.session import check_session
 from impls.spark.shipping import equip
 from impls.spark.source import broker_settings, read_until
+from impls.spark.warm import warm_workers
 from impls.transfer.certificate import certificate_of
 from impls.transfer.settings import Transfer
 from impls.worker.output import Output

@@ -37,6 +37,7 @@ class Case:
         wait_ms: with processing time: how long behind its rows a step has one more epoch.
         replaced: makes the processor that takes over when both queries have been stopped, from a step on.
         whole: outputs are compared behind the last step: which epoch without rows has them is nobody's promise.
+        settings: of the session, while the queries run.
         says: for a processor that fails: words in the message, where ours is not of Spark's error class.
     """
 
@@ -54,6 +55,7 @@ class Case:
     wait_ms: int = 0
     replaced: dict[int, Callable[[], StatefulProcessor]] = field(default_factory=dict)
     whole: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
     says: tuple[str, ...] = ()
 
 

@@ -17,13 +17,14 @@ settings.register_profile("fast", deadline=None, max_examples=20)  # where a tes
 settings.load_profile("project")
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
-FIRST = ("spark", "tests/integration/test_faults", "tests/integration/test_standalone",
-         "tests/integration/test_docs_run", "tests/integration/test_resume",
+FIRST = ("spark", "tests/integration/test_peers_bench", "tests/integration/test_faults",
+         "tests/integration/test_standalone", "tests/integration/test_docs_run", "tests/integration/test_resume",
          "tests/integration/test_nexmark_rescale", "tests/integration/test_n", "tests/integration/test_perf",
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip
 LOOP = ("tests/unit/", "tests/property/", "tests/simulation/", "tests/test_")  # what `./inv test --fast` reads
 STORE_COSTS = "STORE_COSTS"  # variable that asks for the times of what is dealt to be stored
+STORE = pytest.StashKey[bool]()
 DEALT = "dealt"  # property of a report: its test is in one hand only
 _STEPS_BACK = 10  # of priority: what only computes uses the time in which tests of Spark and Kafka wait
 
@@ -40,6 +41,7 @@ def pytest_configure(config):
         settings.load_profile("fast")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: commands would inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.stash[STORE] = bool(os.environ.pop(STORE_COSTS, ""))  # a run of pytest within a test stores nothing
     whole = config.args_source is config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
     if whole and not config.getoption("fast") and not config.getoption("collectonly"):
         from classes import end, use_archive
@@ -85,7 +87,7 @@ def pytest_collection_modifyitems(config, items):
     kept = {item: in_tier(config, traits(item)) for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not kept[item]])
     items[:] = [item for item in items if kept[item]]
-    for item in filter(is_dealt, items if os.environ.get(STORE_COSTS) else ()):
+    for item in filter(is_dealt, items):
         item.user_properties.append((DEALT, True))
     places = {
         group: [group.startswith(f) for f in (*FIRST, "")].index(True) for group in {group_of(i.nodeid) for i in items}
@@ -98,7 +100,7 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_terminal_summary(terminalreporter, exitstatus, config):
     """Says which hand was played; STORE_COSTS=1 in the environment stores the times of what is dealt."""
-    if os.environ.get(STORE_COSTS) and exitstatus == pytest.ExitCode.OK:
+    if config.stash[STORE] and exitstatus == pytest.ExitCode.OK:
         seconds = Counter()
         for report in itertools.chain(*(terminalreporter.stats.get(kind, ()) for kind in ("", "passed"))):
             if (DEALT, True) in getattr(report, "user_properties", ()):

@@ -61,8 +61,8 @@ class Native:
         self._rows: list[str] = []
         self._query: Any = None
 
-    def start(self, processor: Any) -> None:
-        """Starts it, or goes on with another processor."""
+    def begin(self, processor: Any) -> None:
+        """Starts it, or goes on with another processor; `await_begun` is to follow."""
         case = self.case
         with own_state_store(self._spark, PARTITIONS):
             grouped = records(case, self._spark, *self._where).groupBy(*case.key)
@@ -71,6 +71,9 @@ class Native:
             frame = method(processor, case.output, case.mode, case.time, initial, case.event_time_column)
             writer = frame.writeStream.outputMode(case.mode.lower()).foreachBatch(self._take)
             self._query = writer.option("checkpointLocation", str(self._folder)).start()
+
+    def await_begun(self) -> None:
+        """Waits until it looks for records."""
         await_true(lambda: self._raise() or self._polled(), "Spark's own query to look for records")
 
     def _polled(self) -> bool:

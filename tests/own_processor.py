@@ -74,14 +74,14 @@ class Own:
         self._folder.mkdir(parents=True)
         self._deadly = self._folder / "kill"
         self.progress = Progress(self._folder / "checkpoint" / "spark")
-        self.kills, self._workers = 0, WORKERS
+        self.kills, self._workers, self._before = 0, WORKERS, -1
         self.handle: Any = None
         self._results = _Results(where[0], where[2])
 
-    def start(self, processor: Any) -> None:
-        """Starts it, or goes on with another processor."""
+    def begin(self, processor: Any) -> None:
+        """Starts it, or goes on with another processor; `await_begun` is to follow."""
         case, (kafka, topic, results) = self.case, self._where
-        before, frame = self.progress.last(), records(case, self._spark, kafka, topic)
+        self._before, frame = self.progress.last(), records(case, self._spark, kafka, topic)
         self._schema = frame.select(*case.key).schema
         self.handle = impls.transform_with_state(
             frame.groupBy(*case.key),
@@ -91,7 +91,10 @@ class Own:
             pandas=case.pandas, results=Output(kafka, results, RESULT_PARTITIONS),
             state_dir=self._folder / "state", checkpoint=self._folder / "checkpoint", workers=WORKERS, bins=BINS,
         )  # fmt: skip
-        await_true(lambda: self.handle.await_end(0) or self.progress.last() > before, f"an epoch ({self.name})")
+
+    def await_begun(self) -> None:
+        """Waits for its first epoch."""
+        await_true(lambda: self.handle.await_end(0) or self.progress.last() > self._before, f"an epoch ({self.name})")
 
     def disturb(self, step: int) -> None:
         """Does what the variant asks for before a step's records come."""

@@ -33,9 +33,10 @@ class Disturbance:
 
     def __init__(self, run: Run, folder: Path):
         self._run, self._arming = run, Arming(folder / _FILE)
+        self._fault = parse_fault(run.fault) if run.fault is not None else None
         self._half: int | None = None
-        self._over = run.fault is None or disturbed(folder)
-        if run.fault is not None:
+        self._over = disturbed(folder)
+        if self._fault is not None:
             os.environ[VARIABLE] = str(self._arming.file)
 
     def watch(
@@ -52,7 +53,7 @@ class Disturbance:
             broker: the run's broker.
             commanded: assignment before and after a migration that was just asked for; the first one is disturbed.
         """
-        if self._run.fault is None:
+        if self._fault is None:
             return
         broker.revive()
         if commanded is not None and self._half is None:
@@ -63,9 +64,9 @@ class Disturbance:
         if status["migrating"] and status.get("misplaced", 0) <= self._half:
             self._over = True
             if self._run.mechanism in catalog.peers():
-                self._kill(query, broker)
+                self._kill(self._fault[0], query, broker)
             else:
-                self._arm(broker)
+                self._arm(*self._fault, broker)
 
     def _half_way(self, before: NDArray[np.int32], goal: NDArray[np.int32]) -> int:
         """Returns how many bins are misplaced in the middle of a migration; all where it is over in one epoch."""
@@ -75,9 +76,9 @@ class Disturbance:
         plan = catalog.make(self._run.mechanism, **self._run.options()).plan(View.make(before, goal))
         return moves if plan.stop is not None or len(plan.pulls) == moves else moves // 2
 
-    def _kill(self, query: Application, broker: Broker) -> None:
+    def _kill(self, victim: str, query: Application, broker: Broker) -> None:
         """Kills a process of another engine, which has no points, at once."""
-        if parse_fault(str(self._run.fault))[0] == "broker":
+        if victim == "broker":
             assert broker.pid is not None, "a broker of somebody else is refused beforehand"
             pid = broker.pid
             os.kill(pid, signal.SIGKILL)
@@ -85,8 +86,7 @@ class Disturbance:
             pid = query.kill_worker()
         self._arming.tell(_FILE, pid)
 
-    def _arm(self, broker: Broker) -> None:
-        victim, point = parse_fault(str(self._run.fault))
+    def _arm(self, victim: str, point: str, broker: Broker) -> None:
         pids = {"driver": os.getpid(), "jvm": jvm_of(os.getpid()), "broker": broker.pid}
         if point in DRIVER_POINTS:
             pids["worker"] = next(iter(python_workers(os.getpid())), None)

@@ -19,6 +19,8 @@ SWEEP_QUICK: dict[str, Any] = {"duration_s": 7.5, "lead_in_s": 3.0}
 NEXMARK_QUICK: dict[str, Any] = {"rate": 2_000, "duration_s": 18.0, "lead_in_s": 3.0, "bins": 64}
 _WHAT, _LOAD, _CLUSTER = "What to run", "Load", "Cluster"
 _SEVERAL: dict[str, Any] = {"kind": TEXT, "least": None, "most": None}  # text that a sweep takes apart
+_MODE = Option("mode", "how Spark runs the queries: micro-batch or real-time", default=MICRO_BATCH, choices=MODES,
+               subject="The mode")
 _KNOWN = {option.name: option for option in PARAMETERS}
 
 
@@ -109,15 +111,18 @@ PERF = (
     Option("reference", "put the tables and figures into results/reference", FLAG, "Output"),
 )
 REGRESS = (
-    Option("base", "revision to compare with, such as origin/main", TEXT, _WHAT, required=True),
+    Option("base", "revision to compare with, such as origin/main", TEXT, _WHAT,
+           shown="that of results/reference/regress.json"),
     Option("head", "revision to judge", TEXT, _WHAT, "HEAD"),
     Option("pairs", "runs of each revision in a round; a suspect is confirmed by a second round", COUNT, _WHAT, 9,
            subject="The number of pairs"),
     Option("resample", "of a revision as base and head: draw so many comparisons of one round, to see chance",
            COUNT, _WHAT, shown="compare once", subject="The number of comparisons"),
     _mechanism("megaphone-batched", kind=TEXT),
-    _of("keys", "1M"), _of("rate"), _of("duration", "18 seconds"),
+    replace(_MODE, group=_WHAT), _of("workload", "dense"),
+    _of("keys", "1M"), _of("rate"), _of("duration", "18 seconds"), _of("workers"), _of("bins"),
     *(option for option in running("a small load") if option.name != "force"),
+    Option("reference", "store the comparison, which names the base of later ones", FLAG, "Output"),
 )
 CLAIMS = (
     Option("only", "this claim, or several separated by commas", default="", shown="all"),
@@ -127,8 +132,6 @@ CLAIMS = (
     Option("list", "say what there is and how long it takes, and run nothing", FLAG),
 )
 _OUTPUT = Option("output", "folder for results", FOLDER, default="", shown="results/")
-_MODE = Option("mode", "how Spark runs the queries: micro-batch or real-time", default=MICRO_BATCH, choices=MODES,
-               subject="The mode")
 FAULTS = (
     Option("seed", "what the schedule of faults is drawn from", INTEGER, default=1, least=0, subject="The seed"),
     Option("mechanism", "mechanisms under test, separated by commas", default="", shown="the four that must stand it"),

@@ -12,11 +12,13 @@ __all__ = ["Arrivals", "asking", "end_offsets"]
 
 _DEADLINE_S = 10.0
 _PAUSE_S = 0.05
-_NOT_YET = {  # said of a partition without a leader, by a broker that has just started, and of one added since
+_NOT_YET = {  # said of a partition without a leader or added since, and of a broker that is being started again
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
 }
 
 
@@ -44,14 +46,17 @@ def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tup
 
 
 def _end_of(client: Consumer, place: TopicPartition, deadline: float) -> int:
+    asked = False
     while True:
         try:
+            if asked:
+                client.list_topics(place.topic, _left(deadline))
             return int(client.get_watermark_offsets(place, _left(deadline))[1])
         except KafkaException as error:
             if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                 raise
-            time.sleep(_PAUSE_S)
-            client.list_topics(place.topic, _left(deadline))
+        asked = True
+        time.sleep(_PAUSE_S)
 
 
 def _left(deadline: float) -> float:

@@ -75,7 +75,7 @@ class Driver:
         self._last_end = time.perf_counter()
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
-        self.on_command: Callable[[], None] = lambda: None  # called when a command or a change was accepted
+        self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
@@ -142,6 +142,12 @@ class Driver:
             self.controller.accept(change)
         self.on_command()
         return change
+
+    def end(self) -> None:
+        """Ends the query where its next epoch would begin, for which nobody waits."""
+        if not self.ending:
+            self.ending = True
+            self.on_command()
 
     def stopped(self, epoch: int) -> None:
         """Takes in, and makes durable, that the query has ended before an epoch as its plan asked for."""

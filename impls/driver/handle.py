@@ -161,7 +161,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
 
         Raises StateError when no epoch ends within 60 seconds.
         """
-        self._driver.ending = True
+        self._driver.end()
         if not self._ended.wait(_STOP_DEADLINE_S):
             raise StateError(f"The query did not reach the end of an epoch in {_STOP_DEADLINE_S:.0f} s.")
         self._supervisor.join()
@@ -230,7 +230,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
                 goal = request.get("goal")  # without one the policy places by what was measured
                 return {"id": self.rebalance(None if goal is None else np.array(goal, np.int32))}
             case "stop":
-                self._driver.ending = True
+                self._driver.end()
                 return {"stopping": True}
         answer = self.answer_change(request) or self.answer_watch(request)
         if answer is None:

@@ -17,7 +17,8 @@ from impls.processor import names
 from impls.processor.encoding import Variable
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
-from impls.processor.state import ListClient, MapClient, Scope, ValueClient
+from impls.processor.scope import Scope
+from impls.processor.state import ListClient, MapClient, ValueClient
 
 __all__ = ["Handle", "TimeMode"]
 
@@ -55,18 +56,19 @@ class Handle(StatefulProcessorHandle):
         self.phase = Phase.CREATED
         self.variables: dict[str, Variable] = {}
         self.deleted: list[str] = []
+        self._clients: dict[str, Any] = {}
 
     def getValueState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ValueState:
         """Returns a state variable of one value per key."""
         made = self._made("value", stateName, schema, ttlDurationMs)
-        client: Any = ValueClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
-        return ValueState(client, stateName)
+        client = ValueClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
+        return ValueState(self._kept(client, stateName), stateName)
 
     def getListState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ListState:
         """Returns a state variable of a list per key."""
         made = self._made("list", stateName, schema, ttlDurationMs)
-        client: Any = ListClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
-        return ListState(client, stateName)
+        client = ListClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
+        return ListState(self._kept(client, stateName), stateName)
 
     def getMapState(
         self, stateName: str, userKeySchema: _Schema, valueSchema: _Schema, ttlDurationMs: int | None = None
@@ -75,8 +77,8 @@ class Handle(StatefulProcessorHandle):
         made = self._made("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
         assert made.key_schema is not None, "a map has a schema of its keys"
         keys = _key_codec(made.key_schema, _of(stateName))
-        client: Any = MapClient(self._scope, made, _row_codec(made.schema, _of(stateName)), keys)
-        return MapState(client, stateName)
+        client = MapClient(self._scope, made, _row_codec(made.schema, _of(stateName)), keys)
+        return MapState(self._kept(client, stateName), stateName)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Sets a timer of the key; setting it again changes nothing."""
@@ -98,10 +100,23 @@ class Handle(StatefulProcessorHandle):
         return iter(self._timers("listing timers", "list_timers"))
 
     def deleteIfExists(self, stateName: str) -> None:
-        """Deletes a state variable's values: of a bin's keys, as soon as one of them gets a record."""
+        """Deletes a state variable and its values: of a bin's keys, as soon as one of them gets a record or a timer.
+
+        What is done with the variable from then on fails, until it is made again.
+        """
         self._check_phase("deleting state", "delete_if_exists")
         self.deleted.append(stateName)
-        self.variables.pop(stateName, None)
+        if self.variables.pop(stateName, None) is not None:
+            self._clients[stateName].delete()
+
+    def _kept(self, client: Any, name: str) -> Any:
+        """Returns a client, which also serves what was made of that name and kind before and then deleted."""
+        before = self._clients.get(name)
+        if type(before) is type(client):
+            vars(before).update(vars(client))
+            return before
+        self._clients[name] = client
+        return client
 
     def _timers(self, what: str, operation: str) -> list[int]:
         """Returns the times of the key's timers, if timers can be used now."""

@@ -6,7 +6,7 @@ Nulls are left out, but for those of arrays and maps. Times are given to the mil
 import base64
 import datetime as dt
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -22,8 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from impls.errors import UsageError
 
-__all__ = ["Frames", "Rows", "check_event_times", "json_rows", "pandas_settings"]
+__all__ = ["NO_BOUND", "Frames", "Rows", "check_event_times", "json_rows", "pandas_settings", "rows_per_frame"]
 
+NO_BOUND = str(2**31 - 1)  # what Spark takes for no bound on the bytes of a frame
 _One = Callable[[Any], Any]
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
@@ -32,12 +33,24 @@ _DEFAULTS = {
     "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled": "false",
     "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": NO_BOUND,
 }
 
 
 def pandas_settings(conf: Callable[[str, str], str | None]) -> dict[str, str]:
     """Returns a session's settings by which Spark takes rows to pandas and back; `conf` asks it, with a default."""
     return {name: conf(name, default) or default for name, default in _DEFAULTS.items()}
+
+
+def rows_per_frame(table: pa.Table, settings: Mapping[str, str]) -> int:
+    """Returns the most rows of a frame, by Spark's bounds on its rows and on their mean size in bytes."""
+    most = int(settings["spark.sql.execution.arrow.maxRecordsPerBatch"])
+    most = most if most > 0 else len(table)
+    bound = settings["spark.sql.execution.arrow.maxBytesPerBatch"]
+    if bound == NO_BOUND:
+        return most
+    mean: float = table.nbytes / len(table)
+    return max(1, min(most, math.ceil(int(bound) / mean)))
 
 
 class Rows:

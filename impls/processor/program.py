@@ -17,14 +17,15 @@ from impls.errors import FOR_KEY, UsageError
 from impls.processor import names
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.keys import KeyCodec
-from impls.processor.output import Frames, Rows, check_event_times, json_rows
+from impls.processor.output import Frames, Rows, check_event_times, json_rows, rows_per_frame
 from impls.processor.rows import row_maker
-from impls.processor.state import Scope
+from impls.processor.scope import Scope
 from impls.store.buffered import Buffered
 
 __all__ = ["Life", "Program", "Times"]
 
 _Key = tuple[int, bytes]
+_FAMILIES = (names.VALUE, names.LIST, names.ITEM, names.MAP)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Life:
         self.output, self.sources, self.fired = program.collector(), list[tuple[int, bytes, int]](), 0
         known = program.time_mode != "none"
         self._values = TimerValues(times.now if known else -1, times.watermark if known else -1)
-        self._handle = Handle(self.scope, program.time_mode, program.schema)
+        self._handle, self._cleared = Handle(self.scope, program.time_mode, program.schema), set[int]()
         self._processor = program.loaded()
         self._processor.init(self._handle)
         self._handle.phase = Phase.INITIALIZED
@@ -147,7 +148,7 @@ class Life:
         """
         due = sorted(timer for bin_ in bins for timer in self._due(bin_, until))
         self._handle.phase = Phase.DATA_PROCESSED
-        self.scope.expect(dict.fromkeys((bin_, key) for _, bin_, key in due))
+        self._begin(list(dict.fromkeys((bin_, key) for _, bin_, key in due)))
         for time, bin_, key in due:
             self.scope.at(bin_, key)
             with self._noted(f"handleExpiredTimer of {time}", bin_, key):
@@ -191,13 +192,13 @@ class Life:
             yield bin_, key, values, given
 
     def _begin(self, groups: Sequence[_Key]) -> None:
-        """Prepares the state for keys; what `init` deleted is gone from their bins."""
+        """Prepares the state for keys; their bins lose what `init` deleted, once, before anything is written."""
         self.scope.expect(groups)
-        for variable in self._handle.deleted:
-            label = names.label_part(variable)
-            for bin_ in sorted({bin_ for bin_, _ in groups}):
-                for family in (names.VALUE, names.LIST, names.ITEM, names.MAP):
-                    self.entries.delete_all(bin_, family + label, names.after(family + label))
+        bins = {bin_ for bin_, _ in groups} - self._cleared if self._handle.deleted else ()
+        self._cleared.update(bins)
+        for bin_ in sorted(bins):
+            for head in (family + names.label_part(name) for name in self._handle.deleted for family in _FAMILIES):
+                self.entries.delete_all(bin_, head, names.after(head))
 
     def _due(self, bin_: int, until: int) -> Iterator[tuple[int, int, bytes]]:
         for name, value in self.entries.scan(bin_, names.TIMER, names.TIMER + names.time_bytes(until + 1)):
@@ -215,14 +216,14 @@ class Life:
         import pandas as pd  # noqa: PLC0415 - for processors of pandas only
 
         program, settings = self.program, self.program.settings
+        given = table.select([f"c{i}" for i in range(len(program.names))]).rename_columns(list(program.names))
         series = ArrowBatchTransformer.to_pandas(
-            table.select([f"c{i}" for i in range(len(program.names))]).rename_columns(list(program.names)),
+            given,
             timezone=settings["spark.sql.session.timeZone"],
             prefer_int_ext_dtype=settings["spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype"] == "true",
         )
         rows = list(pd.concat(series, axis=1).itertuples(index=False))
-        most = int(settings["spark.sql.execution.arrow.maxRecordsPerBatch"])
-        most = most if most > 0 else len(rows)
+        most = rows_per_frame(given, settings)
         for places in groups.values():
             key = tuple([rows[places[0]][place] for place in program.places])
             pieces = [places[at : at + most] for at in range(0, len(places), most)]

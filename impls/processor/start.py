@@ -21,9 +21,9 @@ from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
 from impls.processor.keys import columns_sql
 from impls.processor.operator import EVENT_TIME, InitialState, operator_of
-from impls.processor.output import json_rows, pandas_settings
+from impls.processor.output import NO_BOUND, json_rows, pandas_settings
 from impls.processor.program import Program
-from impls.processor.state import Scope
+from impls.processor.scope import Scope
 from impls.protocol.eventtime import NO_TIME, EventTime
 from impls.spark.code import dumped
 from impls.spark.order import ordered
@@ -37,6 +37,7 @@ _TIME_MODES = ("none", "processingtime", "eventtime")
 _OUTPUT_MODES = ("append", "update")
 _BINS = 256
 
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 Grouped = GroupedData | tuple[DataFrame, Sequence[str]]
 """What is grouped: `df.groupBy(...)`, or a frame and its key columns."""
 
@@ -91,11 +92,11 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
     output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame)
     raw = dumped(statefulProcessor, [statefulProcessor])
-    schemas, variables = _tried(frame, raw, mode)
+    (schemas, variables), settings = _tried(frame, raw, mode), _settings(frame, options.get("mode"))
     key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
     program = Program(
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
-        schemas, pandas, _settings(frame), eventTimeColumnName, micros=not isinstance(results, Output),
+        schemas, pandas, settings, eventTimeColumnName, micros=not isinstance(results, Output),
     )  # fmt: skip
     prepared = _prepared(frame, columns_sql(key_schema, keys), event_sql, options.get("time"))
     check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
@@ -154,8 +155,12 @@ def _output(frame: DataFrame, given: StructType | str, event_column: str) -> Str
     return output
 
 
-def _settings(frame: DataFrame) -> dict[str, str]:
-    return pandas_settings(frame.sparkSession.conf.get)
+def _settings(frame: DataFrame, mode: str | None = None) -> dict[str, str]:
+    """Returns the settings for pandas; in real time the session's bound on bytes is the runtime's own, and of blobs."""
+    settings, jvm = pandas_settings(frame.sparkSession.conf.get), frame.sparkSession._jvm
+    as_bytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes  # type: ignore[union-attr]
+    bound = NO_BOUND if mode == "real-time" else str(as_bytes(settings[_BYTES]))
+    return {**settings, _BYTES: bound}
 
 
 def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:

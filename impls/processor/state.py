@@ -4,7 +4,7 @@ pyspark's own classes ask a client that sends messages to a JVM; these clients h
 entries of the key at work. Methods and errors are those of pyspark.sql.streaming.{value,list,map}_state_client.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
@@ -13,62 +13,11 @@ from impls.processor import names
 from impls.processor.encoding import Variable, list_head, with_expiry
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
-from impls.store.buffered import Buffered
+from impls.processor.scope import Deleted, Scope
 
-__all__ = ["ListClient", "MapClient", "Scope", "ValueClient"]
+__all__ = ["ListClient", "MapClient", "ValueClient"]
 
 _EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
-_NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
-
-
-class Scope:
-    """What all state variables of a processor share in a turn: the entries, the key at work, processing time.
-
-    Attributes:
-        entries: those of the worker's bins.
-        now: processing time, ms.
-        timed: bins whose timers or expiries may have changed.
-    """
-
-    def __init__(self, entries: Buffered, now: int):
-        self.entries, self.now, self.timed = entries, now, set[int]()
-        self.bin, self.key, self._part = -1, b"", b""
-        self._places: list[tuple[int, bytes]] = []
-        self._loaded: set[bytes] = set()
-
-    def expect(self, keys: Iterable[tuple[int, bytes]]) -> None:
-        """Says which keys, each with its bin, are to come: the first read of a variable reads it for all of them."""
-        self._places, self._loaded = [(bin_, names.key_part(key)) for bin_, key in keys], set()
-
-    def at(self, bin_: int, key: bytes) -> None:
-        """Makes a key the one at work."""
-        self.bin, self.key, self._part = bin_, key, names.key_part(key)
-
-    def name(self, head: bytes) -> bytes:
-        """Returns the name of the key's entry, given its beginning."""
-        if self.bin < 0:
-            raise PySparkRuntimeError(_NO_KEY)
-        return head + self._part
-
-    def get(self, head: bytes) -> bytes | None:
-        """Returns the value of the key's entry, given the beginning of its name."""
-        if head not in self._loaded:
-            self._loaded.add(head)
-            self.entries.load([(bin_, head + part) for bin_, part in self._places])
-        return self.entries.get(self.bin, self.name(head))
-
-    def put(self, name: bytes, value: bytes | None) -> None:
-        """Writes an entry of the key; None deletes it."""
-        self.entries.put(self.bin, name, value)
-
-    def note(self, entry: bytes, *, due: int | None, before: int | None) -> None:
-        """Puts the expiry of an entry at a time, None for none, instead of `before`, None where there was none."""
-        if due != before:
-            if before is not None:
-                self.put(names.expiry_name(before, entry), None)
-            if due is not None:
-                self.put(names.expiry_name(due, entry), b"")
-            self.timed.add(self.bin)
 
 
 def _noted(old: bytes | None) -> int | None:
@@ -80,6 +29,12 @@ class _Rows:
 
     def __init__(self, scope: Scope, variable: Variable, codec: RowCodec):
         self._scope, self._codec, self._head, self._ttl = scope, codec, variable.head, variable.ttl_ms
+        self._variable = variable
+
+    def delete(self) -> None:
+        """Makes every other method raise PySparkRuntimeError."""
+        deleted: Any = Deleted(self._variable)
+        self._scope = deleted
 
     def _live(self, raw: bytes | None, *, noted: bool = True) -> bytes | None:
         """Returns the row of what is stored, None where that is nothing or has expired."""

@@ -145,6 +145,7 @@ public class Heartbeat implements TableProvider {
         }
 
         public void stop() {
+            IN_A_HURRY.remove(heartbeat);
         }
     }
 

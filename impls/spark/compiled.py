@@ -13,8 +13,14 @@ _JAVA_VERSION = 8  # of the class file; Janino writes no later one
 _loaders: dict[tuple[str, Path], Any] = {}
 
 
-def new_object(spark: SparkSession, source: Path, *arguments: int) -> Any:
+def new_object(spark: SparkSession, source: Path, *arguments: int, in_tasks: bool = False) -> Any:
     """Returns an object of the class rescale.NAME in a file NAME.java, which is compiled once in a session.
+
+    Args:
+        spark: the session.
+        source: the file.
+        arguments: those of the class's first constructor.
+        in_tasks: whether the class runs in tasks too, which get it as a jar.
 
     Raises:
         Py4JError: it does not compile, as where a version of Spark has another inside.
@@ -24,15 +30,15 @@ def new_object(spark: SparkSession, source: Path, *arguments: int) -> Any:
     if name not in _loaders:
         for ended in [key for key in _loaders if key[0] != name[0]]:
             del _loaders[ended]
-        _loaders[name] = _compiled(spark, gateway, source)
+        _loaders[name] = _compiled(spark, gateway, source, in_tasks)
     given = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
     for place, argument in enumerate(arguments):
         given[place] = argument
     return _loaders[name].loadClass(f"rescale.{source.stem}").getConstructors()[0].newInstance(given)
 
 
-def _compiled(spark: SparkSession, gateway: Any, source: Path) -> Any:
-    """Compiles a class, hands it to the tasks as a jar, and returns a class loader that has it."""
+def _compiled(spark: SparkSession, gateway: Any, source: Path, in_tasks: bool) -> Any:
+    """Compiles a class, hands it to tasks as a jar where they run it, and returns a class loader that has it."""
     jvm = gateway.jvm
     parent = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -44,7 +50,8 @@ def _compiled(spark: SparkSession, gateway: Any, source: Path) -> Any:
     with zipfile.ZipFile(jar := folder / f"rescale-{source.stem.lower()}.jar", "w") as out:
         for name in classes.keySet().toArray():
             out.writestr(f"{name.replace('.', '/')}.class", bytes(classes.get(name)))
-    spark.sparkContext._jsc.sc().addJar(str(jar))
+    if in_tasks:
+        spark.sparkContext._jsc.sc().addJar(str(jar))
     urls = gateway.new_array(jvm.java.net.URL, 1)
     urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
     return jvm.java.net.URLClassLoader(urls, parent)

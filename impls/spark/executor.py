@@ -18,9 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls.driver.driver import QueryEnded, StopNeeded
-from impls.errors import FOR_KEY, InvalidPlanError, StateError, UsageError
+from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
+from impls.spark.cause import cause_of
 from impls.spark.columns import RoutingColumn, workers_column
 from impls.spark.foreach import given, reports_of, schema_of
 from impls.spark.readiness import in_words
@@ -28,7 +29,7 @@ from impls.spark.step import run_step
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 
-__all__ = ["MicroBatchExecutor", "cause_of", "run_job", "runner"]
+__all__ = ["MicroBatchExecutor", "run_job", "runner"]
 
 
 class MicroBatchExecutor:
@@ -102,15 +103,7 @@ def runner(
             if not signals and (told := in_words(str(error))):
                 raise UsageError(told) from error
             if not signals:
-                raise StateError(cause_of(error)) from error
+                raise StateError(cause_of(str(error))) from error
         return signals[-1] if signals else None
 
     return run
-
-
-def cause_of(error: StreamingQueryException) -> str:
-    """Returns the line of a failed query's message that names the cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = [line for line in lines if "StateError" in line or "Error:" in line or "Exception:" in line]
-    notes = [line for line in lines if FOR_KEY in line]
-    return " ".join(["The query failed:", (named or lines or ["no message"])[-1][:500], *notes[-1:]])

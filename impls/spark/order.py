@@ -5,7 +5,6 @@ of a partition. Files have no numbers: their records are ordered by the file's m
 Spark lists it, then by the file's path (its 64-bit hash), then by the row's place in the file.
 """
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,7 +28,8 @@ def ordered(df: DataFrame) -> DataFrame:
         return df
     if not df.isStreaming:
         raise UsageError("The DataFrame is static: stream takes one of spark.readStream.")
-    place = next((place for place in _PLACES if _has(df, f"_metadata.{place}")), None)
+    fields = _metadata(df)
+    place = next((place for place in _PLACES if place in fields), None)
     if place is None or len(missing) < len(_ORDER):
         raise UsageError(
             f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}. A source that is neither Kafka's "
@@ -39,12 +39,14 @@ def ordered(df: DataFrame) -> DataFrame:
     return df.select("*", *_of_files(place))
 
 
-def _has(df: DataFrame, column: str) -> bool:
-    try:
-        df.select(column)
-    except AnalysisException:
-        return False
-    return True
+def _metadata(df: DataFrame) -> list[str]:
+    """Returns the fields of a file source's column `_metadata`, none where there is no such column.
+
+    Asked of the plan: to select what is not there raises an error whose stack pyspark prints, caught or not.
+    """
+    hidden = df._jdf.queryExecution().analyzed().metadataOutput()
+    columns = [hidden.apply(place) for place in range(hidden.size())]
+    return [name for column in columns if column.name() == "_metadata" for name in column.dataType().fieldNames()]
 
 
 def _of_files(place: str) -> list[Column]:

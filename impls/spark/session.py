@@ -1,19 +1,11 @@
-"""The Spark session with the settings that a short epoch needs, and Python workers that are ready for the first epoch.
-
-They are forked and connected to the broker: a worker's first results wait for its producer, half a second until the
-broker has given it an id. In the middle of a rescale that is the longest part of the epoch in which a new worker first
-runs.
-"""
+"""The Spark session with the settings that a short epoch needs."""
 
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark import BarrierTaskContext
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
@@ -22,9 +14,8 @@ from impls.spark.master import check_master, check_retries, is_local
 from impls.spark.quiet import silence
 from impls.spark.remote import remote_settings
 from impls.spark.shipping import Archive, cluster_settings, ship
-from impls.worker.sinks import Sink
 
-__all__ = ["check_session", "spark_session", "warm_workers"]
+__all__ = ["check_session", "spark_session"]
 
 _LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -124,26 +115,3 @@ def check_session(spark: SparkSession) -> None:
         raise UsageError(
             f"{_LOCALITY} must be false on a cluster: workers would leave the hosts that have their state."
         )
-
-
-def warm_workers(spark: SparkSession, output: Sink) -> int:
-    """Connects a worker for each task that can run at once and returns their number, 0 where it cannot be done.
-
-    On a cluster nothing is done: its tasks need not come back to the workers of this job.
-    """
-    context = spark.sparkContext
-    if not (context.master or "").startswith("local"):
-        return 0
-    tasks = context.defaultParallelism
-
-    def connect(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from (batch.slice(0, 0) for batch in batches)
-        BarrierTaskContext.get().barrier()  # so that each task has a worker of its own
-        output.connect()
-
-    try:
-        rows = spark.range(0, tasks, 1, tasks)
-        rows.mapInArrow(connect, rows.schema, barrier=True).collect()
-    except PySparkException:  # slots are taken by another query: the first epoch will do it
-        return 0
-    return tasks

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from impls.errors import StateError
 from impls.store.records import Results
@@ -53,9 +53,9 @@ class Output:
             return
         producer, failed = _producer(self), []
 
-        def delivered(error: Any, _message: Any) -> None:
+        def delivered(error: Any, message: Any) -> None:
             if error is not None:
-                failed.append(error)
+                failed.append(_reason(error, message.value()))
 
         partitions = (results.bins.astype(np.int64) * self.partitions // bins).tolist()
         numbers = numbers_of(worker, generation, epoch, len(partitions), first=first)
@@ -69,13 +69,25 @@ class Output:
                 except BufferError:
                     producer.poll(0.1)
                 except KafkaException as error:
-                    raise StateError(f"Results cannot be sent to topic {self.topic}: {error}.") from error
+                    why = _reason(error.args[0], value)
+                    raise StateError(f"Results cannot be sent to topic {self.topic}: {why}.") from error
         left = producer.flush(_SEND_DEADLINE_S)
         if left or failed:
             _producers.clear()
             total = len(results.keys)
             reason = failed[0] if failed else f"{left} of {total} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
             raise StateError(f"Results of epoch {epoch} were not taken by {self.bootstrap}: {reason}.")
+
+
+def _reason(error: KafkaError, value: bytes) -> str:
+    """Returns why a result is not taken, and what lets a large one through."""
+    if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        return str(error)
+    most = 2 * len(value)
+    return (
+        f"one has {len(value):,} bytes; for larger ones give the topic the setting max.message.bytes={most} and Output "
+        f'the options {{"message.max.bytes": "{most}"}}'
+    )
 
 
 def _producer(output: Output) -> Producer:

@@ -7,11 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import NewPartitions, NewTopic
 from processes import working_on
 
 from harness.lab import broker as module
@@ -21,8 +23,11 @@ from harness.lab.ports import free_ports
 from harness.lab.topics import admin_of, create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
+from impls.driver import arrivals
 from impls.driver.arrivals import asking, end_offsets
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
+from impls.store.records import Results
+from impls.worker.output import Output
 
 DEADLINE_S = 20.0
 PARENT = """
@@ -71,7 +76,8 @@ def await_end(pid: int, port: int) -> None:
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-def test_records_survive_a_stop_and_a_kill(tmp_path):
+def test_records_survive_a_stop_and_a_kill(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrivals, "_DEADLINE_S", DEADLINE_S * 3)
     with embedded(tmp_path / "broker") as broker:
         create_topics(broker.bootstrap, {"in": 2, "out": 4})
         create_topics(broker.bootstrap, {"in": 2})
@@ -80,7 +86,17 @@ def test_records_survive_a_stop_and_a_kill(tmp_path):
         produce(broker.bootstrap, b"first")
     with embedded(tmp_path / "broker") as broker:
         produce(broker.bootstrap, b"second")
-        os.kill(broker.pid, signal.SIGKILL)
+        with (
+            contextlib.closing(asking({"bootstrap.servers": broker.bootstrap})) as client,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            assert end_offsets(client, [("in", 0)]) == {("in", 0): 2}
+            os.kill(broker.pid, signal.SIGKILL)
+            asked = pool.submit(end_offsets, client, [("in", 0)])
+            broker.restart()
+            assert asked.result(DEADLINE_S) == {("in", 0): 2}, (
+                "who asks meanwhile is answered by the one that comes back"
+            )
     with embedded(tmp_path / "broker") as broker:
         assert consume(broker.bootstrap, 2) == [b"first", b"second"]
         port = int(broker.bootstrap.split(":")[1])
@@ -153,3 +169,14 @@ def test_a_session_that_fails_leaves_no_broker_behind(tmp_path):
         pytest.fail("nothing is up")
     assert (tmp_path / "broker" / "data").exists()
     assert not working_on(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"message.max.bytes": "4000000"}], ids=["client", "topic"])
+def test_a_result_that_is_too_large_is_refused_with_what_lets_it_through(kafka, options):
+    topic = NewTopic(f"small-{len(options)}", 1, 1, config={"max.message.bytes": "1000000"})
+    admin = admin_of(kafka)
+    for made in admin.create_topics([topic]).values():
+        made.result(DEADLINE_S)
+    large = Results(np.zeros(1, np.int32), [b"k"], [b"x" * 1_500_000])
+    with pytest.raises(StateError, match=r"one has 1,500,000 bytes; for larger ones .*max\.message\.bytes=3000000"):
+        Output(kafka, topic.topic, 1, options).send(large, bins=1, worker=0, generation=0, epoch=0)

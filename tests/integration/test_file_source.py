@@ -74,7 +74,7 @@ def _await_calls(child, folder, epochs):
 @pytest.mark.capability("parquet")
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["json", "parquet"])
-def test_files_are_applied_in_the_order_of_their_times_across_a_rescale(spark, files, tmp_path, kind):
+def test_files_are_applied_in_the_order_of_their_times_across_a_rescale(spark, files, tmp_path, kind, capfd):
     for _ in range(9):
         files.write(40, kind=kind)
     calls = []
@@ -91,6 +91,7 @@ def test_files_are_applied_in_the_order_of_their_times_across_a_rescale(spark, f
     final = {user: (user, n, number) for _, rows in calls for user, n, number in rows}
     assert sorted(final.values()) == sorted({row[0]: row for rows in files.expected(1) for row in rows}.values())
     assert [rows for _, rows in calls[:3]] == files.expected(3)[:3]
+    assert "FIELD_NOT_FOUND" not in capfd.readouterr().err, "what is looked for and not there is no error"
 
 
 @pytest.mark.spark

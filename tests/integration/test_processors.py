@@ -28,7 +28,12 @@ def queries(spark, kafka, topic_factory, tmp_path):
     cloudpickle.register_pickle_by_value(own_processor)
     made: list[Any] = []
 
+    before: dict[str, str | None] = {}
+
     def make(case: Case, variants=VARIANTS) -> tuple[str, Native, list[Own]]:
+        for name, value in case.settings.items():
+            before[name] = spark.conf.get(name, None)
+            spark.conf.set(name, value)
         topic = topic_factory(2)
         native = Native(case, spark, kafka, topic, tmp_path)
         wheres = [(kafka, topic, topic_factory(RESULT_PARTITIONS)) for _ in variants]
@@ -41,6 +46,8 @@ def queries(spark, kafka, topic_factory, tmp_path):
         with contextlib.suppress(Exception):  # the test's own error is the one to see
             query.stop()
         query.close()
+    for name, value in before.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
     cloudpickle.unregister_pickle_by_value(own_processor)
 
 
@@ -70,9 +77,17 @@ def run(case: Case, kafka: str, topic: str, native: Native, own: list[Own]) -> N
 
 
 def start(processor: Any, native: Native, own: list[Own]) -> None:
-    for query in (native, *own):
+    queries = (native, *own)
+    for query in queries:
         query.stop()
-        query.start(processor())
+        query.begin(processor())
+    for query in queries:
+        query.await_begun()
+
+
+def begun(query: Any, case: Case) -> None:
+    query.begin(case.processor())
+    query.await_begun()
 
 
 def differences(where: str, expected: list[str], got: list[str]) -> list[str]:
@@ -129,7 +144,7 @@ def failure(query: Any, do: Callable[[Any], None]) -> Exception | None:
 def test_an_error_of_the_user_is_told_as_spark_tells_it_or_more_clearly(queries, kafka, name):
     case = FAILING[name]
     topic, native, (own,) = queries(case, VARIANTS[:1])
-    failed = {query: failure(query, lambda query: query.start(case.processor())) for query in (native, own)}
+    failed = {query: failure(query, lambda query: begun(query, case)) for query in (native, own)}
     for step in range(len(case.chunks)):
         send(case, kafka, topic, step)
         total = (step + 1) * step_records(case)

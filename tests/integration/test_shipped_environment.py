@@ -111,7 +111,7 @@ def test_a_bench_that_ships_nothing_says_what_executors_lack(cluster, tmp_path):
 def test_a_run_with_a_shipped_environment_is_valid(cluster, tmp_path, mechanism):
     done = _without_python(
         "-P", "-m", "invoke", "bench", "--quick", "--mechanism", mechanism, "--workload", "hash", "--master",
-        cluster.master, "--keys", "20k", "--rate", "1k", "--duration", "4", "--output", str(tmp_path / "results"),
+        cluster.master, "--keys", "20k", "--rate", "1k", "--duration", "8", "--output", str(tmp_path / "results"),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
     [result] = (tmp_path / "results").glob("*/result.json")

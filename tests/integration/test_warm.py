@@ -3,14 +3,17 @@
 import os
 import re
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
+from pipeline import await_true
 
 from harness.lab.processes import python_workers
-from impls.spark.session import warm_workers
+from impls.spark.warm import warm_workers
 from impls.worker import output as outbox
 from impls.worker.output import Output
+from impls.worker.sinks import Nowhere
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +37,30 @@ def test_each_slot_gets_a_worker_of_its_own_that_knows_the_broker(spark, kafka, 
     rows = table.mapInArrow(known, "pid long, producers long", barrier=True).collect()
     assert {row["pid"] for row in rows} <= workers
     assert all(row["producers"] >= 1 for row in rows)
+
+
+def test_slots_that_another_query_has_are_not_waited_for(spark, tmp_path):
+    begun, over = tmp_path / "begun", tmp_path / "over"
+    begun.mkdir()
+
+    def hold(batches):
+        import time
+        from pathlib import Path
+
+        (begun / str(os.getpid())).touch()
+        deadline = time.monotonic() + 60
+        while not Path(over).exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        yield from batches
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(spark.range(0, 3, 1, 3).mapInArrow(hold, "id long").collect)
+        await_true(lambda: len(list(begun.iterdir())) == 3, "three of four slots to be taken")
+        try:
+            assert warm_workers(spark, Nowhere()) == 1
+        finally:
+            over.touch()
+        assert len(other.result(60)) == 3
 
 
 def test_a_broker_that_is_not_there_is_left_to_the_first_epoch(monkeypatch):

@@ -18,12 +18,14 @@ from harness.files import RESULTS, read_json, read_lines, write_json, write_text
 from harness.options import ending
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
+from harness.results.machine import describe_machine
 from harness.results.place import find_folder, new_folder
 from harness.run.runs import AGAIN
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
 from harness.suites.regress.decide import Change, Runs, Verdict, compare, resampled, sides
+from harness.suites.regress.reference import base_of, store
 from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, work_tree
 from impls.errors import UsageError
 from plots.perf import draw_trend
@@ -32,6 +34,7 @@ __all__ = ["Comparison", "append", "line_of", "markdown", "run_regress"]
 
 _OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
+_AS_BENCH = ("mode", "workers", "bins")  # a revision's own default unless they are given
 _WORDS = {"worse": "slower", "better": "faster", "same": "no difference"}
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -78,7 +81,7 @@ class Comparison:
 
 def _bench_options(options: Mapping[str, Any]) -> list[str]:
     chosen = {**_OPTIONS, **(_QUICK if options.get("quick") else {})}
-    chosen |= {name: str(options[name]) for name in chosen if options.get(name)}
+    chosen |= {name: str(options[name]) for name in (*_OPTIONS, *_AS_BENCH) if options.get(name)}
     read_given(PARAMETERS, chosen)
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]
 
@@ -88,7 +91,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
     """Compares two revisions; returns 0 when nothing has become worse, 1 when something has, 2 for bad input."""
     asked = read_given(REGRESS, options)
     pairs = asked.get("pairs", 9)
-    commits = {side: revision(str(options.get(side) or "HEAD")) for side in ("base", "head")}
+    commits = {"base": revision(str(options.get("base") or base_of())), "head": revision(options.get("head") or "HEAD")}
     resample = asked.get("resample", 0)
     if resample and commits["base"] != commits["head"]:
         raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
@@ -108,6 +111,8 @@ def run_regress(options: Mapping[str, Any]) -> int:
             return _finish(folder, f"{text}say worse\n", worse=worse > 0)
         verdict, found = compare(first, lambda: comparison.round(2))
     append(folder.parent / "history.jsonl", commits["head"], first["head"])
+    if options.get("reference"):
+        store(commits, bench, found, describe_machine(0))
     return _finish(folder, markdown(commits, verdict, found, comparison.busy()), worse=verdict == "worse")
 
 

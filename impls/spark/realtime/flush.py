@@ -29,5 +29,5 @@ def flushing(df: DataFrame, *, full_bytes: int, idle_us: int, linger_us: int) ->
     padded = df.withColumn(_PAD, F.lit(None).cast("binary"))
     spark = df.sparkSession
     encoder = spark._jvm.org.apache.spark.sql.Encoders.row(padded._jdf.schema().asNullable())  # type: ignore[union-attr]
-    flush = new_object(spark, _SOURCE, len(padded.columns), full_bytes, idle_us, linger_us)
+    flush = new_object(spark, _SOURCE, len(padded.columns), full_bytes, idle_us, linger_us, in_tasks=True)
     return DataFrame(padded._jdf.mapPartitions(flush, encoder), spark)

@@ -24,7 +24,7 @@ from impls.protocol.realtime import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
-from impls.spark.executor import cause_of
+from impls.spark.cause import cause_of
 from impls.spark.quiet import silence
 from impls.spark.realtime.inputlog import InputLog
 from impls.spark.realtime.own import worker_maker
@@ -186,7 +186,7 @@ class _Runner:
                 "slots: start the session with threads=real_time_threads(partitions, slots), or give fewer slots."
             )
         self._failures += 1
-        told = str(lost) or (cause_of(error) if error is not None else "the query ended without a word")
+        told = str(lost) or (cause_of(str(error)) if error is not None else "the query ended without a word")
         _LOG.warning("The tasks of the query are started again: %s", told)
         if self._failures >= _FAILURES_MAX:
             raise StateError(f"The query failed {_FAILURES_MAX} times in a row, the last time by this: {told}")

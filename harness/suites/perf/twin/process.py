@@ -26,7 +26,7 @@ from harness.measure.memory import PythonWorkers, find_jvm
 from harness.run.load import Load, schedule
 from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.twin.pairs import TurnBlock
-from harness.suites.perf.twin.query import Alternating, TurnEpoch
+from harness.suites.perf.twin.query import BLOCK_EPOCHS, Alternating, TimedBlocks, TurnEpoch
 from impls.errors import StateError
 from impls.spark.heartbeat import Heartbeat
 from impls.worker.output import Output
@@ -38,14 +38,13 @@ _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0
 _BACKLOG_DEADLINE_S = 300.0
 _EPOCHS_PER_S = 5
-_BLOCK_EPOCHS = 3
 _IS_LINUX = sys.platform.startswith("linux")
 _SCHEDULED = 2  # the kernel's name for the clock of time on a processor, low bits of a process clock's number
 
 
 @dataclass(frozen=True)
 class TwinSettings:
-    """One measurement: `pairs` pairs of blocks of `block_s` seconds at `rate` records per second on `keys` keys.
+    """One measurement: `pairs` pairs of blocks of `block_s` seconds or more, `rate` records per second on `keys` keys.
 
     The same records are then read again as a backlog, in blocks of 3 epochs of a fifth of a second's records each:
     an epoch's CPU goes with its records, and the side with the longer epochs has more of them at a given rate. It is
@@ -70,7 +69,7 @@ class TwinSettings:
     def pairs_per_pass(self) -> list[int]:
         """Pairs of blocks of each reading of the backlog; one suffices for as many as there are records."""
         records = self.rate * (self.lead_in_s + self.pairs * 2 * self.block_s)
-        most = max(1, int(records // (2 * _BLOCK_EPOCHS * self.epoch_records)))
+        most = max(1, int(records // (2 * BLOCK_EPOCHS * self.epoch_records)))
         return [min(most, self.backlog_pairs - at) for at in range(0, self.backlog_pairs, most)]
 
 
@@ -123,7 +122,7 @@ def blocks_of(marks: list[EpochMark], *, backlog: bool) -> list[TurnBlock]:
     for mark in marks:
         if mark.done.block is not None:
             by_block[mark.done.block].append(mark)
-    return [_block(number, found, backlog) for number, found in sorted(by_block.items()) if len(found) > 2]
+    return [_block(number, found, backlog) for number, found in sorted(by_block.items()) if len(found) >= BLOCK_EPOCHS]
 
 
 def _block(number: int, marks: list[EpochMark], backlog: bool) -> TurnBlock:
@@ -166,17 +165,18 @@ def _measure_blocks(folder: Path, settings: TwinSettings) -> list[TurnBlock]:
             _await(query, lambda: sides.ready, "both sides' state", _READY_DEADLINE_S)
             meter = _Meter()
             load = schedule(folder, experiment, "in")
-            sides.block_s, sides.start_us = settings.block_s, load["start_us"] + round(settings.lead_in_s * 1e6)
+            sides.timed = TimedBlocks(settings.block_s)
+            sides.start_us = load["start_us"] + round(settings.lead_in_s * 1e6)
             with Load(folder, broker.bootstrap, load, resume=False) as generator:
                 within = settings.lead_in_s + experiment.duration_s + _DRAIN_DEADLINE_S
                 _await(query, generator.finished, "the load", within)
             _await(query, lambda: _records(marks) >= load["records"], "the last record", _DRAIN_DEADLINE_S)
         blocks = blocks_of(marks, backlog=False)[: settings.pairs * 2]
-        sides.block_epochs = _BLOCK_EPOCHS
+        sides.counted = True
         before = 0
         for number, pairs in enumerate(settings.pairs_per_pass):
             marks.clear()
-            epochs = pairs * 2 * _BLOCK_EPOCHS
+            epochs = pairs * 2 * BLOCK_EPOCHS
             place = folder / f"spark-again-{number}"
             with _query(spark, broker.bootstrap, sides, place, settings.epoch_records) as query:
                 _await(query, partial(_reached, marks, epochs), "the backlog", _BACKLOG_DEADLINE_S)

@@ -26,8 +26,9 @@ from impls.worker.cells import CELL
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
-__all__ = ["Alternating", "TurnEpoch", "block_at"]
+__all__ = ["BLOCK_EPOCHS", "Alternating", "TimedBlocks", "TurnEpoch", "side_of"]
 
+BLOCK_EPOCHS = 3  # the fewest of a block: its first one is left out
 _SIDES = ("live", "twin")
 
 
@@ -41,24 +42,41 @@ class TurnEpoch:
     cells: NDArray[np.void]
 
 
-def block_at(since_s: float, block_s: float) -> tuple[int, str]:
-    """Returns the block of a time of the load and its side; each pair of blocks has the order of the last reversed.
+def side_of(block: int) -> str:
+    """Returns the side of a block; each pair of blocks has the order of the last reversed.
 
-    Time may be counted in epochs as well as in seconds.
-
-    >>> [block_at(t, 1.0)[1] for t in range(6)]
+    >>> [side_of(block) for block in range(6)]
     ['live', 'twin', 'twin', 'live', 'live', 'twin']
     """
-    block = int(since_s // block_s)
-    return block, _SIDES[(block + block // 2) % 2]
+    return _SIDES[(block + block // 2) % 2]
+
+
+class TimedBlocks:
+    """Blocks of `block_s` seconds; where epochs are long a block lasts until it has `BLOCK_EPOCHS` of them.
+
+    >>> blocks = TimedBlocks(2.0)
+    >>> [blocks.at(since_s) for since_s in (0.0, 0.5, 1.0, 1.9, 2.1, 4.2, 6.3, 6.8, 8.1)]
+    [0, 0, 0, 0, 1, 1, 1, 2, 2]
+    """
+
+    def __init__(self, block_s: float):
+        self._block_s, self._block, self._epochs, self._ends_s = block_s, 0, 0, block_s
+
+    def at(self, since_s: float) -> int:
+        """Returns the block of an epoch that begins so many seconds after the load did; called once per epoch."""
+        if since_s >= self._ends_s and self._epochs >= BLOCK_EPOCHS:
+            self._block, self._epochs = self._block + 1, 0
+            self._ends_s = (since_s // self._block_s + 1) * self._block_s
+        self._epochs += 1
+        return self._block
 
 
 class Alternating:
     """`foreachBatch` of the query: each side counts its own epochs and has its own state.
 
     Attributes:
-        start_us: from when on blocks of `block_s` seconds follow each other; before that the sides take turns.
-        block_epochs: if it is set, blocks of so many epochs follow each other from the next query's epoch 0 on.
+        timed: the blocks of a load that begins at `start_us`; before it the sides take turns epoch by epoch.
+        counted: whether blocks of `BLOCK_EPOCHS` epochs follow each other instead, from the next query's epoch 0 on.
     """
 
     def __init__(
@@ -79,7 +97,7 @@ class Alternating:
         self._driver = Driver(controller, self._checkpoint, MicroBatchExecutor(spec), files=None, on_epoch=self._seen)
         self._epochs = dict.fromkeys(_SIDES, 0)
         self._last: EpochRecord | None = None
-        self.start_us, self.block_s, self.block_epochs = 0, 1.0, 0
+        self.start_us, self.timed, self.counted = 0, TimedBlocks(1.0), False
 
     @property
     def ready(self) -> bool:
@@ -98,10 +116,11 @@ class Alternating:
         self._on_epoch(TurnEpoch(side, block, records, cells))
 
     def _turn(self, epoch: int) -> tuple[int | None, str]:
-        if self.block_epochs:
-            return block_at(epoch, self.block_epochs)
-        since_us = now_us() - self.start_us if self.start_us else -1
-        return block_at(since_us / 1e6, self.block_s) if since_us >= 0 else (None, _SIDES[epoch % 2])
+        since_us = now_us() - self.start_us
+        if not self.counted and (not self.start_us or since_us < 0):
+            return None, _SIDES[epoch % 2]
+        block = epoch // BLOCK_EPOCHS if self.counted else self.timed.at(since_us / 1e6)
+        return block, side_of(block)
 
     def _binned(self, batch: DataFrame, bins: int) -> DataFrame:
         return prepared(batch, "key", self._operator, bins, "scheduled_us")

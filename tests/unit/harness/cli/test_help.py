@@ -30,7 +30,7 @@ def test_help_of_bench_is_the_same_before_and_behind_it_in_four_groups():
     assert (behind.returncode, behind.stderr, behind.stdout) == (0, "", before.stdout)
     headings = [line for line in behind.stdout.splitlines() if line and not line.startswith(" ")]
     assert headings[-4:] == ["What to run", "Load", "Cluster", "Output"]
-    assert inv("regress", "-h").stdout.startswith("Usage: ./inv regress BASE [options]")
+    assert inv("report", "-h").stdout.startswith("Usage: ./inv report FOLDER [options]")
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 300])
@@ -74,7 +74,7 @@ def test_options_without_a_group_stand_under_one_heading():
         (["teleport"], "no task teleport"),
         (["--speed"], "no option --speed"),
         (["--help", "teleport"], "teleport"),
-        (["regress"], "./inv regress needs --base"),
+        (["report"], "./inv report needs --folder"),
         (["rescale", "--checkpoint", "x", "--workers", "many"], "The number of workers must be a number"),
         (["bench", "--duration", "soon"], "--duration takes a number, not 'soon'"),
         (["bench", "--bins", "7"], "power of two from 2 to 16384, not 7"),

@@ -15,7 +15,7 @@ from harness.suites.perf.steady import Probe, Search, rate_ratio
 from harness.suites.perf.suite import PARTS, markdown, suite_from, write_tables
 from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import EpochMark, blocks_of
-from harness.suites.perf.twin.query import TurnEpoch, block_at
+from harness.suites.perf.twin.query import TurnEpoch, side_of
 from impls.errors import UsageError
 from impls.worker.cells import make_cells
 
@@ -82,7 +82,7 @@ def test_ratios_are_those_of_blocks_of_one_pair():
 
 
 def test_blocks_take_turns_so_that_a_trend_favours_no_side():
-    sides = [block_at(second, 1.0)[1] for second in range(400)]
+    sides = [side_of(number) for number in range(400)]
     assert sides.count("live") == sides.count("twin") == 200
     places = {side: np.mean([i for i, s in enumerate(sides) if s == side]) for side in ("live", "twin")}
     assert places["live"] == places["twin"]

@@ -7,6 +7,7 @@ import pytest
 
 from harness.files import write_json
 from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
+from harness.suites.regress.reference import base_of, store
 from harness.suites.regress.run import Comparison, append, line_of, markdown, run_regress
 from harness.suites.regress.trees import measures_of, revision
 from impls.errors import StateError, UsageError
@@ -148,3 +149,16 @@ def test_a_revision_that_is_not_there_is_one_sentence():
     with pytest.raises(UsageError, match="no revision 'nowhere'"):
         revision("nowhere")
     assert len(revision("HEAD")) == 40
+
+
+def test_a_stored_comparison_names_the_base_of_later_ones(tmp_path):
+    stored = tmp_path / "regress.json"
+    with pytest.raises(UsageError, match=r"regress\.json names no revision to compare with: name one with --base"):
+        base_of(stored)
+    _, found = compare(runs(1, 1.2), lambda: runs(2, 1.3))
+    store(COMMITS, ["--keys", "9"], found, {"cores": 2}, stored)
+    assert base_of(stored) == COMMITS["base"]
+    kept = json.loads(stored.read_text())
+    assert (kept["bench"], kept["machine"]) == (["--keys", "9"], {"cores": 2})
+    assert set(kept["ratios"]["m"]) == set(TIMES)
+    assert kept["ratios"]["m"][TIMES[0]]["head_over_base"].startswith("1.3"), "of the second round, which decides"

@@ -23,15 +23,16 @@ class Answers:
         assert (topic, timeout > 0) == ("t", True)
 
 
-NOT_YET, DOWN = KafkaError(KafkaError._UNKNOWN_PARTITION), KafkaError(KafkaError._ALL_BROKERS_DOWN)
+NOT_YET, DOWN = KafkaError(KafkaError._UNKNOWN_PARTITION), KafkaError(KafkaError._TRANSPORT)
+FORBIDDEN = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
 
 def test_a_broker_that_has_just_started_is_asked_again():
     leaderless = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
-    assert end_offsets(Answers(NOT_YET, leaderless, 7, 8), [("t", 0), ("t", 1)]) == {("t", 0): 7, ("t", 1): 8}
+    assert end_offsets(Answers(DOWN, NOT_YET, leaderless, 7, 8), [("t", 0), ("t", 1)]) == {("t", 0): 7, ("t", 1): 8}
 
 
-@pytest.mark.parametrize("answers", [[DOWN], [NOT_YET] * 2])
+@pytest.mark.parametrize("answers", [[FORBIDDEN], [NOT_YET] * 2, [DOWN] * 2])
 def test_other_errors_and_the_end_of_the_time_are_told(answers, monkeypatch):
     monkeypatch.setattr(arrivals, "_DEADLINE_S", 0.01)
     with pytest.raises(StateError, match="The broker does not say how far its topics go: "):

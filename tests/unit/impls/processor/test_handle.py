@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -213,22 +214,56 @@ def test_what_spark_refuses_is_refused_and_nothing_is_lost(
 
 
 class Deleting(Script):
-    """Gives up its list."""
+    """Gives up its variables, and makes its value again."""
+
+    names: tuple[str, ...] = ("v", "items", "m", "never there")
+    again = False
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         super().init(handle)
-        handle.deleteIfExists("items")
+        for name in self.names:
+            handle.deleteIfExists(name)
+        if self.again:
+            handle.getValueState("v", schema("n long, s string"), self.ttl)
+
+
+class Listless(Deleting):
+    names = ("items",)
+
+
+class Remaking(Deleting):
+    again = True
+
+
+def replaced_by(query: ProcessorRun, processor: StatefulProcessor) -> None:
+    """Starts the query again with another processor."""
+    query.given.processor = processor
+    query.operator = replace(query.operator, program=query.given.program)  # type: ignore[type-var]
+    query.restart()
 
 
 def test_a_deleted_variable_is_gone(tmp_path: Path) -> None:
     query = run(tmp_path, Script())
     did(query, ("append", 1), ("update", 1))
-    query.given.processor = Deleting()
-    from dataclasses import replace
-
-    query.operator = replace(query.operator, program=query.given.program)  # type: ignore[type-var]
-    query.restart()
+    replaced_by(query, Listless())
     did(query, ("value", 0))
+    assert entries_left(query) == 1
+
+
+@pytest.mark.parametrize(
+    "do", ["value", "update", "clear", "items", "append", "put", "clear items", "map", "set", "remove"]
+)
+def test_whatever_is_done_with_a_deleted_variable_fails(tmp_path: Path, do: str) -> None:
+    with pytest.raises(PySparkRuntimeError, match=r"(Value state v|List state items|Map state m) is not initialized"):
+        run(tmp_path, Deleting()).epoch([("ann", do, 1)])
+
+
+def test_a_variable_deleted_and_made_again_is_empty_in_every_turn(tmp_path: Path) -> None:
+    query = run(tmp_path, Script())
+    did(query, ("append", 1), ("update", 1))
+    replaced_by(query, Remaking())
+    for _ in range(2):  # also the object that was made before
+        assert did(query, ("value", 0), ("update", 2), ("value", 0)) == ["(False, None)", "None", "(True, (2, 'n2'))"]
     assert entries_left(query) == 1
 
 

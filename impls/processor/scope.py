@@ -1,0 +1,75 @@
+"""What the state variables of a processor share in a turn: the entries, the key at work, processing time."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.errors import PySparkRuntimeError
+
+from impls.processor import names
+from impls.processor.encoding import Variable
+from impls.store.buffered import Buffered
+
+__all__ = ["Deleted", "Scope"]
+
+_NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
+
+
+class Scope:
+    """What all state variables of a processor share in a turn: the entries, the key at work, processing time.
+
+    Attributes:
+        entries: those of the worker's bins.
+        now: processing time, ms.
+        timed: bins whose timers or expiries may have changed.
+    """
+
+    def __init__(self, entries: Buffered, now: int):
+        self.entries, self.now, self.timed = entries, now, set[int]()
+        self.bin, self.key, self._part = -1, b"", b""
+        self._places: list[tuple[int, bytes]] = []
+        self._loaded: set[bytes] = set()
+
+    def expect(self, keys: Iterable[tuple[int, bytes]]) -> None:
+        """Says which keys, each with its bin, are to come: the first read of a variable reads it for all of them."""
+        self._places, self._loaded = [(bin_, names.key_part(key)) for bin_, key in keys], set()
+
+    def at(self, bin_: int, key: bytes) -> None:
+        """Makes a key the one at work."""
+        self.bin, self.key, self._part = bin_, key, names.key_part(key)
+
+    def name(self, head: bytes) -> bytes:
+        """Returns the name of the key's entry, given its beginning."""
+        if self.bin < 0:
+            raise PySparkRuntimeError(_NO_KEY)
+        return head + self._part
+
+    def get(self, head: bytes) -> bytes | None:
+        """Returns the value of the key's entry, given the beginning of its name."""
+        if head not in self._loaded:
+            self._loaded.add(head)
+            self.entries.load([(bin_, head + part) for bin_, part in self._places])
+        return self.entries.get(self.bin, self.name(head))
+
+    def put(self, name: bytes, value: bytes | None) -> None:
+        """Writes an entry of the key; None deletes it."""
+        self.entries.put(self.bin, name, value)
+
+    def note(self, entry: bytes, *, due: int | None, before: int | None) -> None:
+        """Puts the expiry of an entry at a time, None for none, instead of `before`, None where there was none."""
+        if due != before:
+            if before is not None:
+                self.put(names.expiry_name(before, entry), None)
+            if due is not None:
+                self.put(names.expiry_name(due, entry), b"")
+            self.timed.add(self.bin)
+
+
+class Deleted:
+    """The scope of a state variable that was deleted: whatever asks it for something gets Spark's error."""
+
+    def __init__(self, variable: Variable):
+        self._variable = variable
+
+    def __getattr__(self, _name: str) -> Any:
+        kind, name = self._variable.kind.capitalize(), self._variable.name
+        raise PySparkRuntimeError(f"{kind} state {name} is not initialized: deleteIfExists has deleted it.")

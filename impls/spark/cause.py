@@ -1,0 +1,67 @@
+"""The cause of a failed query in one line, from the text in which Spark hands it on: Java's and Python's stacks."""
+
+import re
+
+from impls.errors import FOR_KEY
+
+__all__ = ["cause_of"]
+
+_MOST = 500  # characters of an exception's text
+_TRACEBACK = "Traceback (most recent call last):"
+_FRAME = re.compile(r'\s+File "(?P<path>.+)", line (?P<line>\d+), in (?P<where>.+)')
+_OURS = r"[/\\](impls|pyspark)[/\\]|^<frozen"
+_NOT_THE_USERS = (re.compile(rf"{_OURS}|[/\\](site-packages|python3\.\d+)[/\\]"), re.compile(_OURS))
+_JAVA = re.compile(r"\s*at |Driver stacktrace|Caused by|JVM stacktrace|=== ")
+
+
+def cause_of(text: str) -> str:
+    """Returns a sentence: the exception that a task raised, for which key, and the line of the user's code.
+
+    >>> cause_of('''Job aborted: PythonException: Traceback (most recent call last):
+    ...   File "/lib/pyspark/worker.py", line 9, in main
+    ...     process()
+    ...   File "/home/me/rules.py", line 12, in handleInputRows
+    ...     assert total >= 0
+    ... AssertionError
+    ...
+    ...     at org.apache.spark.Task.run(Task.scala:1)''')
+    'The query failed: AssertionError, at rules.py:12 in handleInputRows: assert total >= 0'
+    """
+    lines = text.splitlines()
+    begins = [place for place, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
+    if not begins:
+        return f"The query failed: {_named(lines)}"
+    frames, said = _parts(lines[begins[-1] + 1 :])
+    notes = [line for line in said if FOR_KEY in line]
+    words = " ".join(line for line in said if line not in notes)[:_MOST] or _named(lines)
+    return "The query failed: " + "".join([words, *(f" {note}" for note in notes[-1:]), _users_line(frames)])
+
+
+def _named(lines: list[str]) -> str:
+    """Returns the last line that names an exception, else the last one that says something."""
+    told = [line.strip() for line in lines if line.strip()]
+    named = [line for line in told if "Error:" in line or "Exception:" in line]
+    return (named or told or ["no message"])[-1][:_MOST]
+
+
+def _parts(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the lines of a traceback's frames, and those of its exception."""
+    end = next((place for place, line in enumerate(lines) if line and not line[0].isspace()), len(lines))
+    said = []
+    for line in lines[end:]:
+        if not line.strip() or _JAVA.match(line):
+            break
+        said.append(line.strip())
+    return lines[:end], said
+
+
+def _users_line(frames: list[str]) -> str:
+    """Returns the last line of the user's own code, rather than of a library that it calls; "" if there is none."""
+    for others in _NOT_THE_USERS:
+        for place in reversed(range(len(frames))):
+            match = _FRAME.match(frames[place])
+            if match is not None and not others.search(match["path"]):
+                following = "".join(frames[place + 1 : place + 2])
+                code = "" if _FRAME.match(following) or not following.strip() else f": {following.strip()}"
+                return f", at {match['path'].rpartition('/')[2]}:{match['line']} in {match['where']}{code}"
+    return ""
