@@ -1,48 +1,60 @@
-"""`aggregate`: Spark's `groupBy(keys).agg(...)` in update mode, with a handle to rescale it while it runs."""
+"""`aggregate`: Spark's `groupBy(keys).agg(...)` in update or append mode, with a handle to rescale it while it runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, DateType, LongType, StructField, StructType, TimestampNTZType, TimestampType
 
 from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
 from impls.operators import Aggregate
-from impls.operators.aggregates.types import WINDOW
+from impls.operators.aggregates.types import WINDOW, key_type
 from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.base import Operator
-from impls.processor.keys import columns_sql
+from impls.processor.keys import KeyCodec, columns_sql
 from impls.protocol.eventtime import EventTime
 from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
 
-__all__ = ["GROUPING_KEY", "aggregate", "with_windows"]
+__all__ = ["GROUPING_KEY", "OUTPUT_MODES", "KeyColumns", "aggregate", "with_windows"]
 
+OUTPUT_MODES = ("update", "append")
 GROUPING_KEY = "grouping_key"  # the column by which records go to bins
 
 
-def aggregate(df: DataFrame, keys: Sequence[str], values: Mapping[str, str], **options: Any) -> StreamHandle:
-    """Starts `df.groupBy(keys).agg(values)` in update mode and returns its handle.
+def aggregate(
+    df: DataFrame, keys: Sequence[str], values: Mapping[str, str], *, output_mode: str = "update", **options: Any
+) -> StreamHandle:
+    """Starts `df.groupBy(keys).agg(values)` and returns its handle.
 
-    A result is, per key and epoch, the key's row after the epoch as JSON; its Kafka key is the grouping key's bytes
-    (`impls.processor.keys`). One of the keys may be a window, a column that `pyspark.sql.functions.window` has made; if
-    it is one of a column with a watermark, a key is forgotten when the watermark has passed its window.
+    In update mode a result is, per key and epoch, the key's row after the epoch as JSON; its Kafka key is the grouping
+    key's bytes (`impls.processor.keys`). One of the keys may be a window, a column that `pyspark.sql.functions.window`
+    has made; if it is one of a column with a watermark, a key is forgotten when the watermark has passed its window. In
+    append mode a result is the row of a key that is forgotten, so there is one for each key.
 
     Args:
         df: a streaming DataFrame, see `impls.stream`.
         keys: the columns of the key, of any of the types in `impls.operators.aggregates.types`.
         values: name of each result and the aggregate: count(*), or count, sum, min, max or avg of a column.
+        output_mode: "update" or "append".
         options: what `impls.stream` takes besides: results, state_dir, checkpoint, workers and so on.
 
     Raises:
         UsageError: as `impls.stream`; a column is missing, or an aggregate or a type is unknown; there are two windows,
-            or the column with the watermark was left out.
+            or the column with the watermark was left out; append mode without such a window.
     """
+    if output_mode not in OUTPUT_MODES:
+        raise UsageError(f"The output mode {output_mode!r} is unknown: use {' or '.join(OUTPUT_MODES)}.")
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     if missing := [key for key in keys if key not in types]:
         raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
+    if not keys:
+        raise UsageError("Name a column to group by: without one there is one row of state, which cannot be rescaled.")
+    for key in [key for key in keys if types[key] in {"float", "double"}]:  # as Spark: -0.0 is 0.0
+        df = df.withColumn(key, (F.col(f"`{key}`") + 0.0).cast(types[key]))
     schema = StructType([df.schema[key] for key in keys])
     keyed = df.withColumn(GROUPING_KEY, F.expr(columns_sql(schema, keys)))
     aggregates = Aggregate({key: types[key] for key in keys}, values, types)
@@ -52,13 +64,66 @@ def aggregate(df: DataFrame, keys: Sequence[str], values: Mapping[str, str], **o
     operator: Operator = aggregates
     if windows and with_watermark(StructType(windows)):
         keyed, delay_ms = _timed(keyed, windows[0].name)
-        operator = with_windows(aggregates, delay_ms)
+        operator = with_windows(aggregates, delay_ms, schema if output_mode == "append" else None)
+    elif output_mode == "append":
+        raise UsageError(
+            "In append mode a row is sent when the watermark has passed its window: add a window of a column with a "
+            'watermark to the keys, or use output_mode="update".'
+        )
     return stream(keyed, key=GROUPING_KEY, operator=operator, **options)
 
 
-def with_windows(aggregates: Aggregate, delay: int) -> WindowAggregate:
-    """Returns aggregates by windows under Spark's watermark with a delay, ms."""
-    return WindowAggregate(aggregates, EventTime.of_spark(EVENT, delay))
+def with_windows(aggregates: Aggregate, delay: int, appended: StructType | None = None) -> WindowAggregate:
+    """Returns aggregates by windows under Spark's watermark with a delay, ms.
+
+    `appended` is the type of the grouping key in append mode, None in update mode.
+    """
+    columns = None if appended is None else KeyColumns(appended)
+    return WindowAggregate(aggregates, EventTime.of_spark(EVENT, delay), columns)
+
+
+class KeyColumns:
+    """The columns of grouping keys, of the types that `Aggregate` has."""
+
+    def __init__(self, schema: StructType):
+        self._schema = schema
+        self._codec: KeyCodec | None = None  # it has functions, and does not travel
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_schema": self._schema, "_codec": None}
+
+    def __call__(self, keys: list[bytes]) -> pa.Table:
+        """Returns a table with a row for each key."""
+        if self._codec is None:
+            self._codec = KeyCodec(_with_numbers(self._schema))
+        rows = [self._codec.decode(key) for key in keys]
+        columns = {}
+        for place, field in enumerate(self._schema.fields):
+            kind = key_type(field.dataType.simpleString())
+            values = [row[place] for row in rows]
+            if isinstance(field.dataType, StructType):
+                values = [None if value is None else value.asDict() for value in values]
+            columns[field.name] = _cast(values, kind)
+        return pa.table(columns)
+
+
+def _with_numbers(schema: StructType) -> StructType:
+    """Returns a schema with numbers for times, which a key has as such: no time zone can turn them."""
+
+    def number(kind: DataType) -> DataType:
+        if isinstance(kind, StructType):
+            return _with_numbers(kind)
+        return LongType() if isinstance(kind, DateType | TimestampType | TimestampNTZType) else kind
+
+    return StructType([StructField(field.name, number(field.dataType)) for field in schema.fields])
+
+
+def _cast(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_struct(kind):
+        return pa.array(values, pa.struct([(part.name, pa.int64()) for part in kind])).cast(kind)
+    if pa.types.is_date(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    return pa.array(values, pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
 
 
 def _timed(df: DataFrame, window: str) -> tuple[DataFrame, int]:

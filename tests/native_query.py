@@ -22,9 +22,9 @@ def native_session(spark, provider=ROCKSDB, **more):
     return session
 
 
-def run_native(frame, checkpoint):
+def run_native(frame, checkpoint, mode="update"):
     """Runs a streaming frame on all that its source has, and ends it."""
-    writer = frame.writeStream.format("noop").outputMode("update").option("checkpointLocation", str(checkpoint))
+    writer = frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(120)
 

@@ -64,6 +64,7 @@ def adopt(
     processor: str = "",
     pandas: bool = False,
     keys: Sequence[str] | None = None,
+    output_mode: str = "",
     bins: int = 256,
     workers: int = 2,
     durability: str = "process",
@@ -89,6 +90,8 @@ def adopt(
         processor: name of the processor's class.
         pandas: whether the processor takes frames of pandas.
         keys: names of the key's columns in the stream to come; by default those in the state.
+        output_mode: "update" or "append", as the query had it; needed for windows under a watermark, whose state does
+            not tell.
         bins: units of routing and movement, as for `impls.stream`.
         workers: number of workers that begin.
         durability: "process" or "host"; the query is then started with the same or the other one of them.
@@ -107,7 +110,7 @@ def adopt(
     reader = reading_session(spark, state_ids=log.state_ids)
     state = the_operator(operators_of(reader, location, log.batch), location)
     check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)
-    found = found_in(reader, location, log, state, Wanted(aggregates, processor, pandas, keys), bins=bins)
+    found = found_in(reader, location, log, state, Wanted(aggregates, processor, pandas, keys, output_mode), bins=bins)
     with made_whole(Path(into)) as folder, _cleared_on_error(log_dir):
         place = (bins, workers, durability == "host", log_dir)
         rows = _fill(folder, location, log, found, place=place, tell=tell)

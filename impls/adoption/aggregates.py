@@ -67,6 +67,8 @@ def _input_type(function: str, kind: str, known: str | None) -> str:
 
 def _unlike(values: Mapping[str, str], found: Sequence[tuple[str, str]]) -> str:
     kept, given = ", ".join(map(" ".join, found)), ", ".join(values.values())
+    if len(set(map(function_and_column, values.values()))) < len(values):
+        return f"Spark keeps equal aggregates once, and two of {given} are equal: name each aggregate once."
     return f"The state keeps {kept}, which is not what {given} keep: name the query's aggregates, in its order."
 
 

@@ -14,7 +14,7 @@ from impls.adoption.native import NativeLog
 from impls.adoption.processors import entries_of_processor, time_mode_of, variables_of
 from impls.adoption.reading import state_frame
 from impls.adoption.state import AGGREGATION, StateOperator
-from impls.aggregation import GROUPING_KEY, with_windows
+from impls.aggregation import GROUPING_KEY, OUTPUT_MODES, with_windows
 from impls.errors import UsageError
 from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
@@ -28,6 +28,7 @@ from impls.protocol.eventtime import EventTime
 __all__ = ["Found", "Wanted", "found_in"]
 
 _AGGREGATION_FORMAT = "2"
+_GROUPING_ID = "spark_grouping_id"  # a column of the key that Spark adds
 _KEY = "key"  # the column by which records go to a processor's bins
 
 
@@ -40,12 +41,14 @@ class Wanted:
         processor: name of the processor's class, "" if it has none.
         pandas: whether the processor takes frames of pandas.
         keys: names of the key's columns, None for those in the state.
+        output_mode: of aggregates by windows, "" where none was given.
     """
 
     aggregates: Mapping[str, str] | None = None
     processor: str = ""
     pandas: bool = False
     keys: Sequence[str] | None = None
+    output_mode: str = ""
 
     def named(self, key: StructType) -> StructType:
         """Returns the type of the grouping key with the names wanted; raises UsageError for another number of them."""
@@ -110,9 +113,31 @@ def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted
             f"The aggregates in {location} have state format {log.aggregation_format}; this version reads "
             f"{_AGGREGATION_FORMAT}."
         )
-    operator = aggregate_of(wanted.named(struct_of(state, "key")), struct_of(state, "value"), wanted.aggregates)
-    expire = window_of(struct_of(state, "key")) is not None and log.watermark_ms > 0
+    own = struct_of(state, "key")
+    if not own.names or _GROUPING_ID in own.names:
+        what = "groupBy() without a key" if not own.names else "rollup, cube or grouping sets"
+        raise UsageError(
+            f"The state in {location} is that of {what}, which cannot be adopted: only groupBy of columns."
+        )
+    key = wanted.named(own)
+    operator, window = aggregate_of(key, struct_of(state, "value"), wanted.aggregates), window_of(key)
+    append, timed = _appends(location, wanted.output_mode, window, log.watermark_ms > 0), window is not None
+    expire = timed and (append or log.watermark_ms > 0)
     entries = entries_of_aggregate(state, operator, bins, expire=expire)
     if expire:  # its state says nothing of the delay, which belongs to the stream
-        return Found(with_windows(operator, 0), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
+        return Found(with_windows(operator, 0, key if append else None), GROUPING_KEY, entries, (WINDOW_EXPIRY,))
     return Found(operator, GROUPING_KEY, entries)
+
+
+def _appends(location: str, mode: str, window: str | None, watermark: bool) -> bool:
+    """Returns whether a query is in append mode; raises UsageError where that has to be said, or cannot be."""
+    if mode and mode not in OUTPUT_MODES:
+        raise UsageError(f"The output mode {mode!r} cannot be adopted: use {' or '.join(OUTPUT_MODES)}.")
+    if window is None and mode == "append":
+        raise UsageError(f"The aggregates in {location} have no window, and append mode needs one.")
+    if window is not None and watermark and not mode:
+        raise UsageError(
+            f"The state in {location} has windows under a watermark and does not say in which output mode: in append "
+            "mode the rows of open windows are still to come. Name it: output_mode update or append."
+        )
+    return mode == "append"

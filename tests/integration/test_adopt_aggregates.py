@@ -124,6 +124,8 @@ def test_what_cannot_be_adopted_is_refused_and_leaves_nothing(spark, kafka, topi
     distinct = stream.frame(session).select("user").dropDuplicates(["user"])
     run_native(distinct, tmp_path / "distinct")
     run_native(aggregated(session, stream), tmp_path / "native")
+    run_native(stream.frame(session).groupBy().count(), tmp_path / "no-key")
+    run_native(stream.frame(session).rollup("user", "shop").count(), tmp_path / "rollup")
     ours = tmp_path / "new" / "ours"
 
     def refused(why, native="native", **other):
@@ -132,7 +134,11 @@ def test_what_cannot_be_adopted_is_refused_and_leaves_nothing(spark, kafka, topi
         assert not ours.parent.exists() or not list(ours.parent.iterdir())
 
     refused("dropDuplicates, which cannot be adopted", "distinct")
+    refused(r"groupBy\(\) without a key, which cannot be adopted", "no-key", aggregates={"n": "count(*)"})
+    refused("rollup, cube or grouping sets, which cannot be adopted", "rollup", aggregates={"n": "count(*)"})
     refused("which is not what", aggregates={"n": "sum(amount)"})
+    refused("name each aggregate once", aggregates={"a": "sum(amount)", "b": "avg(price)", "c": "sum( amount )"})
+    refused("have no window, and append mode needs one", output_mode="append")
     refused("name its aggregates", aggregates=None)
     refused("2 key columns", keys=["user"])
     refused("does not answer", bootstrap="127.0.0.1:9")

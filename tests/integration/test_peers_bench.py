@@ -11,7 +11,7 @@ from impls import catalog
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 VICTIMS = ("worker", "broker")
 OPTIONS = [
-    "--workload=hash", "--keys=5000", "--rate=500", "--lead-in=4", "--bins=16", "--workers=2:4",
+    "--workload=hash", "--keys=5000", "--rate=500", "--lead-in=4", "--duration=16", "--bins=16", "--workers=2:4",
     "--migration=there-and-back", f"--fault={','.join(f'{victim}@migrating' for victim in VICTIMS)}",
 ]  # fmt: skip
 
@@ -20,10 +20,8 @@ OPTIONS = [
 def bench(request, tmp_path_factory):
     """A bench of an engine: its name, the folder of the result, and the runs, the undisturbed one first."""
     name = request.param
-    # Flink's adaptive scheduler rescales once in 30 s, so the load has to go on for so long.
-    flink = name.startswith("flink")
-    own = ["--option=checkpoint_s=3", "--duration=24"] if flink else ["--option=commit_ms=2000", "--duration=16"]
-    given = ["--mechanism", name, *OPTIONS, *own]
+    own = "checkpoint_s=3,cooldown_s=3" if name.startswith("flink") else "commit_ms=2000"
+    given = ["--mechanism", name, *OPTIONS, f"--option={own}"]
     folder = result_of("bench", tmp_path_factory.mktemp(name), *given, deadline_s=1_100, may_be_invalid=True)
     return SimpleNamespace(name=name, folder=folder, runs=json.loads((folder / "result.json").read_text())["runs"])
 

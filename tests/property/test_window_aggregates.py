@@ -1,4 +1,4 @@
-"""Windows are counted as by Spark in update mode: late records are left out, and windows that have passed forgotten."""
+"""Windows are counted as by Spark: late records are left out, and windows that have passed are forgotten, or sent."""
 
 import json
 import tempfile
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from impls.aggregation import with_windows
 from impls.operators import Aggregate
 from impls.operators.aggregates.types import WINDOW, key_type
-from impls.operators.aggregates.windows import END, EVENT
+from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.turn import Turn
 from impls.protocol.eventtime import EventClock
 from impls.store.bins import read_size
@@ -24,7 +24,8 @@ from impls.store.state import BinState
 
 BINS, SECONDS, DELAY_MS = 4, 2, 1000
 SECOND_US = 1_000_000
-OPERATOR = with_windows(Aggregate({"window": WINDOW, "user": "string"}, {"n": "count(*)"}, {}), DELAY_MS)
+COUNT = Aggregate({"window": WINDOW, "user": "string"}, {"n": "count(*)"}, {})
+OPERATOR = with_windows(COUNT, DELAY_MS)
 EPOCHS = st.lists(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 12)), max_size=6), min_size=1, max_size=8)
 
 
@@ -48,11 +49,24 @@ def table(records):
     })  # fmt: skip
 
 
+def columns_of(keys):
+    """The columns of keys as `table` has them."""
+    records = [(user, int(begin)) for begin, user in (key.decode().split("-") for key in keys)]
+    return table(records).select(["window", "user"])
+
+
+APPENDED = WindowAggregate(COUNT, OPERATOR.event_time, columns_of)
+
+
 @given(EPOCHS)
 def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
     clock, everyone = EventClock(OPERATOR.event_time, OPERATOR.merge, BINS), np.ones(BINS, bool)
     counts, late, watermark = Counter(), None, None
-    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "w") as store:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store.open(Path(folder) / "w") as store,
+        Store.open(Path(folder) / "appended") as appended,
+    ):
         for records in epochs:
             clock.hold(clock.watermark, clock.at(0))
             watermark, times = clock.watermark, clock.at(0)
@@ -64,18 +78,32 @@ def test_windows_are_counted_and_forgotten_as_by_spark(epochs):
                 state.write_sizes()
             kept = [(user, window_of(at)) for user, at in records if end_us(window_of(at)) > (late or 0)]
             counts.update(kept)
-            rows = [json.loads(payload) for payload in turned.results.payloads]
-            found = {(row["user"], row["window"]["end"]): row["n"] for row in rows}
-            text = {w: time_of(w + SECONDS).isoformat(timespec="milliseconds")[:-6] + "Z" for _, w in kept}
-            assert found == {(user, text[w]): counts[user, w] for user, w in kept}
+            assert rows_of(turned) == {(user, text_of(w)): counts[user, w] for user, w in kept}
             assert turned.late == len(records) - len(kept)
-            for name in [name for name in counts if end_us(name[1]) <= (watermark or 0)]:
+            passed = {name: n for name, n in counts.items() if end_us(name[1]) <= (watermark or 0)}
+            with appended.begin() as txn:
+                state = BinState(txn, BINS)
+                final = rows_of(APPENDED.run(state, [Turn(everyone, watermark, given_, (), times)]))
+                state.write_sizes()
+            assert final == {(user, text_of(w)): n for (user, w), n in passed.items()}
+            for name in passed:
                 del counts[name]
             with store.reading() as txn:
                 bins_with_timers = len({hash_bytes(f"{w}-{user}".encode()) * BINS >> 64 for user, w in counts})
                 assert sum(read_size(txn, b)[0] for b in range(BINS)) == 2 * len(counts) + bins_with_timers
             clock.observe([(0, max(at for _, at in records) * SECOND_US)] if records else [], [], [])
             late = watermark
+
+
+def rows_of(turned):
+    rows = [json.loads(payload) for payload in turned.results.payloads]
+    found = {(row["user"], row["window"]["end"]): row["n"] for row in rows}
+    assert len(found) == len(rows) == len(turned.results.keys)
+    return found
+
+
+def text_of(window):
+    return time_of(window + SECONDS).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def end_us(window):

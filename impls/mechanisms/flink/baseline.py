@@ -17,6 +17,7 @@ class Flink:
     Attributes:
         backend: where state is: rocksdb (on disk, incremental checkpoints) or hashmap (on the heap).
         checkpoint_s: from one checkpoint to the next.
+        cooldown_s: for which the adaptive scheduler waits behind a rescale before the next one.
         buffer_ms: longest time that a record waits for others before it goes from task to task; 0 for none.
         compression: on or off, of checkpoints and savepoints.
         memory_mb: of the process that runs the tasks.
@@ -24,6 +25,7 @@ class Flink:
 
     backend: str = "rocksdb"
     checkpoint_s: int = 10
+    cooldown_s: int = 30
     buffer_ms: int = 5
     compression: str = "on"
     memory_mb: int = 4_400
@@ -38,6 +40,8 @@ class Flink:
             raise UsageError(f"Flink's compression is on or off, not {self.compression!r}.")
         if not 1 <= self.checkpoint_s <= 3_600 or not 0 <= self.buffer_ms <= 10_000:
             raise UsageError("Flink's checkpoint_s is from 1 to 3600, its buffer_ms from 0 to 10000.")
+        if not 0 <= self.cooldown_s <= 3_600:
+            raise UsageError(f"Flink's cooldown_s is from 0 to 3600, not {self.cooldown_s}.")
         if self.memory_mb < 1_500:
             raise UsageError(f"Flink's tasks need a memory_mb of at least 1500, not {self.memory_mb}.")
 

@@ -1,6 +1,6 @@
 """`Aggregate`: Spark's `groupBy(keys).agg(...)` in update mode, as an operator whose state moves."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,12 +114,23 @@ class Aggregate(Operator):
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Aggregates the records of each key; see `Operator.apply`."""
+        keys, buffers = self.take(records, state)
+        rows = records.take(pa.array(keys.first)).select(list(self.keys))
+        return Results(keys.bins, keys.names, self.payloads(rows, buffers))
+
+    def take(self, records: pa.Table, state: BinState) -> tuple[Keys, list[list[pa.Array]]]:
+        """Aggregates the records of each key, and returns the keys with each aggregate's buffers behind them."""
         keys = keys_of(records)
         places = keys.bins.tolist()
         old = state.get_many(places, keys.names)
         buffers = self._fold(records, keys.groups, self._codec.decode(old))
         state.put_many(places, keys.names, self._codec.encode([part for own in buffers for part in own]), old)
-        return Results(keys.bins, keys.names, self._payloads(records.take(pa.array(keys.first)), buffers))
+        return keys, buffers
+
+    def buffers_of(self, rows: Sequence[bytes]) -> list[list[pa.Array]]:
+        """Returns each aggregate's buffers of stored rows."""
+        columns = iter(self._codec.decode(rows))
+        return [[next(columns) for _ in measure.buffers] for measure in self.measures]
 
     def _fold(self, records: pa.Table, groups: Groups, before: list[pa.Array]) -> list[list[pa.Array]]:
         """Returns each aggregate's buffers behind the records."""
@@ -130,8 +141,8 @@ class Aggregate(Operator):
             out.append(measure.fold(own, values, groups))
         return out
 
-    def _payloads(self, rows: pa.Table, buffers: list[list[pa.Array]]) -> list[bytes]:
-        """Returns the results; `rows` has a record of each key."""
+    def payloads(self, rows: pa.Table, buffers: list[list[pa.Array]]) -> list[bytes]:
+        """Returns the results; `rows` has the columns of each key."""
         results = [measure.result(own) for measure, own in zip(self.measures, buffers, strict=True)]
         names = [*self.keys, *(measure.name for measure in self.measures)]
         return json_rows(pa.table([*(rows.column(key) for key in self.keys), *results], names))

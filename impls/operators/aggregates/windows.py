@@ -1,6 +1,6 @@
 """`WindowAggregate`: aggregates of keys with a time window, which are forgotten when the watermark has passed it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -29,24 +29,29 @@ def expiry_name(end: int, key: bytes = b"") -> bytes:
 
 
 class WindowAggregate(TimedOperator):
-    """Aggregates as `Aggregate` does, of keys with a window; as in Spark's update mode.
+    """Aggregates as `Aggregate` does, of keys with a window; as in Spark's update mode, or in its append mode.
 
     A record whose window the watermark of the epoch before has passed is late and left out. A key whose window the
-    epoch's watermark has passed is forgotten behind the epoch's records.
+    epoch's watermark has passed is forgotten behind the epoch's records. In append mode that is when its row is sent,
+    and the only time.
 
     Args:
         aggregate: keys and aggregates.
         event_time: of the records, µs in the column EVENT; its watermark is Spark's.
+        key_columns: in append mode, returns the columns of keys, given as bytes; None in update mode.
     """
 
-    def __init__(self, aggregate: Aggregate, event_time: EventTime):
-        self.aggregate, self.event_time = aggregate, event_time
+    def __init__(
+        self, aggregate: Aggregate, event_time: EventTime, key_columns: Callable[[list[bytes]], pa.Table] | None = None
+    ):
+        self.aggregate, self.event_time, self._key_columns = aggregate, event_time, key_columns
         self.columns = (*aggregate.columns, EVENT, END)
         self.output_schema = aggregate.output_schema
 
     def identity(self) -> dict[str, object]:
-        """Returns the identity of the aggregates."""
-        return self.aggregate.identity()
+        """Returns the identity of the aggregates, and the output mode where it is append."""
+        own = self.aggregate.identity()
+        return own if self._key_columns is None else {**own, "output_mode": "append"}
 
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Refuses: windows are aggregated in whole turns."""
@@ -63,12 +68,28 @@ class WindowAggregate(TimedOperator):
                 out.late += int(late.sum())
                 records = records.filter(pa.array(~late)) if late.any() else records
             if records is not None and len(records):
-                results.append(self.aggregate.apply(records, state))
+                results += self._apply(records, state)
                 _note(state, records)
             for bin_ in state.bins_with_timers(turn.bins, _passed(turn.watermark)):
-                out.fired += _forget(state, bin_, _passed(turn.watermark))
+                forgotten = _forget(state, bin_, _passed(turn.watermark))
+                out.fired += len(forgotten)
+                results += self._closed(bin_, forgotten)
         out.results = Results.joined(results)
         return out
+
+    def _apply(self, records: pa.Table, state: BinState) -> list[Results]:
+        if self._key_columns is None:
+            return [self.aggregate.apply(records, state)]
+        self.aggregate.take(records, state)
+        return []
+
+    def _closed(self, bin_: int, forgotten: list[tuple[bytes, bytes]]) -> list[Results]:
+        """Returns the rows of keys (name, stored row) that were forgotten, which are final."""
+        if self._key_columns is None or not forgotten:
+            return []
+        names, rows = [name for name, _ in forgotten], [row for _, row in forgotten]
+        payloads = self.aggregate.payloads(self._key_columns(names), self.aggregate.buffers_of(rows))
+        return [Results(np.full(len(names), bin_, np.int32), names, payloads)]
 
 
 def _passed(watermark: int | None) -> int:
@@ -96,11 +117,12 @@ def _note_earliest(state: BinState, bin_: int) -> None:
     state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
 
 
-def _forget(state: BinState, bin_: int, until: int) -> int:
-    """Deletes the keys of a bin whose windows end by a time, and returns their number."""
+def _forget(state: BinState, bin_: int, until: int) -> list[tuple[bytes, bytes]]:
+    """Deletes the keys of a bin whose windows end by a time, and returns them with their stored rows."""
     expired = [name for name, _ in state.scan(bin_, EXPIRY, expiry_name(until + 1))]
-    for name in expired:
-        state.delete(bin_, name[9:])
+    keys = [name[9:] for name in expired]
+    rows = state.get_many([bin_] * len(keys), keys)
+    for name in (*keys, *expired):
         state.delete(bin_, name)
     _note_earliest(state, bin_)
-    return len(expired)
+    return [(key, row) for key, row in zip(keys, rows, strict=True) if row is not None]

@@ -55,6 +55,7 @@ def config_text(given: Flink, folder: Path, *, rpc: int, rest: int, slots: int) 
         "io.tmp.dirs": folder / "tmp", "web.upload.dir": folder / "upload",
         "web.refresh-interval": 250,  # else the view of a job is up to 3 s old
         "jobmanager.scheduler": "adaptive" if given.adaptive else "default",
+        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": f"{given.cooldown_s}s",
         "state.backend.type": given.backend, "execution.checkpointing.incremental": "true",
         "execution.checkpointing.interval": f"{given.checkpoint_s}s",
         "execution.checkpointing.storage": "filesystem", "execution.checkpointing.dir": f"file://{folder}/checkpoints",

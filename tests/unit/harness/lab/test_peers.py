@@ -48,14 +48,17 @@ def test_the_options_are_in_the_settings(tmp_path):
     assert found["jobmanager.scheduler"] == "default"
     assert found["execution.checkpointing.interval"] == "3s"
     assert found["execution.checkpointing.snapshot-compression"] == "false"
-    assert settings(catalog.baseline("flink-adaptive"), tmp_path)["jobmanager.scheduler"] == "adaptive"
+    adaptive = settings(catalog.baseline("flink-adaptive", cooldown_s=4), tmp_path)
+    assert adaptive["jobmanager.scheduler"] == "adaptive"
+    assert adaptive["jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling"] == "4s"
 
 
 @pytest.mark.parametrize(
     ("name", "option", "value"),
     [
         ("flink-adaptive", "backend", "disk"), ("flink-adaptive", "compression", "yes"),
-        ("flink-savepoint", "checkpoint_s", 0), ("flink-savepoint", "memory_mb", 100),
+        ("flink-savepoint", "checkpoint_s", 0), ("flink-adaptive", "cooldown_s", -1),
+        ("flink-savepoint", "memory_mb", 100),
         ("kafka-streams-classic", "added", "hosts"), ("kafka-streams-streams", "guarantee", "exactly_once"),
         ("kafka-streams-classic", "commit_ms", 0), ("kafka-streams-classic", "memory_mb", 1),
     ],
