@@ -18,7 +18,9 @@ settings.load_profile("project")
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
 FIRST = ("spark", "tests/integration/test_peers_bench", "tests/integration/test_faults",
-         "tests/integration/test_standalone", "tests/integration/test_docs_run", "tests/integration/test_resume",
+         "tests/integration/test_standalone", "tests/integration/test_shipped_environment",
+         "tests/integration/test_docs_run", "tests/integration/test_package", "tests/integration/test_examples",
+         "tests/integration/test_autoscale_bench", "tests/integration/test_resume",
          "tests/integration/test_nexmark_rescale", "tests/integration/test_n", "tests/integration/test_perf",
          "tests/integration", "tests/simulation", "tests/property", "tests/unit/plots",
          "tests/unit/generators")  # fmt: skip
