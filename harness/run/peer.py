@@ -157,7 +157,12 @@ class PeerQuery(RunningQuery):
         wait_for(filled, f"{self._engine.name} to make the state", _FILL_DEADLINE_S, tend=tend)
 
     def _follow(self) -> None:
-        """Begins a rescale that was commanded, and sees when one is done."""
+        """Begins a rescale that was commanded, and sees when one is done.
+
+        The broker is asked without the lock: whoever would start it again may wait for that.
+        """
+        over = self._rescaling is not None and self._rescaling[2].done()
+        results = self._ends.now()[1] if over else 0
         with self._lock:
             if self._pending is not None:
                 id_, workers = self._pending
@@ -166,12 +171,12 @@ class PeerQuery(RunningQuery):
                     self._on_event("query_stop", {})
                 done = self._pool.submit(self._engine.rescale, workers)
                 self._pending, self._rescaling = None, (id_, workers, done)
-            elif self._rescaling is not None and self._rescaling[2].done():
+            elif over and self._rescaling is not None:
                 id_, workers, done = self._rescaling
                 done.result()
                 self._on_event("query_start", {"partitions": workers})
                 self._workers, self._rescaling, self._ended_id = workers, None, id_
-                self._base = self._ends.now()[1]
+                self._base = results
 
     def _tell(self) -> None:
         """Tells of the tick that ends now; the first one behind a rescale that has results ends the migration."""

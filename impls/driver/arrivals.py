@@ -12,14 +12,12 @@ __all__ = ["Arrivals", "asking", "end_offsets"]
 
 _DEADLINE_S = 10.0
 _PAUSE_S = 0.05
-_NOT_YET = {  # said of a partition without a leader or added since, and of a broker that is being started again
+_NOT_YET = {  # said of a partition without a leader, by a broker that has just started, and of one added since
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
 }
+_NEVER = {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._INVALID_ARG}
 
 
 def asking(settings: Mapping[str, str]) -> Consumer:
@@ -28,7 +26,9 @@ def asking(settings: Mapping[str, str]) -> Consumer:
     return Consumer({**settings, **own})
 
 
-def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+def end_offsets(
+    client: Consumer, places: Iterable[tuple[str, int]], within_s: float = _DEADLINE_S
+) -> dict[tuple[str, int], int]:
     """Returns the offset behind the last record of partitions (topic, number).
 
     They are asked for one after another, 1 ms each, a partition that is not known yet again and again, the topic's
@@ -36,9 +36,9 @@ def end_offsets(client: Consumer, places: Iterable[tuple[str, int]]) -> dict[tup
     The client for administration, which asks for all at once, answers one time in 20 after 3 s.
 
     Raises:
-        StateError: the broker does not say in 10 s.
+        StateError: the broker does not say in time.
     """
-    deadline = time.monotonic() + _DEADLINE_S
+    deadline = time.monotonic() + within_s
     try:
         return {place: _end_of(client, TopicPartition(*place), deadline) for place in places}
     except KafkaException as error:
@@ -53,10 +53,15 @@ def _end_of(client: Consumer, place: TopicPartition, deadline: float) -> int:
                 client.list_topics(place.topic, _left(deadline))
             return int(client.get_watermark_offsets(place, _left(deadline))[1])
         except KafkaException as error:
-            if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+            if not _passes(error.args[0].code()) or time.monotonic() > deadline:
                 raise
         asked = True
         time.sleep(_PAUSE_S)
+
+
+def _passes(code: int) -> bool:
+    """Returns whether an error may pass: the client's own, below 0, are many when a broker is being started again."""
+    return code in _NOT_YET or (code < 0 and code not in _NEVER)
 
 
 def _left(deadline: float) -> float:

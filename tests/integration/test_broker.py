@@ -23,7 +23,6 @@ from harness.lab.ports import free_ports
 from harness.lab.topics import admin_of, create_topics
 from harness.setup.jars import ensure_jars
 from harness.setup.java import find_java
-from impls.driver import arrivals
 from impls.driver.arrivals import asking, end_offsets
 from impls.errors import StateError, UsageError
 from impls.store.records import Results
@@ -76,8 +75,7 @@ def await_end(pid: int, port: int) -> None:
         socket.create_connection(("127.0.0.1", port), timeout=1)
 
 
-def test_records_survive_a_stop_and_a_kill(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrivals, "_DEADLINE_S", DEADLINE_S * 3)
+def test_records_survive_a_stop_and_a_kill(tmp_path):
     with embedded(tmp_path / "broker") as broker:
         create_topics(broker.bootstrap, {"in": 2, "out": 4})
         create_topics(broker.bootstrap, {"in": 2})
@@ -92,7 +90,7 @@ def test_records_survive_a_stop_and_a_kill(tmp_path, monkeypatch):
         ):
             assert end_offsets(client, [("in", 0)]) == {("in", 0): 2}
             os.kill(broker.pid, signal.SIGKILL)
-            asked = pool.submit(end_offsets, client, [("in", 0)])
+            asked = pool.submit(end_offsets, client, [("in", 0)], DEADLINE_S * 3)
             broker.restart()
             assert asked.result(DEADLINE_S) == {("in", 0): 2}, (
                 "who asks meanwhile is answered by the one that comes back"

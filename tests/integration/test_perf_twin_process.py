@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
-    settings = TwinSettings(bins=16, pairs=2, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0, backlog_pairs=12)
+    settings = TwinSettings(bins=16, pairs=4, block_s=2.0, keys=2000, rate=400, lead_in_s=3.0, backlog_pairs=12)
     write_json(tmp_path / ASKED, asdict(settings))
     command = [sys.executable, "-m", "harness.suites.perf.twin.process", str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -30,7 +30,7 @@ def test_both_sides_take_turns_and_every_record_is_done_by_one(tmp_path):
         assert {block.side for block in own} == {"live", "twin"}
         assert len(ratios(own, "cpu_ms")) >= 1
         assert all(block.epochs >= 2 and block.records > 0 and block.cpu_ms > 0 for block in own)
-        assert sum(block.records for block in own) < 400 * (3 + 8)
+        assert sum(block.records for block in own) < 400 * (3 + 16)
     assert len(own) == 2 * settings.backlog_pairs == 24
     assert {block.records for block in own} == {2 * settings.epoch_records} == {2 * 80}
     assert not (tmp_path / "live").exists()

@@ -12,6 +12,7 @@ __all__ = ["Ends", "Ticks"]
 _TICK_S = 0.25
 _SMOOTHED = 8  # ticks
 _ASK_S = 10.0
+_AWAY_S = 60.0  # for which a broker that was killed may be away
 
 
 class Ends:
@@ -24,7 +25,7 @@ class Ends:
 
     def now(self) -> tuple[int, ...]:
         """Returns the sums of the topics' end offsets, in the order of the topics."""
-        ends = end_offsets(self._client, [place for part in self._places for place in part])
+        ends = end_offsets(self._client, [place for part in self._places for place in part], _AWAY_S)
         return tuple(sum(ends[place] for place in part) for part in self._places)
 
 
