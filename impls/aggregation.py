@@ -16,12 +16,12 @@ from impls.operators.aggregates.types import WINDOW, key_type
 from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.base import Operator
 from impls.processor.keys import KeyCodec, columns_sql
+from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
 from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
 
-__all__ = ["GROUPING_KEY", "OUTPUT_MODES", "KeyColumns", "aggregate", "with_windows"]
+__all__ = ["GROUPING_KEY", "KeyColumns", "aggregate", "with_windows"]
 
-OUTPUT_MODES = ("update", "append")
 GROUPING_KEY = "grouping_key"  # the column by which records go to bins
 
 

@@ -14,7 +14,7 @@ from impls.adoption.native import NativeLog
 from impls.adoption.processors import entries_of_processor, time_mode_of, variables_of
 from impls.adoption.reading import state_frame
 from impls.adoption.state import AGGREGATION, StateOperator
-from impls.aggregation import GROUPING_KEY, OUTPUT_MODES, with_windows
+from impls.aggregation import GROUPING_KEY, with_windows
 from impls.errors import UsageError
 from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
@@ -23,6 +23,7 @@ from impls.processor.kept import check_kept
 from impls.processor.names import EXPIRY, TIMER
 from impls.processor.operator import EVENT_TIME, operator_of
 from impls.processor.program import Program
+from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
 
 __all__ = ["Found", "Wanted", "found_in"]
@@ -121,8 +122,8 @@ def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted
         )
     key = wanted.named(own)
     operator, window = aggregate_of(key, struct_of(state, "value"), wanted.aggregates), window_of(key)
-    append, timed = _appends(location, wanted.output_mode, window, log.watermark_ms > 0), window is not None
-    expire = timed and (append or log.watermark_ms > 0)
+    append = _appends(location, wanted.output_mode, window, log.watermark_ms > 0)
+    expire = append or (window is not None and log.watermark_ms > 0)
     entries = entries_of_aggregate(state, operator, bins, expire=expire)
     if expire:  # its state says nothing of the delay, which belongs to the stream
         return Found(with_windows(operator, 0, key if append else None), GROUPING_KEY, entries, (WINDOW_EXPIRY,))

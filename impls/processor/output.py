@@ -22,8 +22,18 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from impls.errors import UsageError
 
-__all__ = ["NO_BOUND", "Frames", "Rows", "check_event_times", "json_rows", "pandas_settings", "rows_per_frame"]
+__all__ = [
+    "MAX_BYTES",
+    "NO_BOUND",
+    "Frames",
+    "Rows",
+    "check_event_times",
+    "json_rows",
+    "pandas_settings",
+    "rows_per_frame",
+]
 
+MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"  # the name of the setting
 NO_BOUND = str(2**31 - 1)  # what Spark takes for no bound on the bytes of a frame
 _One = Callable[[Any], Any]
 _DEFAULTS = {
@@ -33,7 +43,7 @@ _DEFAULTS = {
     "spark.sql.execution.pythonUDF.pandas.intToDecimalCoercionEnabled": "false",
     "spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": NO_BOUND,
+    MAX_BYTES: NO_BOUND,
 }
 
 
@@ -46,7 +56,7 @@ def rows_per_frame(table: pa.Table, settings: Mapping[str, str]) -> int:
     """Returns the most rows of a frame, by Spark's bounds on its rows and on their mean size in bytes."""
     most = int(settings["spark.sql.execution.arrow.maxRecordsPerBatch"])
     most = most if most > 0 else len(table)
-    bound = settings["spark.sql.execution.arrow.maxBytesPerBatch"]
+    bound = settings[MAX_BYTES]
     if bound == NO_BOUND:
         return most
     mean: float = table.nbytes / len(table)

@@ -1,7 +1,7 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
 from impls.processor.keys import columns_sql
 from impls.processor.operator import EVENT_TIME, InitialState, operator_of
-from impls.processor.output import NO_BOUND, json_rows, pandas_settings
+from impls.processor.output import MAX_BYTES, NO_BOUND, json_rows, pandas_settings
 from impls.processor.program import Program
 from impls.processor.scope import Scope
 from impls.protocol.eventtime import NO_TIME, EventTime
@@ -31,13 +31,12 @@ from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
 from impls.store.records import TIES
 from impls.worker.output import Output
 
-__all__ = ["transform_with_state"]
+__all__ = ["OUTPUT_MODES", "transform_with_state"]
 
 _TIME_MODES = ("none", "processingtime", "eventtime")
-_OUTPUT_MODES = ("append", "update")
+OUTPUT_MODES = ("append", "update")
 _BINS = 256
 
-_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 Grouped = GroupedData | tuple[DataFrame, Sequence[str]]
 """What is grouped: `df.groupBy(...)`, or a frame and its key columns."""
 
@@ -89,10 +88,11 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         PySparkRuntimeError: `init` asks for something that Spark refuses too, such as a variable twice.
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
-    mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, _OUTPUT_MODES, "outputMode")
-    output, (event_time, event_sql) = _output(frame, outputStructType, eventTimeColumnName), _event_time(frame)
+    mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, OUTPUT_MODES, "outputMode")
+    settings, (event_time, event_sql) = _settings(frame, options.get("mode")), _event_time(frame)
+    output = _output(frame, outputStructType, eventTimeColumnName, settings)
     raw = dumped(statefulProcessor, [statefulProcessor])
-    (schemas, variables), settings = _tried(frame, raw, mode), _settings(frame, options.get("mode"))
+    schemas, variables = _tried(frame, raw, mode)
     key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
     program = Program(
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
@@ -145,22 +145,22 @@ def _grouping_columns(grouped: GroupedData) -> list[str]:
     return names
 
 
-def _output(frame: DataFrame, given: StructType | str, event_column: str) -> StructType:
+def _output(frame: DataFrame, given: StructType | str, event_column: str, settings: Mapping[str, str]) -> StructType:
     """Returns the output's schema; raises UsageError where it has no form in JSON, or not the event time's column."""
     output = _schema_of(frame, given)
-    json_rows(output, _settings(frame)["spark.sql.session.timeZone"])
+    json_rows(output, settings["spark.sql.session.timeZone"])
     kind = output[event_column].dataType if event_column in output.names else None
     if event_column and not isinstance(kind, TimestampType | TimestampNTZType):
         raise UsageError(f"The eventTimeColumnName {event_column!r} is no timestamp column of the output.")
     return output
 
 
-def _settings(frame: DataFrame, mode: str | None = None) -> dict[str, str]:
+def _settings(frame: DataFrame, mode: str | None) -> dict[str, str]:
     """Returns the settings for pandas; in real time the session's bound on bytes is the runtime's own, and of blobs."""
     settings, jvm = pandas_settings(frame.sparkSession.conf.get), frame.sparkSession._jvm
     as_bytes = jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes  # type: ignore[union-attr]
-    bound = NO_BOUND if mode == "real-time" else str(as_bytes(settings[_BYTES]))
-    return {**settings, _BYTES: bound}
+    bound = NO_BOUND if mode == "real-time" else str(as_bytes(settings[MAX_BYTES]))
+    return {**settings, MAX_BYTES: bound}
 
 
 def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:

@@ -71,9 +71,10 @@ class WindowAggregate(TimedOperator):
                 results += self._apply(records, state)
                 _note(state, records)
             for bin_ in state.bins_with_timers(turn.bins, _passed(turn.watermark)):
-                forgotten = _forget(state, bin_, _passed(turn.watermark))
-                out.fired += len(forgotten)
-                results += self._closed(bin_, forgotten)
+                expired = [name for name, _ in state.scan(bin_, EXPIRY, expiry_name(_passed(turn.watermark) + 1))]
+                results += self._closed(state, bin_, [name[9:] for name in expired])
+                _forget(state, bin_, expired)
+                out.fired += len(expired)
         out.results = Results.joined(results)
         return out
 
@@ -83,13 +84,14 @@ class WindowAggregate(TimedOperator):
         self.aggregate.take(records, state)
         return []
 
-    def _closed(self, bin_: int, forgotten: list[tuple[bytes, bytes]]) -> list[Results]:
-        """Returns the rows of keys (name, stored row) that were forgotten, which are final."""
-        if self._key_columns is None or not forgotten:
+    def _closed(self, state: BinState, bin_: int, keys: list[bytes]) -> list[Results]:
+        """Returns the final rows of keys whose windows have passed; none in update mode, which has sent them."""
+        if self._key_columns is None or not keys:
             return []
-        names, rows = [name for name, _ in forgotten], [row for _, row in forgotten]
-        payloads = self.aggregate.payloads(self._key_columns(names), self.aggregate.buffers_of(rows))
-        return [Results(np.full(len(names), bin_, np.int32), names, payloads)]
+        rows = [row for row in state.get_many([bin_] * len(keys), keys) if row is not None]
+        assert len(rows) == len(keys), "a key has an expiry as long as it has a row"
+        payloads = self.aggregate.payloads(self._key_columns(keys), self.aggregate.buffers_of(rows))
+        return [Results(np.full(len(keys), bin_, np.int32), keys, payloads)]
 
 
 def _passed(watermark: int | None) -> int:
@@ -117,12 +119,9 @@ def _note_earliest(state: BinState, bin_: int) -> None:
     state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
 
 
-def _forget(state: BinState, bin_: int, until: int) -> list[tuple[bytes, bytes]]:
-    """Deletes the keys of a bin whose windows end by a time, and returns them with their stored rows."""
-    expired = [name for name, _ in state.scan(bin_, EXPIRY, expiry_name(until + 1))]
-    keys = [name[9:] for name in expired]
-    rows = state.get_many([bin_] * len(keys), keys)
-    for name in (*keys, *expired):
+def _forget(state: BinState, bin_: int, expired: list[bytes]) -> None:
+    """Deletes keys of a bin, given by the names of their expiries."""
+    for name in expired:
+        state.delete(bin_, name[9:])
         state.delete(bin_, name)
     _note_earliest(state, bin_)
-    return [(key, row) for key, row in zip(keys, rows, strict=True) if row is not None]
