@@ -130,6 +130,15 @@ def test_no_banned_call():
     )
 
 
+def test_no_test_changes_the_clock_of_everybody():
+    none(
+        f"{name(path)}:{number}: a library's thread meets it too: clocks.set_clock for the module that is tested"
+        for path in TESTS
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"setattr\(.*\btime(\.|, ?\")(sleep|monotonic|perf_counter|time)", line)
+    )
+
+
 @pytest.mark.lengthy
 def test_files_and_functions_stay_short():
     lines = {path: len(path.read_text().splitlines()) for path in SOURCES + TESTS}

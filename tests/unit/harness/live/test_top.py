@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from clocks import set_clock
 from rich.console import Console
 from telling import epoch_record
 
@@ -108,7 +109,7 @@ def test_ctrl_c_ends_it_without_a_word(running, capsys, monkeypatch):
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(live_top.time, "sleep", interrupt)
+    set_clock(monkeypatch, "harness.live.top", sleep=interrupt)
     assert top(str(running[0]), once=False, as_json=False, interval=1.0) == 130
     assert capsys.readouterr().err == ""
 

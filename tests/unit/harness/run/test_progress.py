@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from clocks import set_clock
 from rich.console import Console
 from telling import RUN, epoch_record
 
@@ -48,24 +49,22 @@ def test_a_line_after_an_epoch_and_a_command(recorder):
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that a test sets."""
-    now = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    return now
+    return set_clock(monkeypatch, "harness.run.progress")
 
 
 def test_the_rate_is_of_the_time_since_the_last_line(recorder, capsys, clock):
     progress = Progress(recorder)
     progress.say("load")
     recorder.on_epoch(epoch_record(epoch=1, latencies_ms=np.ones(40)))
-    clock[0] += 2
+    clock.now += 2
     progress.tick()
-    clock[0] += 0.1
+    clock.now += 0.1
     progress.say("draining")
     assert [json.loads(line)["rate"] for line in capsys.readouterr().out.splitlines()] == [None, 20.0, 20.0]
-    clock[0] += 0.8
+    clock.now += 0.8
     progress.tick()
     assert capsys.readouterr().out == "", "less than a second has passed"
-    clock[0] += 0.2
+    clock.now += 0.2
     progress.tick()
     assert json.loads(capsys.readouterr().out)["rate"] == 0.0
 

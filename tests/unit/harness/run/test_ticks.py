@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from clocks import set_clock
 from rich.console import Console
 from synthetic import new_experiment, write_run
 from telling import BEGIN_US, RUN, epoch_record
@@ -63,13 +64,12 @@ def test_an_epoch_has_none_of_it(tmp_path):
 
 
 def test_turns_per_second_are_told_and_shown(recorder, capsys, monkeypatch, tmp_path):
-    now = [1000.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    clock = set_clock(monkeypatch, "harness.run.progress")
     progress = Progress(recorder)
     progress.say("load")
     for number in range(10):
         recorder.on_epoch(tick(number, [5, 6]))
-    now[0] += 2
+    clock.now += 2
     progress.tick()
     line = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert line["turns_per_s"] == 20

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from clocks import set_clock
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -82,7 +83,7 @@ def _comes_back(monkeypatch, folder, after):
         if len(pauses) == after:
             away.rename(folder)
 
-    monkeypatch.setattr("impls.durability.files.time.sleep", pause)
+    set_clock(monkeypatch, "impls.durability.files", sleep=pause)
     return pauses
 
 
@@ -102,15 +103,13 @@ def test_a_folder_that_is_away_for_a_while_is_waited_for(tmp_path, monkeypatch):
 
 def test_a_folder_that_stays_away_is_named_when_patience_ends(tmp_path, monkeypatch):
     files = Files(str(tmp_path / "mounted"), patience_s=5.0)
-    now = [0.0]
-    monkeypatch.setattr("impls.durability.files.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("impls.durability.files.time.sleep", lambda seconds: now.append(now.pop() + seconds))
+    clock = set_clock(monkeypatch, "impls.durability.files", now=0.0)
     with pytest.raises(StateError, match=r"mounted/log/1 cannot be written.*No such file"):
         files.write("log/1", b"one")
-    assert 3.0 <= now[0] <= 5.0
-    now[0] = 0.0
+    assert 3.0 <= clock.now <= 5.0
+    clock.now = 0.0
     assert files.read("log/1") is None, "who reads says what to do"
-    assert now[0] >= 3.0
+    assert clock.now >= 3.0
 
 
 def test_an_unknown_durability_is_refused():

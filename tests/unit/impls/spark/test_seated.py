@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from clocks import set_clock
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
@@ -15,14 +16,14 @@ BATCH = SimpleNamespace(sparkSession=None)
 
 
 class World:
-    """Executors, one on each host, and what has been made on them; `now` is the time."""
+    """Executors, one on each host, and what has been made on them; `clock` has the time."""
 
     def __init__(self, monkeypatch):
-        self.hosts, self.now, self.made = "ab", 0.0, []
+        self.hosts, self.made = "ab", []
         monkeypatch.setattr(seated, "_await_executors", lambda _spark: frozenset(self.hosts))
         monkeypatch.setattr(seated, "_slots", lambda _batch: SLOTS_EACH * len(self.hosts))
         monkeypatch.setattr(seated.Anchor, "make", self.make)
-        monkeypatch.setattr(seated.time, "monotonic", lambda: self.now)
+        self.clock = set_clock(monkeypatch, "impls.spark.seated", now=0.0)
         self.executor = SeatedExecutor(None)
 
     def make(self, _spark, seats):
@@ -51,7 +52,7 @@ def test_seats_are_made_once_while_nothing_changes(world):
 
 def test_workers_of_a_lost_host_share_slots_and_stay_when_it_comes_back(world):
     world.epoch("aabb")
-    world.now, world.hosts = 100.0, "b"
+    world.clock.now, world.hosts = 100.0, "b"
     assert world.epoch("aabb") == [4], "two rounds of two slots"
     world.hosts = "ab"
     assert world.epoch("bbbb") == [4, 8], "four on b have room on four of eight seats"
@@ -59,7 +60,7 @@ def test_workers_of_a_lost_host_share_slots_and_stay_when_it_comes_back(world):
 
 
 def test_seats_are_fewer_again_when_workers_are_spread_and_nothing_moves(world):
-    world.now = 100.0
+    world.clock.now = 100.0
     assert world.epoch("bbbb") == [4, 8]
     assert world.epoch("aabb", moving=(1,)) == [], "a new anchor in a migration is a pause"
     assert world.epoch("aabb") == [4]
@@ -68,5 +69,5 @@ def test_seats_are_fewer_again_when_workers_are_spread_and_nothing_moves(world):
 def test_in_the_first_minute_workers_spread_over_executors_that_come(world):
     world.hosts = "b"
     assert world.epoch("bbbb") == [4]
-    world.now, world.hosts = 10.0, "ab"
+    world.clock.now, world.hosts = 10.0, "ab"
     assert world.epoch("bbbb") == [4]

@@ -8,11 +8,11 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pyarrow as pa
 import pytest
+from clocks import set_clock
 from hosts import A, until
 from pyarrow import flight
 from served import EPOCH, SETTINGS, Host, fill, pulled
@@ -95,17 +95,16 @@ def is_free(lock):
 
 def test_a_server_that_cannot_listen_says_so_and_is_tried_ever_more_rarely(tmp_path, monkeypatch, caplog):
     fill(tmp_path, 0, EPOCH)
-    places, now = Places(tmp_path, "q", 2), [1000.0]
-    monkeypatch.setattr("impls.transfer.places.time", SimpleNamespace(monotonic=lambda: now[0], time_ns=time.time_ns))
+    places, clock = Places(tmp_path, "q", 2), set_clock(monkeypatch, "impls.transfer.places")
     tries, noted = [], ""
     for _ in range(40):  # seconds
         assert offered(tmp_path, host="192.0.2.1") == ""
         if (note := places.lock.read_text()) != noted:  # a process may be too young to be seen
             noted = note
-            tries.append(now[0] - 1000)
+            tries.append(clock.now - 1000)
             until("its last words", lambda: places.last_words().startswith("Nothing can listen at 192.0.2.1"))
             until("its end", lambda: is_free(places.lock))
-        now[0] += 1
+        clock.now += 1
     assert tries == [0, 6, 18]
     assert "is started again: Nothing can listen at 192.0.2.1, by which Spark knows this host" in caplog.text
 
