@@ -119,7 +119,7 @@ REGRESS = (
     Option("resample", "of a revision as base and head: draw so many comparisons of one round, to see chance",
            COUNT, _WHAT, shown="compare once", subject="The number of comparisons"),
     _mechanism("megaphone-batched", kind=TEXT),
-    replace(_MODE, group=_WHAT), _of("workload", "dense"),
+    replace(_MODE, group=_WHAT, default=None, shown="each revision's own"), _of("workload", "dense"),
     _of("keys", "1M"), _of("rate"), _of("duration", "18 seconds"), _of("workers"), _of("bins"),
     *(option for option in running("a small load") if option.name != "force"),
     Option("reference", "store the comparison, which names the base of later ones", FLAG, "Output"),

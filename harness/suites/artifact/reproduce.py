@@ -41,11 +41,12 @@ def steps(output: Path, *, quick: bool) -> list[ReproduceStep]:
             ReproduceStep("placement", 0, partial(run_claims, only="contiguous-ranges-move-most")),
         ]
     return [
-        ReproduceStep("mechanisms on key-count", 6, partial(run_bench, {"output": where})),
         *(ReproduceStep(f"sweep {x}", 25, partial(run_sweep, {"preset": x, "output": where})) for x in PRESETS),
         ReproduceStep("NEXMark", 25, partial(run_nexmark, {"output": where})),
         ReproduceStep(
-            "claims, with performance and NEXMark's large state", _claimed_minutes(), partial(run_claims, output=where)
+            "claims, with `./inv bench`, performance and NEXMark's large state",
+            _claimed_minutes(),
+            partial(run_claims, output=where),
         ),
     ]
 

@@ -264,6 +264,16 @@ def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> A
     return Answer(taken <= 2 * minutes * (1 + tolerance), f"{taken:.1f} min where the documents state {minutes:g}")
 
 
+def _not_slower(evidence: Evidence) -> Answer:
+    """`./inv regress` has compared the code with its base, and two rounds in a row found nothing slower."""
+    code, lines = evidence.said.get("exit_code"), evidence.said.get("lines") or []
+    verdict = next((line.removeprefix("## ") for line in lines if line.startswith("## ")), None)
+    if code not in (0, 1) or verdict is None:
+        raise NotKnown(f"the comparison ended with exit code {code}")
+    slower = [line.strip("| ").partition(" |")[0] for line in lines if "slower, confirmed" in line]
+    return Answer(code == 0, ", ".join([verdict, *slower]))
+
+
 def _no_violation(evidence: Evidence, *, seeds: int) -> Answer:
     """The simulator went through `seeds` seeds without a violation."""
     lines = evidence.said.get("lines") or []
@@ -280,7 +290,7 @@ PREDICATES: dict[str, Predicate] = {
     predicate.__name__.removeprefix("_"): predicate
     for predicate in (
         _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _flat, _gap_widens, _in_time,
-        _moves_nothing, _no_violation, _recovered_within, _rises, _settles_sooner, _stays_level, bounds_kept,
-        queries_valid,
+        _moves_nothing, _no_violation, _not_slower, _recovered_within, _rises, _settles_sooner, _stays_level,
+        bounds_kept, queries_valid,
     )
 }  # fmt: skip

@@ -1,12 +1,11 @@
 """Claims: each predicate tells true from false and from not known; what decides is stored results alone."""
 
 import json
-import re
 
 import pytest
 from synthetic import new_experiment, write_sweep
 
-from harness.files import ROOT, read_json, write_json
+from harness.files import read_json, write_json
 from harness.suites.claims import gather, verify
 from harness.suites.claims.claims import CLAIMS_FILE, Claim, ClaimSource, read_claims
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence, NotKnown
@@ -79,30 +78,6 @@ def test_the_claims_are_well_formed_and_name_what_there_is():
         assert claim.mirrors == "new" or "(" in claim.mirrors, "the paper with its year"
         if claim.source.kind in {"bench", "sweep"}:
             assert {name for name in named if name} <= set(mechanisms_of(claim.source))
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/evaluator.md"])
-def test_documents_state_the_times_that_claims_check(page):
-    text = (ROOT / page).read_text()
-    timed = [claim for claim in read_claims() if claim.predicate == "in_time"]
-    assert len(timed) == 3
-    for claim in timed:
-        asked = claim.source.arguments
-        command = " ".join(["./inv", *asked[: 2 if "--quick" in asked else 1]])
-        stated = f"{claim.arguments['minutes']} minutes"
-        assert claim.arguments["minutes"] == claim.source.minutes
-        assert stated in claim.sentence
-        assert re.search(rf"`{command}`[^`]* {stated}", text), f"{page} does not say that {command} takes {stated}"
-
-
-def test_a_command_that_takes_twice_the_time_stated_fails():
-    def ended(seconds, code=0):
-        return Evidence(said={"seconds": seconds, "exit_code": code})
-
-    assert holds("in_time", ended(1200), minutes=10)
-    assert not holds("in_time", ended(1201), minutes=10)
-    with pytest.raises(NotKnown, match="exit code 1"):
-        holds("in_time", ended(60, code=1), minutes=10)
 
 
 def mechanisms_of(source):

@@ -1,14 +1,15 @@
-"""Claims that the result of a suite shows, and those about a run's course."""
+"""Claims that the result of a suite or a command shows, and those about a run's course."""
 
 import json
+import re
 
 import pytest
 from synthetic import write_experiment
 
-from harness.files import write_json
+from harness.files import ROOT, write_json
 from harness.results.place import result_folder
 from harness.suites.claims import gather
-from harness.suites.claims.claims import ClaimSource
+from harness.suites.claims.claims import ClaimSource, read_claims
 from harness.suites.claims.evidence import Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
 from harness.suites.nexmark import suite as nexmark
@@ -91,3 +92,40 @@ def test_a_result_of_the_task_itself_is_evidence(tmp_path, kind, module, options
     (folder / "done").touch()
     assert gather.find(source, tmp_path).folder == folder
     assert gather.find(ClaimSource("other", kind, 1, 1), tmp_path) is None
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/evaluator.md"])
+def test_documents_state_the_times_that_claims_check(page):
+    text = (ROOT / page).read_text()
+    timed = [claim for claim in read_claims() if claim.predicate == "in_time"]
+    assert len(timed) == 3
+    for claim in timed:
+        asked = claim.source.arguments
+        command = " ".join(["./inv", *asked[: 2 if "--quick" in asked else 1]])
+        stated = f"{claim.arguments['minutes']} minutes"
+        assert claim.arguments["minutes"] == claim.source.minutes
+        assert stated in claim.sentence
+        assert re.search(rf"`{command}`[^`]* {stated}", text), f"{page} does not say that {command} takes {stated}"
+
+
+def test_a_command_that_takes_twice_the_time_stated_fails():
+    def ended(seconds, code=0):
+        return Evidence(said={"seconds": seconds, "exit_code": code})
+
+    assert holds("in_time", ended(1200), minutes=10)
+    assert not holds("in_time", ended(1201), minutes=10)
+    with pytest.raises(NotKnown, match="exit code 1"):
+        holds("in_time", ended(60, code=1), minutes=10)
+
+
+def test_a_measure_that_two_rounds_find_slower_fails():
+    def said(code, *lines):
+        return Evidence(said={"exit_code": code, "lines": lines})
+
+    row = "| epoch_p50_ms | 160.0 | 1.20 (1.10 to 1.30) | **slower, confirmed** |"
+    assert holds("not_slower", said(0, "## no regression: a against b"))
+    assert not holds("not_slower", said(1, "## **worse**: a against b", row))
+    with pytest.raises(NotKnown, match="exit code 1"):
+        holds("not_slower", said(1, "A run is invalid"))
+    with pytest.raises(NotKnown, match="exit code 2"):
+        holds("not_slower", said(2))
