@@ -6,11 +6,8 @@ An epoch is one Spark job with a task per worker.
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
-import numpy as np
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -20,16 +17,13 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from impls.driver.driver import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
-from impls.protocol.report import Report
 from impls.spark.cause import cause_of
 from impls.spark.columns import RoutingColumn, workers_column
-from impls.spark.foreach import given, reports_of, schema_of
+from impls.spark.job import StepJob
 from impls.spark.readiness import in_words
-from impls.spark.step import run_step
-from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 
-__all__ = ["MicroBatchExecutor", "run_job", "runner"]
+__all__ = ["MicroBatchExecutor", "runner"]
 
 
 class MicroBatchExecutor:
@@ -38,13 +32,13 @@ class MicroBatchExecutor:
     hosts: tuple[str, ...] = ()
 
     def __init__(self, spec: QuerySpec):
-        self._spec = spec
+        self._job = StepJob(spec)
         self._column = RoutingColumn()
 
     def run(self, order: EpochOrder, batch: DataFrame) -> Answers:
         """Runs an epoch on a DataFrame with the columns of `impls.spark.columns.prepared`."""
         begin = time.perf_counter()
-        return run_job(self._spec, order, self._route(batch, order), begin)
+        return self._job.run(order, self._route(batch, order), begin)
 
     def _route(self, batch: DataFrame, order: EpochOrder) -> DataFrame:
         plan, workers = order.written.plan, order.written.workers
@@ -52,22 +46,6 @@ class MicroBatchExecutor:
             both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
             return both.repartitionById(workers, F.col("worker")).drop("worker")
         return batch.repartitionById(workers, self._column.of(plan.routing))
-
-
-def run_job(spec: QuerySpec, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
-    """Runs the step on records in the partitions of their workers; `begin` is when building the job began.
-
-    Where results go to a function of the user's, it is called before this returns.
-    """
-    sink = spec.output
-    job = routed.mapInArrow(partial(run_step, spec, order), schema_of(sink))
-    built = time.perf_counter()
-    with reports_of(job, sink) as reports:
-        rows = reports.collect()
-        done = time.perf_counter()
-        found = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in rows]
-        answers = Answers.of(found, build_ms=(built - begin) * 1e3, job_ms=(done - built) * 1e3)
-        return replace(answers, sink_ms=given(sink, job, spec.operator, order.written.epoch, answers))
 
 
 _START_DEADLINE_S = 60.0

@@ -15,7 +15,8 @@ from impls.protocol.seats import rounds_needed, seat_workers, workers_of_seats
 from impls.spark.anchor import SEAT, Anchor
 from impls.spark.cluster import registered
 from impls.spark.columns import RoutingColumn, worker_column, workers_column
-from impls.spark.executor import MicroBatchExecutor, run_job
+from impls.spark.executor import MicroBatchExecutor
+from impls.spark.job import StepJob
 from impls.spark.master import is_local
 from impls.worker.query import QuerySpec
 
@@ -37,7 +38,7 @@ class SeatedExecutor:
     """
 
     def __init__(self, spec: QuerySpec):
-        self._spec = spec
+        self._job = StepJob(spec)
         self._anchor: Anchor | None = None
         self._executors: frozenset[str] = frozenset()
         self._slots = self._rounds = 1  # tasks that run at once; seats for each of them
@@ -59,7 +60,7 @@ class SeatedExecutor:
         self._seat_of = _seats_for(order, anchor, self._seat_of)
         seats = workers_of_seats(self._seat_of, len(anchor.hosts))
         order = replace(order, seats=seats, servers=tuple(sorted(self._servers.items())))
-        answers = run_job(self._spec, order, anchor.seated(self._route(batch, order, anchor)), begin)
+        answers = self._job.run(order, anchor.seated(self._route(batch, order, anchor)), begin)
         self._servers |= {report.host: report.server for report in answers.reports if report.server}
         return answers
 
