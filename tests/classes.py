@@ -1,8 +1,8 @@
-"""An archive of the classes that Spark's JVM loads at each start, which saves half of the processor time of a start.
+"""Archives of the classes that Spark's and Kafka's JVMs load at each start, which save half of the time of a start.
 
-A driver takes it by an environment variable of Spark's launcher, and reads the jars instead where it does not fit them.
-It is made once for a Java and a pyspark, and kept in the cache folder. Users' runs know nothing of it: in them the
-start of a JVM is a part of what a restart costs.
+A JVM takes its archive by an environment variable, and reads the jars instead where it does not fit them. They are made
+once for a Java, a pyspark and the jars beside it, and kept in the cache folder. Users' runs know nothing of it: in them
+the start of a JVM is a part of what a restart costs.
 """
 
 import contextlib
@@ -11,57 +11,43 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import psutil
 import pyspark
 
-from harness.setup.jars import cache_folder, ensure_jars
+from harness.setup.jars import cache_folder, jars_folder
 from harness.setup.java import find_java, use_java
 from impls.errors import UsageError
 
-__all__ = ["end", "use_archive"]
+__all__ = ["end", "use_archives"]
 
-_VARIABLE = "SPARK_SUBMIT_OPTS"
+_SPARK, _BROKER = "SPARK_SUBMIT_OPTS", "RESCALE_BROKER_JVM"
 _QUIET = "-Xlog:disable"  # where the archive does not fit, and what cannot go into it
 _DEADLINE_S = 150.0
+_USE = "use"  # argument
 _ROOT = Path(__file__).parents[1]
-_USE_SPARK = """
-from pyspark import SparkContext
-from harness.lab.bringup import open_session
-
-spark = open_session("classes", 2)
-rows = spark.range(0, 100, 1, 2)
-rows.mapInArrow(lambda batches: batches, rows.schema).repartition(2).collect()
-stream = spark.readStream.format("rate").load().writeStream.trigger(processingTime="0 seconds")
-with_python = stream.foreachBatch(lambda batch, _: batch.mapInArrow(lambda b: b, batch.schema).collect()).start()
-while not with_python.lastProgress or with_python.lastProgress["batchId"] < 2:
-    with_python.awaitTermination(0.1)
-with_python.stop()
-spark.stop()
-jvm = SparkContext._gateway.proc
-jvm.stdin.close()
-jvm.wait(100)
-"""
 
 
-def use_archive() -> "subprocess.Popen[bytes] | None":
-    """Lets every Spark driver that this process starts, or its children, take the archive.
+def use_archives() -> "subprocess.Popen[bytes] | None":
+    """Lets every Spark driver and broker that this process starts, or its children, take the archives.
 
-    Returns the process that makes it, where it is missing; sessions that start before its end read the jars instead.
+    Returns the process that makes them, and fetches the jars before, where they are missing; what starts before its end
+    reads the jars instead.
     """
-    if _VARIABLE in os.environ:
+    if _SPARK in os.environ:
         return None
     try:
-        ensure_jars()
-        archive = _place()
+        archives = _places()
     except (UsageError, subprocess.SubprocessError, OSError) as error:
         _say(error)
         return None
     maker = None
-    if not archive.exists():
+    if not all(archive.exists() for archive in archives.values()):
         environ = os.environ | {"PYTHONPATH": str(_ROOT)}
-        maker = subprocess.Popen([sys.executable, __file__, archive], env=environ, start_new_session=True)
-    os.environ[_VARIABLE] = f"-XX:SharedArchiveFile={archive} {_QUIET}"
+        maker = subprocess.Popen([sys.executable, __file__], env=environ, start_new_session=True)
+    os.environ |= {name: f"-XX:SharedArchiveFile={archive} {_QUIET}" for name, archive in archives.items()}
     return maker
 
 
@@ -73,32 +59,60 @@ def end(maker: "subprocess.Popen[bytes]") -> None:
 
 
 def _say(error: Exception) -> None:
-    sys.stderr.write(f"Spark's classes are not archived, its sessions start slower: {error}\n")
+    sys.stderr.write(f"The classes of Spark and Kafka are not archived, they start slower: {error}\n")
 
 
-def _place() -> Path:
+def _places() -> dict[str, Path]:
+    """Returns the variable of each JVM and the archive that it names."""
     jars = Path(pyspark.__file__).parent / "jars"
     java = subprocess.run([find_java(), "-version"], capture_output=True, text=True, timeout=_DEADLINE_S, check=True)
-    known = f"{java.stderr} {jars} {sorted((jar.name, jar.stat().st_mtime_ns) for jar in jars.iterdir())} {_USE_SPARK}"
-    return cache_folder() / f"classes-{hashlib.sha256(known.encode()).hexdigest()[:16]}.jsa"
+    of_spark = sorted((jar.name, jar.stat().st_mtime_ns) for jar in jars.iterdir())
+    known = f"{java.stderr} {jars} {of_spark} {jars_folder()} {Path(__file__).read_text()}"
+    version = hashlib.sha256(known.encode()).hexdigest()[:16]
+    return {name: cache_folder() / f"classes-{name.lower()}-{version}.jsa" for name in (_SPARK, _BROKER)}
 
 
-def _make(archive: Path) -> None:
+def _make() -> None:
+    """Has an example of this project make the archives of what it loads."""
+    archives = _places()
+    partial = {name: archive.with_suffix(f".{os.getpid()}") for name, archive in archives.items()}
     use_java()
-    partial = archive.with_suffix(f".{os.getpid()}")
-    environ = os.environ | {_VARIABLE: f"-XX:ArchiveClassesAtExit={partial} {_QUIET}"}
-    command = [sys.executable, "-c", _USE_SPARK]
+    environ = os.environ | {name: f"-XX:ArchiveClassesAtExit={path} {_QUIET}" for name, path in partial.items()}
+    command = [sys.executable, __file__, _USE]
     try:
         subprocess.run(command, cwd=_ROOT, env=environ, capture_output=True, timeout=_DEADLINE_S, check=True)
-        for other in set(archive.parent.glob("classes-*")) - {partial}:  # of another Java, or left by one cut off
+        for other in {*cache_folder().glob("classes-*")} - {
+            *partial.values()
+        }:  # of another Java, or left by one cut off
             other.unlink(missing_ok=True)
-        partial.rename(archive)
+        for name, archive in archives.items():
+            partial[name].rename(archive)
     finally:
-        partial.unlink(missing_ok=True)
+        for archive in partial.values():
+            archive.unlink(missing_ok=True)
+
+
+def _use() -> None:
+    """Runs an example, and waits until its JVMs have ended by themselves."""
+    from pyspark import SparkContext
+
+    from examples import sessions
+    from harness.lab.bringup import embedded_broker
+    from rescale_bench.playground import Playground
+
+    with tempfile.TemporaryDirectory() as folder, embedded_broker(Path(folder)) as broker:
+        with Playground(broker.bootstrap, threads=2) as here:
+            sessions.main(here)
+        assert broker.pid is not None
+        driver = SparkContext._gateway.proc  # type: ignore[union-attr]
+        driver.stdin.close()
+        driver.wait(_DEADLINE_S)
+        os.kill(broker.pid, signal.SIGTERM)
+        psutil.Process(broker.pid).wait(_DEADLINE_S)
 
 
 if __name__ == "__main__":
     try:
-        _make(Path(sys.argv[1]))
+        _use() if sys.argv[1:] == [_USE] else _make()
     except (UsageError, subprocess.SubprocessError, OSError) as failed:
         _say(failed)

@@ -38,7 +38,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    """Takes the smaller profile where a tier is run, before a test is read; the suite has Spark's classes archived."""
+    """Takes the smaller profile where a tier is run, before a test is read; archives the classes of the JVMs."""
     if config.getoption("fast") or config.getoption("hand") is not None:
         settings.load_profile("fast")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: commands would inherit it
@@ -46,9 +46,9 @@ def pytest_configure(config):
     config.stash[STORE] = bool(os.environ.pop(STORE_COSTS, ""))  # a run of pytest within a test stores nothing
     whole = config.args_source is config.ArgsSource.TESTPATHS and not hasattr(config, "workerinput")
     if whole and not config.getoption("fast") and not config.getoption("collectonly"):
-        from classes import end, use_archive
+        from classes import end, use_archives
 
-        if maker := use_archive():  # before the processes of xdist start: they get the environment of this one
+        if maker := use_archives():  # before the processes of xdist start: they get the environment of this one
             config.add_cleanup(partial(end, maker))
 
 

@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -29,6 +30,7 @@ _POLL_S = 0.02
 _PORT_TRIES = 5
 _MESSAGE_BYTES_MAX = 32 << 20
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+_MORE = "RESCALE_BROKER_JVM"  # variable with more options for the JVM of an embedded broker
 _HERE = Path(__file__).parent
 
 
@@ -232,7 +234,8 @@ class EmbeddedBroker(Broker):
 
     def _spawn(self, arguments: Sequence[str | Path], log: IO[bytes]) -> guard.GuardedProcess:
         logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        command: list[str | Path] = [self._java, self._heap, *_JVM, logging, "-cp", self._classpath, *arguments]
+        more = shlex.split(os.environ.get(_MORE, ""))
+        command: list[str | Path] = [self._java, self._heap, *_JVM, *more, logging, "-cp", self._classpath, *arguments]
         return guard.spawn(command, stdout=log, stderr=log, grace_s=_STOP_GRACE_S)
 
     def _write_properties(self, port: int, controller: int, *, logs: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
@@ -18,6 +19,7 @@ from impls.spark.shipping import Archive, cluster_settings, ship
 __all__ = ["check_session", "spark_session"]
 
 _LOCALITY = "spark.shuffle.reduceLocality.enabled"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _FAST = {
     "spark.ui.enabled": "false",
@@ -74,15 +76,30 @@ def spark_session(
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
-    own = {**_FAST, **remote_settings(master), "spark.jars": ",".join(map(str, jars))}
-    own["spark.python.daemon.module"] = "impls.spark.daemon"
-    own |= (settings or {}) if is_local(master) else _SEATED | cluster_settings(settings or {})
+    given = dict(settings or {})
+    own = {**_FAST, **remote_settings(master), "spark.python.daemon.module": "impls.spark.daemon"}
+    own |= _finding(jars, given.pop(_CLASS_PATH, ""), local=is_local(master))
+    own |= given if is_local(master) else _SEATED | cluster_settings(given)
     for key, value in own.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master, archive)
     spark.sparkContext.setLogLevel("ERROR")
     _quiet_expected_ends(spark)
     return spark
+
+
+def _finding(jars: Sequence[Path], class_path: str, *, local: bool) -> dict[str, str]:
+    """Returns the settings by which Spark finds jars.
+
+    A driver that starts has them on its class path, beside the user's: it copies none of them, and loads their classes
+    sooner. One that runs already fetches them, and so do executors on a cluster.
+    """
+    names, running = [str(jar) for jar in jars], SparkContext._gateway is not None
+    paths = os.pathsep.join(filter(None, [*([] if running else names), class_path]))
+    return {
+        **({_CLASS_PATH: paths} if paths else {}),
+        **({"spark.jars": ",".join(names)} if names and (running or not local) else {}),
+    }
 
 
 def _on_cluster(builder: SparkSession.Builder, master: str, archive: Archive) -> SparkSession:
