@@ -42,18 +42,27 @@ class TurnEnvironment:
         latencies: of the tick under way.
     """
 
-    def __init__(self, task: Task, *, batch: int, resumed: bool = False, untrusted: Untrusted | None = None):
-        """Opens it.
+    def __init__(
+        self,
+        task: Task,
+        *,
+        batch: int,
+        map_bytes: int = MAP_BYTES,
+        resumed: bool = False,
+        untrusted: Untrusted | None = None,
+    ):
+        """Opens it; raises lmdb.MapFullError where the map cannot take the state that it is made with.
 
         Args:
             task: the worker's task.
             batch: Spark's batch whose records come.
+            map_bytes: least size of the map.
             resumed: the task has had an environment before: what is known of the batch does not come again.
             untrusted: why it is to be rebuilt, None to trust what is there.
         """
         self.task, self.report = task, Report(task.worker)
         self.offsets = Offsets(task.spec.bins)
-        self._opened: Opened = open_worker(task, map_bytes=MAP_BYTES, untrusted=untrusted, report=self.report)
+        self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
         self._segment: Segment | None = None
         self._segment_tick = -1
         try:

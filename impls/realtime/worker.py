@@ -1,5 +1,6 @@
 """A worker of real-time mode: it applies what has come in turns, and moves bins as the driver's ticks say."""
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from impls.realtime.merging import merged_report, restored
 from impls.realtime.ticking import WorkerTick
 from impls.realtime.turn import Given, run_turn
 from impls.realtime.way import Way
-from impls.store.environment import DAMAGE
+from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.queue import Lengths, queue_lengths
 from impls.store.records import counts
 from impls.worker.opened import Cause, Untrusted
@@ -204,7 +205,14 @@ class TurnWorker:
             self._lengths = queue_lengths(txn)
 
     def _environment(self, task: Task, untrusted: Untrusted | None = None) -> TurnEnvironment:
-        env = TurnEnvironment(task, batch=self._batch, resumed=self._resumed, untrusted=untrusted)
+        """Opens the environment, with a map that takes all of the state with which it is made."""
+        map_bytes, env = MAP_BYTES, None
+        while env is None:
+            with contextlib.suppress(lmdb.MapFullError):
+                env = TurnEnvironment(
+                    task, batch=self._batch, map_bytes=map_bytes, resumed=self._resumed, untrusted=untrusted
+                )
+            map_bytes *= 2
         self._resumed = True
         return env
 

@@ -11,10 +11,13 @@ from impls.durability.files import Files
 from impls.durability.frame import FOLDER, frames_of
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
-from impls.operators import HashCount
+from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.realtime import Tick
 from impls.realtime.environment import TurnEnvironment
+from impls.realtime.worker import TurnWorker
+from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
 from impls.store.queue import put_queued, queue_lengths
 from impls.store.records import Results, to_bytes
@@ -106,3 +109,15 @@ def test_a_segment_of_an_ended_tick_that_is_cut_off_restores_nothing(task, tmp_p
         restore(whole, txn, 0, RestoreRequest({0: 0}, open_from=0))  # of the tick under way it may be a crash
         segment.write_bytes(raw)
         assert restore(whole, txn, 0, RestoreRequest({1: 0}, open_from=1)).sizes == [(1, 0)]
+
+
+def test_a_map_that_is_too_small_for_the_state_it_is_made_with_is_made_larger(task, monkeypatch):
+    monkeypatch.setattr("impls.realtime.worker.MAP_BYTES", 1 << 20)
+    blocks = 400  # of each bin
+    spec = replace(task.spec, operator=DenseCount(keys=SLOTS * blocks * BINS))
+    worker = TurnWorker(spec, 0, batch=0, say=[].append)
+    worker.hear(Tick(task.order))
+    worker.step()
+    worker.close()
+    with Store.open(store_path(task.state_dir, 0)) as store:
+        assert store.used_bytes() > BLOCK_BYTES * blocks * BINS
