@@ -8,11 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from py4j.java_gateway import java_import
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.utils import ForeachBatchFunction
 
 from impls.driver.driver import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
@@ -48,6 +51,26 @@ class MicroBatchExecutor:
         return batch.repartitionById(workers, self._column.of(plan.routing))
 
 
+class _Epochs(ForeachBatchFunction):
+    """What Spark calls in each epoch. Spark's own makes a session anew every time, by some ten calls of the JVM."""
+
+    _of: SparkSession | None = None
+
+    def call(self, jdf: Any, batch_id: int) -> None:
+        """Calls the function with the epoch's records, which all have the session of the query."""
+        self._of = self._of or SparkSession(self.session.sparkContext, jdf.sparkSession())
+        self.func(DataFrame(jdf, self._of), batch_id)
+
+
+def _calling(writer: DataStreamWriter, function: Callable[[Any, int], None]) -> DataStreamWriter:
+    """Does what `writer.foreachBatch(function)` does."""
+    gateway: Any = writer._spark.sparkContext._gateway
+    java_import(gateway.jvm, "org.apache.spark.sql.execution.streaming.sources.*")
+    gateway.jvm.PythonForeachBatchHelper.callForeachBatch(writer._jwrite, _Epochs(writer._spark, function))
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    return writer
+
+
 _START_DEADLINE_S = 60.0
 _OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 
@@ -72,7 +95,7 @@ def runner(
                 raise
             tell(running.result(_START_DEADLINE_S))  # the first epoch may end before `start` returns
 
-        query = writer.foreachBatch(epoch).start()
+        query = _calling(writer, epoch).start()
         running.set_result(query)
         started()
         try:

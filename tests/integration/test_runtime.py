@@ -75,8 +75,14 @@ def test_a_python_worker_killed_during_a_migration_is_replaced_and_nothing_is_lo
     assert answer["verdict"] == "valid", answer
 
 
-def test_a_migration_completes_while_the_input_is_idle(pipeline):
-    run = pipeline("megaphone-batched", options={"bins_per_pair": 2})
+def test_a_migration_completes_while_the_input_is_idle_also_with_an_operator_that_is_broadcast(pipeline):
+    @dataclass(frozen=True)
+    class Large(DenseCount):
+        """Spark sends what is longer than 1 MiB to its tasks as a broadcast."""
+
+        table: bytes = os.urandom(2 << 20)
+
+    run = pipeline("megaphone-batched", operator=Large(4096), options={"bins_per_pair": 2})
     run.send(500)
     query = run.start()
     run.await_applied()
