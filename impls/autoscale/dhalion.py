@@ -61,7 +61,9 @@ def _under_pressure(measured: Measured, skew: float) -> Decision:
         return Decision(None, f"{told}, and {workers} workers work it off.")
     if workers > 1 and last.skew >= skew:
         return Decision(None, f"{told}; one worker has {last.skew:.1f} times the mean to do: rebalance the bins.")
-    factor = last.offered_rate / last.processed_rate if last.processed_rate else 2.0
+    factor = last.offered_rate / last.processed_rate if last.processed_rate else math.inf
+    if not math.isfinite(factor):  # nothing was processed, or next to nothing
+        factor = 2.0
     wanted = max(workers + 1, math.ceil(workers * factor - 1e-9))
     return Decision(wanted, f"{told} and grows: {factor:.2f} times {workers} workers.", {"factor": round(factor, 3)})
 
