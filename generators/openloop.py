@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaException, Producer
 
-from generators.clock import now_us
+from generators.clock import ARRIVALS_MS, now_us
 from generators.errors import GeneratorError
 from generators.lag import LagHistogram
 from generators.stream import Block
 
 __all__ = ["OpenLoop"]
 
-_TICK_S = 0.01  # at 10,000 records/s: 7 us of processor time a record, p99.9 lag 11 ms; 5 ms costs 11 us
 _WAIT_S_MAX = 0.25
 _SLAB = 500  # records between two readings of the clock
 _QUEUE_RECORDS = 500_000
@@ -27,6 +26,8 @@ _CONNECT_S = 10.0
 class OpenLoop:
     """run(blocks) sends until the blocks or `stop` end it; then flush(seconds) waits for what is queued.
 
+    It wakes every `arrivals_ms` and sends what is due.
+
     A full client queue is waited for, never dropped from; the wait appears as lag. The first delivery that fails ends
     the loop, since a record behind the gap would take its offset; `failed` counts all of them.
 
@@ -34,12 +35,22 @@ class OpenLoop:
         GeneratorError: the broker does not answer within 10 s.
     """
 
-    def __init__(self, bootstrap: str, topic: str, stop: threading.Event, lag: LagHistogram, progress: Path | None):
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        stop: threading.Event,
+        lag: LagHistogram,
+        progress: Path | None,
+        *,
+        arrivals_ms: float = ARRIVALS_MS,
+    ):
         self.produced = 0
         self.failed = 0
         self.failure = ""
         self._topic, self._stop, self._lag, self._progress = topic, stop, lag, progress
         self._measured_from_us: int | None = 0
+        self._tick_s = arrivals_ms / 1e3
         self._told_s = float("-inf")
         self._producer = Producer(
             {
@@ -97,7 +108,7 @@ class OpenLoop:
                 at += sent
             if at >= due and at < size:
                 ahead_s = (int(block.scheduled_us[at]) - now_us()) / 1e6
-                self._stop.wait(min(max(ahead_s, _TICK_S), _WAIT_S_MAX))
+                self._stop.wait(min(max(ahead_s, self._tick_s), _WAIT_S_MAX))
         return True
 
     def _produce(self, block: Block, at: int, end: int) -> int:

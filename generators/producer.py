@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from generators.clock import now_us
+from generators.clock import ARRIVALS_MS, now_us
 from generators.errors import GeneratorError
 from generators.keys import DISTRIBUTIONS, make_keys
 from generators.lag import LagHistogram
@@ -72,6 +72,8 @@ def _check(options: argparse.Namespace) -> None:
         raise GeneratorError(f"The workload {options.workload!r} is unknown: use one of {', '.join(_WORKLOADS)}.")
     if options.workload == "key-count" and options.keys is None:
         raise GeneratorError("A key-count stream needs the number of its keys: give --keys.")
+    if options.arrivals <= 0:
+        raise GeneratorError("Arrivals lie some time apart: give --arrivals above 0 ms.")
     if options.preload_only and options.extendable:
         raise GeneratorError("A preload does not go on: give one of --preload-only and --extendable.")
     if options.resume and not options.start_us and not options.preload_only:
@@ -93,7 +95,7 @@ def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steer
     stream = _stream(options, schedule)
     done = records_present(options.bootstrap_servers, options.topic, stream, share, resume=options.resume)
     lag = LagHistogram(keep=options.lag_log is not None)
-    loop = OpenLoop(options.bootstrap_servers, options.topic, stop, lag, options.progress)
+    loop = OpenLoop(options.bootstrap_servers, options.topic, stop, lag, options.progress, arrivals_ms=options.arrivals)
     there = sum(done)
     preloaded = _preload(loop, stream, share, done)
     if options.preload_only:
@@ -199,6 +201,7 @@ def _parser() -> _Parser:
     parser.add_argument("--rate-shape", default="constant", help=f"{', '.join(SHAPES)}; options behind a colon")
     parser.add_argument("--lead-in", type=float, default=0.0, help="seconds before the shape begins, without a lag")
     parser.add_argument("--records", type=int, required=True, help="of the whole stream")
+    parser.add_argument("--arrivals", type=float, default=ARRIVALS_MS, help="ms between two sendings of what is due")
     parser.add_argument("--workload", default="key-count", help=", ".join(_WORKLOADS))
     parser.add_argument("--keys", type=int, help="of key-count, which needs it")
     parser.add_argument("--distribution", default="uniform", help=f"{', '.join(DISTRIBUTIONS)}; options behind a colon")

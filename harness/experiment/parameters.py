@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from generators.clock import ARRIVALS_MS
 from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
@@ -88,6 +89,10 @@ class Parameters:
     lead_in_s: float = declare(
         5.0, "length of the load before it", _LOAD, of.REAL, name="lead_in", unit="seconds",
         subject="The lead-in of the load", least=0)
+
+    arrivals_ms: float = declare(
+        ARRIVALS_MS, "how far apart records arrive: the generator sends all that are due, and waits so long", _LOAD,
+        of.REAL, name="arrivals", unit="ms", subject="The time between arrivals", least=1, most=1_000)
 
     workers: int = declare(
         4, "number of workers, or FROM:TO for a rescale", _CLUSTER, of.WORKERS,

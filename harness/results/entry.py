@@ -1,6 +1,7 @@
 """The summary of one run: its entry of result.json, and its histogram logs, from the files of its folder."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from generators.clock import ARRIVALS_MS
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_json, read_lines, write_json
 from harness.measure.cells import Cells, read_cells, read_epochs
@@ -24,10 +26,10 @@ from harness.results.epochs import epochs_entry, groups_of, ways_entry
 from harness.results.failure import failure_of
 from impls.worker.cells import INTERVAL_US
 
-__all__ = ["ENTRY_FILE", "LATE_MS", "RunFiles", "run_entry", "summarise_run"]
+__all__ = ["ENTRY_FILE", "RunFiles", "load_met", "run_entry", "summarise_run"]
 
 ENTRY_FILE = "run-result.json"
-LATE_MS = 50.0
+_LATE_MS = 40.0  # beyond the time between arrivals
 _TAGGED = ("steady", "migrating", "after")
 
 
@@ -147,7 +149,7 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "verdict": verdict,
         "withheld": verdict != "valid",
         "reasons": reasons,
-        "load": _load(generator["lag_ms"]),
+        "load": load_met(generator["lag_ms"], files.load),
         "machine": machine(files.taken),
         "cpu_taken": None if files.taken is None else files.taken.to_json(),
         **{name: oracle.get(name) for name in ("lost", "doubled", "wrong", "out_of_order")},
@@ -178,9 +180,12 @@ def _generator(files: RunFiles) -> dict[str, Any]:
     return {"records": records, "max_lag_ms": lag.get("max"), "lag_ms": lag, "extended_s": extended_s}
 
 
-def _load(lag_ms: dict[str, float]) -> str:
-    """Returns met or late; a load whose lag nobody measured is not known to be met."""
-    return "met" if lag_ms.get("p999", math.inf) <= LATE_MS else "late"
+def load_met(lag_ms: Mapping[str, float], load: Mapping[str, Any]) -> str:
+    """Returns met or late: whether records were sent with the arrivals for which they were due.
+
+    A load whose lag nobody measured is not known to be met.
+    """
+    return "met" if lag_ms.get("p999", math.inf) <= load.get("arrivals_ms", ARRIVALS_MS) + _LATE_MS else "late"
 
 
 def _negative(files: RunFiles) -> int:

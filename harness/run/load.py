@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from generators.clock import now_us
+from generators.clock import ARRIVALS_MS, now_us
 from generators.rates import Schedule
 from generators.shapes import csv_path, make_schedule
 from harness.experiment.description import Experiment
@@ -56,6 +56,7 @@ def schedule(
         "planned_s": end_s,
         "most_s": experiment.longest_s,
         "lead_in_s": experiment.lead_in_s,
+        "arrivals_ms": experiment.arrivals_ms,
         "seed": experiment.seed,
         "keys": experiment.keys,
         "distribution": experiment.distribution,
@@ -97,6 +98,7 @@ def _command(folder: Path, bootstrap: str, load: Mapping[str, Any]) -> list[Any]
         sys.executable, "-m", "generators.producer", "--bootstrap-servers", bootstrap, "--topic", load["topic"],
         "--partitions", load["partitions"], "--rate", load["rate"], "--rate-shape", _shape(folder, load),
         "--lead-in", load.get("lead_in_s", 0), "--records", load["records"], "--seed", load["seed"],
+        "--arrivals", load.get("arrivals_ms", ARRIVALS_MS),
     ]  # fmt: skip
     if (nexmark := load.get("nexmark")) is None:
         return [*common, "--keys", load["keys"], "--distribution", load["distribution"], "--exponent", load["exponent"]]

@@ -7,7 +7,7 @@ from invoked import result_of
 
 pytestmark = pytest.mark.timeout(400)
 OPTIONS = [
-    "--workload=hash", "--keys=2000", "--rate=300", "--duration=6", "--bins=16",
+    "--workload=hash", "--keys=2000", "--rate=300", "--arrivals=40", "--duration=6", "--bins=16",
     "--workers=1:2",
 ]  # fmt: skip
 

@@ -8,7 +8,7 @@ from invoked import result_of
 pytestmark = pytest.mark.timeout(500)
 OPTIONS = [
     "--workload=nexmark", "--query=q8", "--mechanism=megaphone-batched,native-repartition", "--rate=1000",
-    "--duration=12", "--bins=16", "--workers=1:2", "--profile=large-state:auctions=2000",
+    "--arrivals=40", "--duration=12", "--bins=16", "--workers=1:2", "--profile=large-state:auctions=2000",
 ]  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from invoked import result_of
 
 pytestmark = pytest.mark.timeout(500)
 OPTIONS = [
-    "--workload=nexmark", "--mechanism=native-repartition", "--rate=300", "--duration=30", "--bins=16", "--workers=1:2",
+    "--workload=nexmark", "--mechanism=native-repartition", "--rate=300", "--duration=30", "--bins=16",
+    "--arrivals=40", "--workers=1:2",
 ]  # fmt: skip
 
 

@@ -15,7 +15,10 @@ from harness.measure.windows import TAGS
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[2]
-OPTIONS = ["--mechanism=megaphone-fluid", "--keys=20k", "--rate=1000", "--duration=12", "--bins=64", "--workers=2:4"]
+OPTIONS = [
+    "--mechanism=megaphone-fluid", "--keys=20k", "--rate=1000", "--arrivals=40", "--duration=12", "--bins=64",
+    "--workers=2:4",
+]  # fmt: skip
 
 
 def bench(output: Path, *more: str) -> subprocess.Popen[bytes]:

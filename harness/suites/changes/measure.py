@@ -1,6 +1,5 @@
 """What a change cost, from the files of its case: the time until it holds, and latencies while it was under way."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from harness.measure.cpu import machine, taken
 from harness.measure.hdr import summary_ms
 from harness.measure.migrations import Migration
 from harness.measure.windows import TAGS, overlaps, peak_of, tag_records, timeline
-from harness.results.entry import LATE_MS, RunFiles
+from harness.results.entry import RunFiles, load_met
 from harness.suites.perf.moving import excess_ms
 
 __all__ = ["measured"]
@@ -56,7 +55,7 @@ def measured(folder: Path) -> dict[str, Any]:
         "excess_ms": None,
         "epochs": int(np.unique(cells.epoch[inside]).size),
         "negative": sum(int(epoch["negative"]) for epoch in files.epochs),
-        "load": _load(read_json(folder / "generator.json")),
+        "load": load_met(read_json(folder / "generator.json").get("lag_ms") or {}, files.load),
         "machine": machine(stolen),
         "cpu_taken": None if stolen is None else stolen.to_json(),
         "timeline": line,
@@ -65,8 +64,3 @@ def measured(folder: Path) -> dict[str, Any]:
         entry = {"timeline": line, "latency_ms": latency, "migrations": [{"peak_ms": peak.peak_ms}]}
         out["excess_ms"] = excess_ms(entry)
     return out
-
-
-def _load(generator: Mapping[str, Any]) -> str:
-    """Returns whether the load was sent on time: met, or late."""
-    return "met" if (generator.get("lag_ms") or {}).get("p999", np.inf) <= LATE_MS else "late"

@@ -69,6 +69,7 @@ class ChangeSite(Site):
         load = {
             "topic": "in", "partitions": own.input_partitions, "rate": own.rate, "records": _ENDLESS, "keys": own.keys,
             "distribution": own.distribution, "exponent": own.exponent, "seed": own.seed, "lead_in_s": own.lead_in_s,
+            "arrivals_ms": own.arrivals_ms,
             "start_us": now_us() + 1_500_000,
         }  # fmt: skip
         write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})

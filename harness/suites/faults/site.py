@@ -36,6 +36,7 @@ _RATE = 600
 _TOPICS = ("in", "out")
 _INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4
 _FEW, _MANY = 2, 4  # workers between which the query goes there and back
+_ARRIVALS_MS = 50.0  # no latency is measured
 _ENDLESS = 1 << 40  # records: the load goes on until it is told to stop
 _COMMAND_DEADLINE_S = 60.0
 _DRAIN_DEADLINE_S = 90.0
@@ -108,6 +109,7 @@ class Site:
         load = {
             "topic": _TOPICS[0], "partitions": _INPUT_PARTITIONS, "rate": _RATE, "records": _ENDLESS, "keys": _KEYS,
             "distribution": "uniform", "exponent": 1.0, "seed": self._seed, "start_us": now_us() + 1_500_000,
+            "arrivals_ms": _ARRIVALS_MS,
         }  # fmt: skip
         write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})
         return load
