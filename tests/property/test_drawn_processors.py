@@ -1,0 +1,67 @@
+"""Any processor gives what pyspark's own tester of processors gives, while its state moves and workers are lost."""
+
+from collections import defaultdict
+
+import pytest
+from drawn import INPUT, METHODS, OUTPUT, TIMERS, Drawn, Oracle
+from hypothesis import given, note
+from hypothesis import strategies as st
+from processing import Given, ProcessorRun
+from timed import close_all, spread
+
+DELAY_MS = 50
+
+
+@st.composite
+def processors(draw, *, timed):
+    variables = draw(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, max_size=3))
+    places = range(-1 if timed else 0, len(variables))
+
+    def operation():
+        place = draw(st.sampled_from(places))
+        methods = TIMERS if place < 0 else tuple(METHODS[variables[place]])
+        return place, draw(st.sampled_from(methods)), draw(st.integers(0, 3))
+
+    actions = [[operation() for _ in range(draw(st.integers(1, 3)))] for _ in range(draw(st.integers(1, 4)))]
+    return Drawn(variables, actions)
+
+
+@st.composite
+def inputs(draw):
+    """Rows of each epoch, of which some come late."""
+    epochs = []
+    for number in range(draw(st.integers(2, 6))):
+        row = st.tuples(st.sampled_from("abcd"), st.integers(0, 5), st.integers(-80, 120))
+        epochs.append([(user, n, 200 + 70 * number + at) for user, n, at in draw(st.lists(row, max_size=6))])
+    return epochs
+
+
+def told(query):
+    """What each user was told, in order."""
+    users = defaultdict(list)
+    for result in query.results():
+        users[result["user"]].append(result["told"])
+    return users
+
+
+@pytest.mark.parametrize("timed", [False, True], ids=["without time", "event time"])
+@given(data=st.data())
+def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, data):
+    processor, epochs = data.draw(processors(timed=timed)), data.draw(inputs())
+    note(f"{processor} {epochs}")
+    mode = "eventtime" if timed else "none"
+    made = Given(processor, OUTPUT, mode, INPUT, event="at" if timed else "", delay_ms=DELAY_MS if timed else 0)
+    query = ProcessorRun(tmp_path_factory.mktemp("drawn"), made, mechanism="megaphone-fluid")
+    tested = Oracle(processor, timed=timed, delay_ms=DELAY_MS)
+    try:
+        for number, rows in enumerate([*epochs, [("end", 0, 10_000)], []]):
+            if number % 3 == 1:
+                query.move(spread(number, 3))
+            if number == 2:
+                query.lose(0)
+            query.epoch(rows)
+            tested.epoch(rows)
+        query.settle()
+    finally:
+        close_all()
+    assert told(query) == tested.told
