@@ -15,6 +15,7 @@ __all__ = [
     "KILLS",
     "MECHANISMS",
     "QUICK",
+    "QUICK_MECHANISMS",
     "Expectation",
     "Fault",
     "deal_phases",
