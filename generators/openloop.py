@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaException, Producer
 
-from generators.clock import ARRIVALS_MS, now_us
+from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX, now_us
 from generators.errors import GeneratorError
 from generators.lag import LagHistogram
 from generators.stream import Block
 
 __all__ = ["OpenLoop"]
 
-_WAIT_S_MAX = 0.25
+_WAIT_S_MAX = ARRIVALS_MS_MAX / 1e3
 _SLAB = 500  # records between two readings of the clock
 _QUEUE_RECORDS = 500_000
 _CONNECT_S = 10.0

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from generators.clock import ARRIVALS_MS, now_us
+from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX, now_us
 from generators.errors import GeneratorError
 from generators.keys import DISTRIBUTIONS, make_keys
 from generators.lag import LagHistogram
@@ -72,8 +72,8 @@ def _check(options: argparse.Namespace) -> None:
         raise GeneratorError(f"The workload {options.workload!r} is unknown: use one of {', '.join(_WORKLOADS)}.")
     if options.workload == "key-count" and options.keys is None:
         raise GeneratorError("A key-count stream needs the number of its keys: give --keys.")
-    if options.arrivals <= 0:
-        raise GeneratorError("Arrivals lie some time apart: give --arrivals above 0 ms.")
+    if not 0 < options.arrivals <= ARRIVALS_MS_MAX:
+        raise GeneratorError(f"Arrivals lie at most {ARRIVALS_MS_MAX} ms apart: give --arrivals above 0, and no more.")
     if options.preload_only and options.extendable:
         raise GeneratorError("A preload does not go on: give one of --preload-only and --extendable.")
     if options.resume and not options.start_us and not options.preload_only:

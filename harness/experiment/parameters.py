@@ -8,7 +8,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from generators.clock import ARRIVALS_MS
+from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX
 from harness.lab.hosts.netem import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
@@ -92,7 +92,7 @@ class Parameters:
 
     arrivals_ms: float = declare(
         ARRIVALS_MS, "how far apart records arrive: the generator sends all that are due, and waits so long", _LOAD,
-        of.REAL, name="arrivals", unit="ms", subject="The time between arrivals", least=1, most=1_000)
+        of.REAL, name="arrivals", unit="ms", subject="The time between arrivals", least=1, most=ARRIVALS_MS_MAX)
 
     workers: int = declare(
         4, "number of workers, or FROM:TO for a rescale", _CLUSTER, of.WORKERS,

@@ -79,7 +79,7 @@ def _create(folder: Path) -> None:
 
 
 def _install(folder: Path, lock: Path) -> None:
-    """Installs what is built here beside all the rest, each by a pip of its own: they take as long on one core."""
+    """Runs two pips at a time, one for the packages that are built here and one for all others: each uses one core."""
     command: list[str | Path] = [
         folder / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--no-input",
         "--no-deps", "--no-compile", "--require-hashes", "-r",  # Python compiles what is imported: 30 s less

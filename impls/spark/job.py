@@ -37,40 +37,36 @@ Answered = list[tuple[Report, NDArray[np.void]]]
 class StepJob:
     """Runs the job of each epoch of a query.
 
-    Where results go to a function of the user's, or a step has broadcast variables, the job is made by Spark's Python
-    interface, by some 30 calls of the JVM; else by one, see `Step.java`.
+    One call of the JVM makes and runs it, see `Step.java`. Where results go to a function of the user's, or Spark has
+    to send a step as a broadcast, PySpark does, by some 30 calls.
     """
 
     def __init__(self, spec: QuerySpec):
         self._spec = spec
         self._direct: _DirectJob | None = None
+        self._broadcast = False  # Spark has to send this query's step as one
 
     def run(self, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
         """Runs the step on records in the partitions of their workers; `begin` is when building the job began.
 
         Where results go to a function of the user's, it is called before this returns.
         """
-        if isinstance(self._spec.output, ForeachBatch):
-            return self._with_results(order, routed, begin)
-        self._direct = self._direct or _DirectJob(routed.sparkSession)
-        command = self._direct.pickled(self._spec, order)
-        built = time.perf_counter()
-        rows = self._direct.run(command, routed) if command else _collected(self._job(order, routed))
-        return _answers(rows, begin, built)
+        if not (self._broadcast or isinstance(self._spec.output, ForeachBatch)):
+            self._direct = self._direct or _DirectJob(routed.sparkSession)
+            if command := self._direct.pickled(self._spec, order):
+                built = time.perf_counter()
+                return _answers(self._direct.run(command, routed), begin, built)
+            self._broadcast = True  # in later epochs too, which then pickle it once
+        return self._run_by_pyspark(order, routed, begin)
 
-    def _job(self, order: EpochOrder, routed: DataFrame) -> DataFrame:
-        return routed.mapInArrow(partial(run_step, self._spec, order), schema_of(self._spec.output))
-
-    def _with_results(self, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
-        job, sink = self._job(order, routed), self._spec.output
+    def _run_by_pyspark(self, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
+        sink = self._spec.output
+        job = routed.mapInArrow(partial(run_step, self._spec, order), schema_of(sink))
         built = time.perf_counter()
         with reports_of(job, sink) as reports:
-            answers = _answers(_collected(reports), begin, built)
+            found = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in reports.collect()]
+            answers = _answers(found, begin, built)
             return replace(answers, sink_ms=given(sink, job, self._spec.operator, order.written.epoch, answers))
-
-
-def _collected(reports: DataFrame) -> Answered:
-    return [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in reports.collect()]
 
 
 def _answers(rows: Answered, begin: float, built: float) -> Answers:
