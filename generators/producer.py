@@ -24,6 +24,7 @@ from generators.openloop import OpenLoop
 from generators.rates import Schedule
 from generators.shapes import SHAPES, make_schedule
 from generators.stdin import Steering, watch_stdin
+from generators.stop import Stop
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
 from generators.topic import records_present
 
@@ -46,7 +47,7 @@ def check_peak(schedule: Schedule, producers: int = 1) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the producer and returns its exit code; see the module."""
-    stop = threading.Event()
+    stop = Stop()
     try:
         options = _parser().parse_args(arguments)
         steering = Steering(stop, extendable=options.extendable)

@@ -4,11 +4,11 @@ import argparse
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from generators.stop import Stop
 from harness.lab.bringup import embedded_broker
 from harness.lab.hosts.alone import spark_master, spark_worker
 from harness.lab.hosts.settings import Settings
@@ -37,7 +37,7 @@ class _Server(Protocol):
 def main(arguments: Sequence[str]) -> int:
     """Serves and returns the exit code: 0 ended as asked, 1 ended by itself, 2 for bad input."""
     options = _options(arguments)
-    told = threading.Event()
+    told = Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told.set())
     ready = options.folder / _READY

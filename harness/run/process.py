@@ -23,6 +23,7 @@ from typing import Any
 from generators.clock import now_us
 from generators.errors import GeneratorError
 from generators.stdin import watch_stdin
+from generators.stop import Stop
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
 from harness.files import read_lines
@@ -254,7 +255,7 @@ class _Course:
 def main(arguments: list[str]) -> int:
     """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    cancelled, go = threading.Event(), threading.Event()
+    cancelled, go = Stop(), threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: cancelled.set())
     watch_stdin(cancelled.set, on_words=lambda _: go.set())

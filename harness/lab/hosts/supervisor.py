@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from generators.stop import Stop
 from harness.files import write_json
 from harness.lab.hosts.control import Listener
 from harness.lab.hosts.isolated import Isolated
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = Settings.read(folder / "settings.json")
     if settings.isolated and not inside:
         os.execvp(UNSHARE[0], [*UNSHARE, "--", sys.executable, "-m", __spec__.name, *arguments, "--inside"])
-    told = threading.Event()
+    told = Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: told.set())
     if "--held" in arguments:
