@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from impls import catalog
-from impls.controltopic.agenda import Answer, control_id
 from impls.controltopic.carrying import Carrier
 from impls.controltopic.log import ControlLog
+from impls.controltopic.pending import Answer, control_id
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.journal import Journal
@@ -137,7 +137,7 @@ class Query:
         self.log = ControlLog(self.opened, self.name, "answers")
         self._open.callback(self.log.close)
         self.carrier = Carrier(self.log, self.input.find, self._answer, lambda: self.driver.ending)
-        self.next = {part: self.log.agenda.positions.get(part, 0) for part in range(len(self.topic))}
+        self.next = {part: self.log.pending.positions.get(part, 0) for part in range(len(self.topic))}
 
     def close(self) -> None:
         """Frees the checkpoint."""
@@ -156,11 +156,11 @@ class Query:
             if part is None:
                 break
             at = (part, self.next[part])
-            told = self.log.agenda.read(self.topic[part][at[1]], at, self.driver.next_planned)
+            told = self.log.pending.read(self.topic[part][at[1]], at, self.driver.next_planned)
             self.answers += self.log.obey(told)
             self.answers += [one for one in told if isinstance(one, Answer) and one.id]
             self.next[part] += 1
-        self.log.obey(self.log.agenda.passed(self.next))
+        self.log.obey(self.log.pending.passed(self.next))
 
     def run(self) -> None:
         """Runs the epoch that Spark would run next, with all input that is there."""
@@ -189,7 +189,7 @@ class Query:
     @property
     def done(self) -> list[dict[str, Any]]:
         """What the control journal says of the commands carried out, in their order."""
-        carried = (one for one in self.log.agenda.done.values() if one["outcome"] == "carried out")
+        carried = (one for one in self.log.pending.done.values() if one["outcome"] == "carried out")
         return sorted(carried, key=lambda one: one["number"])
 
 

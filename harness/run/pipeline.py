@@ -66,7 +66,7 @@ def read_raw(spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_tr
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("failOnDataLoss", "true")
-        .option("kafka.fetch.max.wait.ms", "20")  # else the last records of a load wait 500 ms for company
+        .option("kafka.fetch.max.wait.ms", "20")  # else the last records of a load wait 500 ms for more
     )
     if max_offsets_per_trigger:
         reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)

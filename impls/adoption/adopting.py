@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.adoption.broker import check_topics
+from impls.adoption.cutover import write_cutover
 from impls.adoption.found import Found, Wanted, found_in
 from impls.adoption.images import FILES, IMAGES_SCHEMA, Target, write_images
 from impls.adoption.native import NativeLog, read_log
 from impls.adoption.place import made_whole
 from impls.adoption.progress import Tell, told
 from impls.adoption.reading import operators_of, reading_session, refused
-from impls.adoption.seam import write_seam
 from impls.adoption.state import the_operator
 from impls.driver.checkpoint import Checkpoint
 from impls.durability import frame as frames
@@ -136,7 +136,7 @@ def _fill(folder: Path, location: str, log: NativeLog, found: Found, *, place: _
         sizes = np.zeros(bins, np.int64)
         sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
         found.keep(folder)
-        write_seam(opened, found.operator, files, log, sizes=sizes, workers=workers)
+        write_cutover(opened, found.operator, files, log, sizes=sizes, workers=workers)
     finally:
         opened.close()
     return rows

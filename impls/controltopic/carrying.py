@@ -4,9 +4,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from impls.controltopic.agenda import command_id
 from impls.controltopic.commands import Offsets
 from impls.controltopic.log import ControlLog
+from impls.controltopic.pending import command_id
 from impls.controltopic.waiting import Waiting
 from impls.errors import StateError, UsageError
 from impls.protocol.events import identified
@@ -39,27 +39,27 @@ class Carrier:
         self._log, self._find, self._answer, self._ending = log, find, answer, ending
 
     def before(self, epoch: int, begin: Offsets | None) -> None:
-        """Acts before an epoch that begins at these offsets, see `Agenda.reached`.
+        """Acts before an epoch that begins at these offsets, see `PendingCommands.reached`.
 
         Raises StateError when a journal cannot be written.
         """
-        agenda = self._log.agenda
+        pending = self._log.pending
         self._find_bounds(begin)
-        for one, sentence in agenda.refused(begin):
+        for one, sentence in pending.refused(begin):
             _LOG.info("The command %s is refused: %s", one.command.id, sentence)
-            self._log.obey(agenda.carried(one, epoch, None, sentence))
-        for one in agenda.reached(begin):
+            self._log.obey(pending.carried(one, epoch, None, sentence))
+        for one in pending.reached(begin):
             if self._ending():
                 return  # what is left waits for the next start
             self._carry_out(one, epoch)
 
     def _find_bounds(self, begin: Offsets | None) -> None:
         """Looks up times without bounds, the earliest first: where one has none, later ones have none either."""
-        for time_ms in self._log.agenda.due() if begin else ():
+        for time_ms in self._log.pending.due() if begin else ():
             offsets = self._find(time_ms, begin or {})
             if offsets is None:
                 return
-            self._log.obey(self._log.agenda.bounded(time_ms, offsets))
+            self._log.obey(self._log.pending.bounded(time_ms, offsets))
 
     def _carry_out(self, one: Waiting, epoch: int) -> None:
         answer, refused = None, ""
@@ -76,4 +76,4 @@ class Carrier:
         if refused and self._ending():
             return  # the query was stopped meanwhile, which is no fault of the command
         _LOG.info("The command %s is %s with epoch %s.", one.command.id, "refused" if refused else "carried out", epoch)
-        self._log.obey(self._log.agenda.carried(one, epoch, answer, refused))
+        self._log.obey(self._log.pending.carried(one, epoch, answer, refused))

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from impls.controltopic.agenda import Answer
+from impls.controltopic.pending import Answer
 from impls.controltopic.topic import ControlTopic, quiet
 from impls.protocol.jsontext import to_text
 

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from impls.controltopic.agenda import Answer
 from impls.controltopic.carrying import Carrier
 from impls.controltopic.clients import AnswerSender, CommandReader
 from impls.controltopic.commands import Offsets
 from impls.controltopic.log import ControlLog
+from impls.controltopic.pending import Answer
 from impls.controltopic.times import TimeFinder
 from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
@@ -48,7 +48,7 @@ class ControlListener:
         self._next_epoch = driver.next_planned
         self._times = TimeFinder(topic.inputs or topic.bootstrap)
         self._reader, self._sender = CommandReader(topic), AnswerSender(topic)
-        self._lock = threading.Lock()  # of log and agenda
+        self._lock = threading.Lock()  # of log and pending commands
         self._loose: list[Answer] = []
         self._stopped = threading.Event()
         self._failure: Exception | None = None
@@ -64,7 +64,7 @@ class ControlListener:
     def status(self) -> dict[str, Any]:
         """Returns the ids that wait, numbers of commands and garbage, and why the broker cannot be reached, if so."""
         trouble = self._reader.trouble  # without the lock: whoever asks may hold one that a command waits for
-        return {**self._log.agenda.status(), **({"trouble": trouble} if trouble else {})}
+        return {**self._log.pending.status(), **({"trouble": trouble} if trouble else {})}
 
     def close(self) -> None:
         """Sends the answers that there are, if the broker takes them in 3 s; the next start sends the others."""
@@ -83,7 +83,7 @@ class ControlListener:
         if self._failure is not None:
             raise StateError(f"The control topic is no longer read: {self._failure}") from self._failure
         with self._lock:
-            if epoch > 0 and self._log.agenda.waiting:
+            if epoch > 0 and self._log.pending.waiting:
                 self._carrier.before(epoch, self._begin(epoch))
             self._next_epoch = epoch + 1
 
@@ -104,25 +104,25 @@ class ControlListener:
         """Takes in what has come, waiting for it a moment."""
         if not self._reader.connected:
             with self._lock:
-                positions = dict(self._log.agenda.positions)
+                positions = dict(self._log.pending.positions)
             if not self._reader.connect(positions):
                 self._stopped.wait(_RETRY_S)
                 return
         records = self._reader.take(_POLL_S)
         with self._lock:
             for record in records:
-                self._loose += self._log.obey(self._log.agenda.read(record.value, record.at, self._next_epoch))
-            self._log.obey(self._log.agenda.passed({record.at[0]: record.at[1] + 1 for record in records}))
+                self._loose += self._log.obey(self._log.pending.read(record.value, record.at, self._next_epoch))
+            self._log.obey(self._log.pending.passed({record.at[0]: record.at[1] + 1 for record in records}))
 
     def _send(self) -> None:
         """Sends answers: those that need no word of the broker, and those of which it has not said that it has them."""
         self._take_in_sent()
         with self._lock:
-            answers, self._loose = [*self._loose, *self._log.agenda.unsent()], []
+            answers, self._loose = [*self._loose, *self._log.pending.unsent()], []
         for answer in answers:
             self._sender.send(answer)
 
     def _take_in_sent(self) -> None:
         with self._lock:
             for id_ in self._sender.taken():
-                self._log.obey(self._log.agenda.sent(id_))
+                self._log.obey(self._log.pending.sent(id_))

@@ -1,6 +1,6 @@
 """What one epoch asks of every worker and what they answer.
 
-It is the seam between the driver and what runs the workers' steps: Spark's micro-batches, or this process.
+It separates the driver from what runs the workers' steps: Spark's micro-batches, or this process.
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,7 @@
 import pytest
 from controlled import Death, Died, Input, Query, findings, record
 
-from impls.controltopic.agenda import Agenda
+from impls.controltopic.pending import PendingCommands
 from impls.controltopic.waiting import Waiting
 
 TIMES = [[10, 20, 30, 40, 50, 60], [10, 25, 35, 36, 37, 60]]
@@ -19,12 +19,14 @@ STEPS = ((2, (0, 0)), (1, (1, 0)), (2, (1, 2)), (9, (2, 4)), (9, (2, 0)), (9, (0
 
 
 def id_forgotten_over_a_crash(patch):
-    patch.setattr(Agenda, "found", lambda *_: [])
+    patch.setattr(PendingCommands, "found", lambda *_: [])
 
 
 def id_forgotten_when_the_journal_is_written_anew(patch):
-    plain = Agenda.notes
-    patch.setattr(Agenda, "notes", lambda self: (note for note in plain(self) if not {"done", "sent"} & set(note)))
+    plain = PendingCommands.notes
+    patch.setattr(
+        PendingCommands, "notes", lambda self: (note for note in plain(self) if not {"done", "sent"} & set(note))
+    )
 
 
 def condition_taken_by_one_partition_alone(patch):
@@ -43,8 +45,10 @@ def carried_out_as_they_were_sent(patch):
 
 
 def waiting_commands_lost_when_the_journal_is_written_anew(patch):
-    plain = Agenda.notes
-    patch.setattr(Agenda, "notes", lambda self: (note for note in plain(self) if not {"read", "bound"} & set(note)))
+    plain = PendingCommands.notes
+    patch.setattr(
+        PendingCommands, "notes", lambda self: (note for note in plain(self) if not {"read", "bound"} & set(note))
+    )
 
 
 def condition_forgotten(patch):

@@ -84,7 +84,7 @@ def play(query, source, todo, death):
             elif act == "read anew":  # the position is lost: the client begins where the topic does
                 query.next = dict.fromkeys(query.next, 0)
             elif act == "retain":  # what was read is deleted, but for the last records
-                for part, read in query.log.agenda.positions.items():
+                for part, read in query.log.pending.positions.items():
                     query.topic[part][: max(read - what, 0)] = [None] * max(read - what, 0)
         except Died:
             _start(query)
@@ -116,7 +116,7 @@ def test_each_command_is_carried_out_once_in_an_order_that_the_log_explains(draw
         done = query.done
         assert findings(done, query.begins, bounds(wanted, source), wanted, death.commanded) == []
         assert len({one["number"] for one in done}) == len(done)
-        assert {json.dumps(one.value, sort_keys=True) for one in query.log.agenda.unsent()} >= {
+        assert {json.dumps(one.value, sort_keys=True) for one in query.log.pending.unsent()} >= {
             json.dumps(one.value, sort_keys=True) for one in query.answers if one.value["outcome"] == "carried out"
         }
 

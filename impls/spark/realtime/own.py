@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from impls.errors import StateError
 from impls.protocol.realtime import Failed
+from impls.realtime.batching import BatchingWindow
 from impls.realtime.blobs import Blob, decode
-from impls.realtime.company import Company
 from impls.realtime.flow import Flow, Pace
 from impls.realtime.inbox import Inbox
 from impls.realtime.link import Link
@@ -112,11 +112,11 @@ def _turn_until_the_end(worker: Turns, inbox: Inbox[Blob], flow: _Flow) -> None:
 
     At the end of the input it may still wait for the driver, as for the tick of blobs that it has already.
     """
-    company = Company()
+    window = BatchingWindow()
     more, end, told = False, None, 0
     while True:
         blobs, ended = _come(worker, inbox, 0 if more else None if end is None else _LOOK_S)
-        while blobs and not ended and (left := company.wait_s({blob.source for blob in blobs}, time.monotonic())):
+        while blobs and not ended and (left := window.wait_s({blob.source for blob in blobs}, time.monotonic())):
             further, ended = _come(worker, inbox, left)
             blobs += further
         if blobs:

@@ -25,8 +25,8 @@ def test_what_follows_a_stop_waits_for_the_next_start(query):
     query.read(9)
     with pytest.raises(QueryEnded):
         query.run()
-    assert list(query.log.agenda.waiting) == ["behind"]
-    assert query.log.agenda.done["end"]["answer"] == {"stopping": True}
+    assert list(query.log.pending.waiting) == ["behind"]
+    assert query.log.pending.done["end"]["answer"] == {"stopping": True}
     query.start()
     query.run()
     assert [(one["id"], one["epoch"], one["generation"]) for one in query.done] == [
@@ -45,7 +45,7 @@ def test_a_command_that_is_refused_because_the_query_is_stopped_meanwhile_is_not
     query.read(9)
     with pytest.raises(QueryEnded):
         query.run()
-    assert list(query.log.agenda.waiting) == ["a"]
+    assert list(query.log.pending.waiting) == ["a"]
 
 
 @pytest.mark.parametrize(("request_", "words"), [
@@ -60,7 +60,7 @@ def test_a_request_that_cannot_be_carried_out_is_refused_and_the_query_goes_on(q
     query.topic[0] += [to_text({"id": "a", **request_}), record("b")]
     query.read(9)
     query.run()
-    assert query.log.agenda.done["a"]["error"].startswith(words)
+    assert query.log.pending.done["a"]["error"].startswith(words)
     assert [one["id"] for one in query.done] == ["b"]
 
 
@@ -105,11 +105,11 @@ def test_the_journal_stays_short_and_says_the_same(query, monkeypatch):
         query.topic[0].append(b'{"id": "s%d", "do": "status"}' % number)
     query.read(99)
     query.run()
-    for id_ in list(query.log.agenda.done):
-        query.log.obey(query.log.agenda.sent(id_))
+    for id_ in list(query.log.pending.done):
+        query.log.obey(query.log.pending.sent(id_))
     query.start()
     assert len(read_journal(query.folder / "rescale" / "control.log")) == 2
-    assert query.log.agenda.positions == {0: 60}
+    assert query.log.pending.positions == {0: 60}
 
 
 def test_a_damaged_journal_is_refused_with_its_name(query):

@@ -1,11 +1,11 @@
-"""How long a turn waits for company: for the blobs of routers that send at the same time. Pure."""
+"""How long a turn waits for the blobs of other routers that send at the same time. Pure."""
 
 from collections.abc import Collection
 
-__all__ = ["Company"]
+__all__ = ["BatchingWindow"]
 
 
-class Company:
+class BatchingWindow:
     """wait_s() with the blobs' routers says how long the turn is to wait for those of others.
 
     A load that comes to several partitions of the input at once leaves their routers one behind the other, by less time

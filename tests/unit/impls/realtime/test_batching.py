@@ -1,24 +1,24 @@
-from impls.realtime.company import Company
+from impls.realtime.batching import BatchingWindow
 
 
-def company() -> Company:
-    return Company(wait_s=0.5, lately_s=8.0)
+def window() -> BatchingWindow:
+    return BatchingWindow(wait_s=0.5, lately_s=8.0)
 
 
 def test_one_router_alone_waits_for_nobody():
-    alone = company()
+    alone = window()
     assert [alone.wait_s({0}, now) for now in (0.0, 1.0, 2.0)] == [0, 0, 0]
 
 
 def test_a_turn_waits_for_a_router_that_sent_lately_until_it_has_come():
-    two = company()
+    two = window()
     assert two.wait_s({0, 1}, 0.0) == 0
     assert two.wait_s({0}, 1.0) == 0.5
     assert two.wait_s({0, 1}, 1.25) == 0
 
 
 def test_a_turn_waits_no_longer_than_the_bound_though_blobs_come():
-    two = company()
+    two = window()
     two.wait_s({0, 1}, 0.0)
     two.wait_s({0}, 1.0)
     assert two.wait_s({0}, 1.25) == 0.25
@@ -26,7 +26,7 @@ def test_a_turn_waits_no_longer_than_the_bound_though_blobs_come():
 
 
 def test_each_turn_has_its_own_bound():
-    two = company()
+    two = window()
     two.wait_s({0, 1}, 0.0)
     assert two.wait_s({0}, 1.0) == 0.5
     assert two.wait_s({0}, 1.5) == 0
@@ -34,6 +34,6 @@ def test_each_turn_has_its_own_bound():
 
 
 def test_a_router_that_has_long_sent_nothing_is_not_waited_for():
-    two = company()
+    two = window()
     two.wait_s({0, 1}, 0.0)
     assert two.wait_s({0}, 9.0) == 0

@@ -1,19 +1,19 @@
-"""The agenda of a control topic: conditions, the order of what one epoch reaches, repeats, refusals, what is kept."""
+"""Pending commands of a control topic: conditions, the order of what an epoch reaches, repeats, refusals, notes."""
 
 import json
 
 import pytest
 from controlled import record
 
-from impls.controltopic.agenda import Agenda, Answer, Note, command_id
+from impls.controltopic.pending import Answer, Note, PendingCommands, command_id
 from impls.errors import StateError
 
 
 class Book:
-    """An agenda with the journal it would have."""
+    """Pending commands with the journal it would have."""
 
     def __init__(self, journal=()):
-        self.agenda, self.journal, self.at = Agenda("orders", "answers", 3), [], 0
+        self.pending, self.journal, self.at = PendingCommands("orders", "answers", 3), [], 0
         self.obey(Note(entry) for entry in journal)
 
     def obey(self, told):
@@ -21,20 +21,20 @@ class Book:
         for one in told:
             if isinstance(one, Note):
                 self.journal.append(json.loads(json.dumps(one.entry)))
-                self.agenda.apply(self.journal[-1])
+                self.pending.apply(self.journal[-1])
             else:
                 answers.append(one)
         return answers
 
     def read(self, value, next_epoch=1, part=0):
         self.at += 1
-        return self.obey(self.agenda.read(value, (part, self.at - 1), next_epoch))
+        return self.obey(self.pending.read(value, (part, self.at - 1), next_epoch))
 
     def carry(self, epoch, begin):
         """Carries out what an epoch reaches, and returns the ids."""
         ids = []
-        for one in self.agenda.reached(begin):
-            self.obey(self.agenda.carried(one, epoch, {"id": command_id(one.command.id)}))
+        for one in self.pending.reached(begin):
+            self.obey(self.pending.carried(one, epoch, {"id": command_id(one.command.id)}))
             ids.append(one.command.id)
         return ids
 
@@ -52,13 +52,13 @@ def test_a_command_without_a_condition_holds_from_the_next_epoch():
     assert book.read(record("a")) == []
     assert book.carry(7, None) == ["a"]
     assert book.carry(8, None) == []
-    (answer,) = book.agenda.unsent()
+    (answer,) = book.pending.unsent()
     assert answer.value == {
         "id": "a", "query": "orders", "outcome": "carried out", "epoch": 7, "number": 1, "answer": {"id": "control/a"},
     }  # fmt: skip
     assert (answer.topic, answer.key) == ("answers", "a/orders")
-    assert book.obey(book.agenda.sent("a")) == []
-    assert book.agenda.unsent() == []
+    assert book.obey(book.pending.sent("a")) == []
+    assert book.pending.unsent() == []
 
 
 def test_a_condition_is_reached_in_every_partition_or_not_at_all():
@@ -74,12 +74,12 @@ def test_a_time_has_no_place_until_the_input_has_it_and_keeps_that_after_a_crash
     book = Book()
     book.read(record("a", **{"from": {"time": 1000}}))
     book.read(record("b", **{"from": {"time": "1970-01-01T01:00:01+01:00"}}))
-    assert book.agenda.due() == [1000]
+    assert book.pending.due() == [1000]
     assert book.carry(1, at(9, 9)) == []
-    book.obey(book.agenda.bounded(1000, at(3, 4)))
-    assert book.agenda.due() == []
+    book.obey(book.pending.bounded(1000, at(3, 4)))
+    assert book.pending.due() == []
     again = Book(book.journal)
-    assert again.agenda.due() == []
+    assert again.pending.due() == []
     assert again.carry(2, at(3, 3)) == []
     assert again.carry(3, at(3, 4)) == ["a", "b"]
 
@@ -92,7 +92,7 @@ def test_a_later_command_overtakes_one_whose_condition_is_not_reached():
     assert book.carry(1, at(10)) == ["now"]
     assert book.carry(2, at(30)) == ["early"]
     assert book.carry(3, at(50)) == ["late"]
-    assert [book.agenda.done[id_]["number"] for id_ in ("now", "early", "late")] == [1, 2, 3]
+    assert [book.pending.done[id_]["number"] for id_ in ("now", "early", "late")] == [1, 2, 3]
 
 
 def test_what_one_epoch_reaches_goes_by_place_then_time_then_the_topics_order():
@@ -102,7 +102,7 @@ def test_what_one_epoch_reaches_goes_by_place_then_time_then_the_topics_order():
     book.read(record("first", **held_from(20, 6)))
     for id_, time_ms in (("later", 2000), ("sooner", 1000)):
         book.read(record(id_, **{"from": {"time": time_ms}}))
-        book.obey(book.agenda.bounded(time_ms, at(20, 8)))
+        book.obey(book.pending.bounded(time_ms, at(20, 8)))
     book.read(record("same", **held_from(20, 7)), part=1)
     assert book.carry(1, at(30, 30)) == ["first", "second", "same", "sooner", "later", "now"]
 
@@ -123,14 +123,14 @@ def test_bad_records_are_answered_when_they_have_an_id_and_counted_when_they_hav
     book = Book()
     for garbage in (b"", b"\xff", b"7", b"{}", b'{"id": 5}', b'{"id": ""}'):
         assert book.read(garbage) == []
-    assert book.agenda.garbage == 6
+    assert book.pending.garbage == 6
     assert book.read(None) == []
     (refusal,) = book.read(b'{"id": "a", "workers": 3}')
     assert refusal.value == {
         "id": "a", "query": "orders", "outcome": "refused",
         "error": "The field do says what is asked for, such as rescale.",
     }  # fmt: skip
-    assert [one.key for one in book.agenda.unsent()] == ["a/orders"]
+    assert [one.key for one in book.pending.unsent()] == ["a/orders"]
     assert book.read(record("a"))[0].value["outcome"] == "refused"
     assert book.carry(1, None) == []
 
@@ -139,7 +139,7 @@ def test_a_command_for_other_queries_is_not_read():
     book = Book()
     assert book.read(record("a", queries=["payments"])) == []
     book.read(record("b", queries=["payments", "orders"]))
-    assert list(book.agenda.waiting) == ["b"]
+    assert list(book.pending.waiting) == ["b"]
 
 
 def test_conditions_that_the_input_cannot_reach_are_refused():
@@ -148,25 +148,25 @@ def test_conditions_that_the_input_cannot_reach_are_refused():
     book.read(record("partition", **held_from(1, 1, 1)))
     book.read(record("good", **held_from(1, 1)))
     book.read(record("now"))
-    assert book.agenda.refused(None) == []
-    assert [(one.command.id, said) for one, said in book.agenda.refused(at(0, 0))] == [
+    assert book.pending.refused(None) == []
+    assert [(one.command.id, said) for one, said in book.pending.refused(at(0, 0))] == [
         ("topic", "The query does not read the topic out."),
         ("partition", "The query reads no partition 2 of the topic in."),
     ]
-    assert [one.command.id for one, _ in book.agenda.refused({})] == ["topic", "partition", "good"]
-    for one, said in book.agenda.refused(at(0, 0)):
-        book.obey(book.agenda.carried(one, 1, None, said))
+    assert [one.command.id for one, _ in book.pending.refused({})] == ["topic", "partition", "good"]
+    for one, said in book.pending.refused(at(0, 0)):
+        book.obey(book.pending.carried(one, 1, None, said))
     assert book.carry(2, at(9, 9)) == ["good", "now"]
-    assert book.agenda.status() == {"waiting": [], "carried_out": 2, "refused": 2, "garbage": 0}
+    assert book.pending.status() == {"waiting": [], "carried_out": 2, "refused": 2, "garbage": 0}
 
 
 def test_a_command_that_the_driver_knows_is_not_carried_out_again():
     book = Book()
     book.read(record("a"))
     book.read(record("b"))
-    book.obey(book.agenda.found({"z": 1, "a": 4}))
+    book.obey(book.pending.found({"z": 1, "a": 4}))
     assert book.carry(9, None) == ["b"]
-    assert [(id_, done["epoch"], done["number"]) for id_, done in book.agenda.done.items()] == [
+    assert [(id_, done["epoch"], done["number"]) for id_, done in book.pending.done.items()] == [
         ("a", 4, 1),
         ("b", 9, 2),
     ]
@@ -178,32 +178,32 @@ def test_a_shorter_journal_says_the_same_and_forgets_questions_that_were_answere
     for id_ in ("asked", "open"):
         book.read(json.dumps({"id": id_, "do": "status"}).encode())
     book.carry(1, at(1))
-    book.obey([*book.agenda.sent("a"), *book.agenda.sent("asked")])
+    book.obey([*book.pending.sent("a"), *book.pending.sent("asked")])
     book.read(record("b", **held_from(5)))
     book.read(record("c", **{"from": {"time": 1000}}))
-    book.obey(book.agenda.bounded(1000, at(7)))
-    book.obey(book.agenda.passed({0: 4, 1: 2}))
-    short = Book(book.agenda.notes())
-    assert list(short.agenda.done) == ["a", "open"]
-    assert [one.id for one in short.agenda.unsent()] == ["open"]
-    assert short.agenda.waiting == book.agenda.waiting
-    assert short.agenda.positions == {0: 4, 1: 2}
+    book.obey(book.pending.bounded(1000, at(7)))
+    book.obey(book.pending.passed({0: 4, 1: 2}))
+    short = Book(book.pending.notes())
+    assert list(short.pending.done) == ["a", "open"]
+    assert [one.id for one in short.pending.unsent()] == ["open"]
+    assert short.pending.waiting == book.pending.waiting
+    assert short.pending.positions == {0: 4, 1: 2}
     assert short.carry(5, at(9)) == ["b", "c"]
-    assert short.agenda.done["c"]["number"] == 5
-    assert list(Book(book.agenda.notes()).agenda.notes()) == list(book.agenda.notes())
+    assert short.pending.done["c"]["number"] == 5
+    assert list(Book(book.pending.notes()).pending.notes()) == list(book.pending.notes())
 
 
 def test_positions_only_grow_and_are_noted_when_they_do():
     book = Book()
-    book.obey(book.agenda.passed({0: 4}))
-    assert book.agenda.passed({}) == book.agenda.passed({0: 3}) == book.agenda.passed({0: 4}) == []
-    assert book.obey(book.agenda.passed({1: 1})) == []
-    assert book.agenda.positions == {0: 4, 1: 1}
+    book.obey(book.pending.passed({0: 4}))
+    assert book.pending.passed({}) == book.pending.passed({0: 3}) == book.pending.passed({0: 4}) == []
+    assert book.obey(book.pending.passed({1: 1})) == []
+    assert book.pending.positions == {0: 4, 1: 1}
 
 
 def test_an_entry_that_is_unknown_is_refused():
     with pytest.raises(StateError, match=r"an entry \['x'\], which is unknown"):
-        Agenda("orders", "answers", 3).apply({"x": 1})
+        PendingCommands("orders", "answers", 3).apply({"x": 1})
 
 
 def test_an_answer_goes_to_the_topic_that_the_command_names():
@@ -211,4 +211,4 @@ def test_an_answer_goes_to_the_topic_that_the_command_names():
     (told,) = book.read(record("a", answer="mine", **held_from(1)))
     assert isinstance(told, Answer)
     book.carry(1, at(1))
-    assert [told.topic, *(one.topic for one in book.agenda.unsent())] == ["mine", "mine"]
+    assert [told.topic, *(one.topic for one in book.pending.unsent())] == ["mine", "mine"]

@@ -16,7 +16,7 @@ from impls.controltopic.commands import BadCommandError, ControlCommand, Offsets
 from impls.controltopic.waiting import Waiting
 from impls.errors import StateError
 
-__all__ = ["Agenda", "Answer", "Instruction", "Note", "command_id", "control_id"]
+__all__ = ["Answer", "Instruction", "Note", "PendingCommands", "command_id", "control_id"]
 
 _QUESTIONS = {"status"}  # they change nothing, and may be asked again with an id that was forgotten
 _PREFIX = "control/"
@@ -45,7 +45,7 @@ class Answer:
 Instruction = Note | Answer
 
 
-class Agenda:
+class PendingCommands:
     """read() records; before an epoch due(), bounded(), refused() and reached(), then carried() for each in turn.
 
     Attributes:
@@ -95,7 +95,7 @@ class Agenda:
                 raise StateError(f"The control journal has an entry {sorted(entry)}, which is unknown.")
 
     def notes(self) -> Iterable[dict[str, Any]]:
-        """Yields entries that make an agenda like this one; questions that are answered are forgotten."""
+        """Yields entries that make pending commands like this one; questions that are answered are forgotten."""
         yield {"numbers": self._numbers}
         yield {"positions": {str(part): at for part, at in self.positions.items()}}
         for one in self.waiting.values():

@@ -1,4 +1,4 @@
-"""The seam: a checkpoint that says that all epochs up to the native query's last batch have been run.
+"""The cutover: a checkpoint that says that all epochs up to the native query's last batch have been run.
 
 Epochs go on with the number behind that batch, so a sink that passes over the epochs it has seen goes on too. Spark's
 part says that this batch was committed and where its sources then were; this project's part has a base at its end
@@ -25,12 +25,12 @@ from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.observation import Observation
 
-__all__ = ["write_seam"]
+__all__ = ["write_cutover"]
 
 _TICKS = b"0"  # of the source that begins an epoch every second, see `impls.spark.heartbeat`
 
 
-def write_seam(
+def write_cutover(
     opened: Checkpoint, operator: Operator, files: Files, log: NativeLog, *, sizes: NDArray[np.int64], workers: int
 ) -> None:
     """Writes all of a checkpoint that the snapshots do not say.

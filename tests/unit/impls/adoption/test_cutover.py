@@ -11,10 +11,10 @@ from memory import RESULTS, MemoryOutput
 from native import native_log
 
 from impls import catalog
+from impls.adoption.cutover import write_cutover
 from impls.adoption.images import Target, file_of, write_images
 from impls.adoption.native import read_log
 from impls.adoption.place import made_whole
-from impls.adoption.seam import write_seam
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.durability.files import Files
@@ -57,7 +57,7 @@ def adopted(tmp_path):
             batches = iter(table.filter(pa.array(numbers == number)).to_batches(max_chunksize=5))
             for done in write_images(target, batches):
                 sizes[done.column("bin").to_numpy()] = done.column("size").to_numpy()
-        write_seam(opened, OPERATOR, files, log, sizes=sizes, workers=2)
+        write_cutover(opened, OPERATOR, files, log, sizes=sizes, workers=2)
         opened.close()
     return tmp_path / "checkpoint"
 
