@@ -103,16 +103,11 @@ def step_records(case: Case) -> int:
     return longest + longest % 2
 
 
-def records(case: Case, spark: Any, kafka: str, topic: str) -> Any:
-    """The rows of a case, with its watermark and where each came from; an epoch has all of a step or nothing of it."""
-    raw = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", kafka)
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("minOffsetsPerTrigger", step_records(case))
-        .load()
-    )
+def records(case: Case, spark: Any, kafka: str, topic: str, *, whole: bool = True) -> Any:
+    """The rows of a case, with watermark and where each came from; if `whole`, an epoch has all of a step or none."""
+    options = {"kafka.bootstrap.servers": kafka, "subscribe": topic, "startingOffsets": "earliest"}
+    whole_steps = {"minOffsetsPerTrigger": str(step_records(case))} if whole else {}
+    raw = spark.readStream.format("kafka").options(**options, **whole_steps).load()
     value = F.from_json(F.col("value").cast("string"), case.input).alias("row")
     frame = raw.where("value IS NOT NULL").select(value, "partition", "offset").select("row.*", "partition", "offset")
     return frame.withWatermark(*case.watermark) if case.watermark else frame

@@ -4,51 +4,66 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
-from processing import schema
+from pyspark.sql import types as t
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.tws_tester import TwsTester
 from pyspark.sql.types import Row
 
-INPUT, OUTPUT = "user string, n long, at long", "user string, told string"
+INPUT, OUTPUT = "user string, n long, ms long, place long", "user string, told string"
 Operation = tuple[int, str, int]  # place of the variable, method, argument
-Input = tuple[str, int, int]
+Input = tuple[str, int, int, int]
+Maker = Callable[[int], Any]
 
+TYPES: dict[str, tuple[t.DataType, Maker]] = {
+    "long": (t.LongType(), lambda n: n << 40),
+    "string": (t.StringType(), lambda n: f"s{n}" if n % 3 else None),
+    "double": (t.DoubleType(), lambda n: n / 8),
+    "list": (t.ArrayType(t.LongType()), lambda n: list(range(n % 4))),
+    "struct": (t.StructType([t.StructField("a", t.LongType()), t.StructField("b", t.StringType())]),
+               lambda n: (n, f"b{n}")),
+}  # fmt: skip
 _VALUE: dict[str, Callable[..., Any]] = {
-    "exists": lambda state, _: state.exists(),
-    "get": lambda state, _: _plain(state.get()),
-    "update": lambda state, n: state.update((n,)),
-    "clear": lambda state, _: state.clear(),
+    "exists": lambda state, *_: state.exists(),
+    "get": lambda state, *_: _plain(state.get()),
+    "update": lambda state, n, of: state.update((of(n),)),
+    "clear": lambda state, *_: state.clear(),
 }
 _LIST: dict[str, Callable[..., Any]] = {
-    "exists": lambda state, _: state.exists(),
-    "get": lambda state, _: [_plain(item) for item in state.get()],
-    "put": lambda state, n: state.put([(n,), (n + 1,)]),
-    "append": lambda state, n: state.appendValue((n,)),
-    "extend": lambda state, n: state.appendList([(n,), (-n,)]),
-    "clear": lambda state, _: state.clear(),
+    "exists": lambda state, *_: state.exists(),
+    "get": lambda state, *_: [_plain(item) for item in state.get()],
+    "put": lambda state, n, of: state.put([(of(n),), (of(n + 1),)]),
+    "append": lambda state, n, of: state.appendValue((of(n),)),
+    "extend": lambda state, n, of: state.appendList([(of(n),), (of(n + 2),)]),
+    "clear": lambda state, *_: state.clear(),
 }
 _MAP: dict[str, Callable[..., Any]] = {  # without `exists`: to the tester a map whose last field was removed still does
-    "get": lambda state, n: _plain(state.getValue(_field(n))),
-    "contains": lambda state, n: state.containsKey(_field(n)),
-    "update": lambda state, n: state.updateValue(_field(n), (n,)),
-    "items": lambda state, _: sorted([_plain(key), _plain(value)] for key, value in state.iterator()),
-    "keys": lambda state, _: sorted(map(_plain, state.keys())),
-    "values": lambda state, _: sorted(map(_plain, state.values())),
-    "remove": lambda state, n: state.removeKey(_field(n)),
-    "clear": lambda state, _: state.clear(),
+    "get": lambda state, n, _: _plain(state.getValue(_field(n))),
+    "contains": lambda state, n, _: state.containsKey(_field(n)),
+    "update": lambda state, n, of: state.updateValue(_field(n), (of(n),)),
+    "items": lambda state, *_: sorted(str([_plain(key), _plain(value)]) for key, value in state.iterator()),
+    "keys": lambda state, *_: sorted(map(_plain, state.keys())),
+    "values": lambda state, *_: sorted(str(_plain(value)) for value in state.values()),
+    "remove": lambda state, n, _: state.removeKey(_field(n)),
+    "clear": lambda state, *_: state.clear(),
 }
 METHODS = {"value": _VALUE, "list": _LIST, "map": _MAP}
 TIMERS = ("register", "delete", "list")
+TTL_MS = 3_600_000  # longer than any test
 
 
 def _plain(value: Any) -> Any:
-    return None if value is None else list(value)
+    return list(map(_plain, value)) if isinstance(value, tuple | list) else value
 
 
 def _field(n: int) -> tuple[str]:
     return (f"k{n % 3}",)
+
+
+def _schema(kind: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField("n", kind)])
 
 
 @dataclass
@@ -56,25 +71,32 @@ class Drawn(StatefulProcessor):
     """A row with the number n carries out action n, and tells what each of its operations gave.
 
     Attributes:
-        variables: kind of each state variable.
+        variables: kind and type of each state variable.
         actions: operations of each action; those of variable -1 are on timers, which only a row has.
+        lives: whether variables have a time to live.
+        name: what the names of its variables begin with.
     """
 
-    variables: Sequence[str]
+    variables: Sequence[tuple[str, str]]
     actions: Sequence[Sequence[Operation]]
+    lives: bool = False
+    name: str = "v"
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self.handle, self.states = handle, []
-        makers: dict[str, Callable[[str], Any]] = {
-            "value": lambda name: handle.getValueState(name, schema("n long")),
-            "list": lambda name: handle.getListState(name, schema("n long")),
-            "map": lambda name: handle.getMapState(name, schema("k string"), schema("n long")),
+        self.handle, ttl = handle, TTL_MS if self.lives else None
+        makers: dict[str, Callable[[str, t.StructType], Any]] = {
+            "value": lambda name, schema: handle.getValueState(name, schema, ttl),
+            "list": lambda name, schema: handle.getListState(name, schema, ttl),
+            "map": lambda name, schema: handle.getMapState(name, _schema(t.StringType()), schema, ttl),
         }
-        self.states = [makers[kind](f"v{place}") for place, kind in enumerate(self.variables)]
+        self.states = [
+            makers[kind](f"{self.name}{place}", _schema(TYPES[of][0]))
+            for place, (kind, of) in enumerate(self.variables)
+        ]
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        for row in rows:
-            told = [self._row(operation, row.n, row.at) for operation in self._action(row.n)]
+        for row in sorted(rows, key=lambda row: row.place):
+            told = [self._row(operation, row.n, row.ms) for operation in self._action(row.n)]
             yield Row(user=key[0], told=json.dumps([row.n, told]))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
@@ -85,17 +107,32 @@ class Drawn(StatefulProcessor):
     def _action(self, n: int) -> Sequence[Operation]:
         return self.actions[n % len(self.actions)]
 
-    def _row(self, operation: Operation, n: int, at: int) -> Any:
+    def _row(self, operation: Operation, n: int, ms: int) -> Any:
         place, method, argument = operation
         if place >= 0:
             return self._state(operation, n)
         if method == "list":
             return list(self.handle.listTimers())
-        return (self.handle.registerTimer if method == "register" else self.handle.deleteTimer)(at + 100 + argument)
+        return (self.handle.registerTimer if method == "register" else self.handle.deleteTimer)(ms + 100 + argument)
 
     def _state(self, operation: Operation, n: int) -> Any:
         place, method, argument = operation
-        return METHODS[self.variables[place]][method](self.states[place], n + argument)
+        kind, of = self.variables[place]
+        return METHODS[kind][method](self.states[place], n + argument, TYPES[of][1])
+
+
+def drawn(random: Random, *, timed: bool, lives: bool = False, name: str = "v") -> Drawn:
+    """A processor of up to three state variables and four actions."""
+    variables = [(random.choice(sorted(METHODS)), random.choice(sorted(TYPES))) for _ in range(random.randint(1, 3))]
+    places = range(-1 if timed else 0, len(variables))
+
+    def operation() -> Operation:
+        place = random.choice(places)
+        methods = TIMERS if place < 0 else tuple(METHODS[variables[place][0]])
+        return place, random.choice(methods), random.randint(0, 3)
+
+    actions = [[operation() for _ in range(random.randint(1, 3))] for _ in range(random.randint(1, 4))]
+    return Drawn(variables, actions, lives, name)
 
 
 class Oracle:
@@ -107,18 +144,19 @@ class Oracle:
 
     def __init__(self, processor: Drawn, *, timed: bool, delay_ms: int):
         mode = "EventTime" if timed else "None"
-        self._tester = TwsTester(processor, timeMode=mode, eventTimeExtractor=(lambda row: row.at) if timed else None)
+        self._tester = TwsTester(processor, timeMode=mode, eventTimeExtractor=(lambda row: row.ms) if timed else None)
         self._timed, self._delay_ms, self._next, self._now = timed, delay_ms, 0, 0
         self.told: dict[str, list[str]] = defaultdict(list)
 
     def epoch(self, rows: Sequence[Input]) -> None:
         """Gives rows to the processor, then the timers up to the watermark of the epochs before."""
-        for user in dict.fromkeys(user for user, _, _ in rows):
-            self._take(self._tester.test(user, [Row(user=u, n=n, at=at) for u, n, at in rows if u == user]))
+        for user in dict.fromkeys(user for user, *_ in rows):
+            given = [Row(user=u, n=n, ms=ms, place=place) for u, n, ms, place in rows if u == user]
+            self._take(self._tester.test(user, given))
         if self._timed and self._next > self._now:
             self._now = self._next
             self._take(self._tester.setWatermark(self._now))
-        self._next = max([self._next, *(at - self._delay_ms for _, _, at in rows)])
+        self._next = max([self._next, *(ms - self._delay_ms for _, _, ms, _ in rows)])
 
     def _take(self, rows: Any) -> None:
         for row in rows:

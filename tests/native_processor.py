@@ -24,8 +24,14 @@ class Progress:
 
     def last(self) -> int:
         """The last epoch that is committed, -1 before there is one."""
-        numbers = [int(path.name) for path in (self._log / "commits").glob("[0-9]*")]
-        return max(numbers, default=-1)
+        return self._highest("commits")
+
+    def begun(self) -> int:
+        """The last epoch that has begun: with its number, one that was not committed comes again behind a start."""
+        return self._highest("offsets")
+
+    def _highest(self, folder: str) -> int:
+        return max((int(path.name) for path in (self._log / folder).glob("[0-9]*")), default=-1)
 
     def read(self, epoch: int) -> int:
         """Records of the input up to an epoch's end."""

@@ -29,9 +29,11 @@ class Variant:
     name: str
     rescaled: bool = False
     killed: bool = False
+    real_time: bool = False
 
 
 VARIANTS = (Variant("undisturbed"), Variant("rescaled and killed", rescaled=True, killed=True))
+_REAL_TIME = {"mode": "real-time", "real_time": impls.RealTime(slots=3)}
 
 
 class Deadly(StatefulProcessor):
@@ -75,13 +77,17 @@ class Own:
         self._deadly = self._folder / "kill"
         self.progress = Progress(self._folder / "checkpoint" / "spark")
         self.kills, self._workers, self._before = 0, WORKERS, -1
+        self._sent = self._arrived = 0
         self.handle: Any = None
         self._results = _Results(where[0], where[2])
 
     def begin(self, processor: Any) -> None:
         """Starts it, or goes on with another processor; `await_begun` is to follow."""
         case, (kafka, topic, results) = self.case, self._where
-        self._before, frame = self.progress.last(), records(case, self._spark, kafka, topic)
+        self._before, frame = (
+            max(self._last(), self.progress.begun()),
+            records(case, self._spark, kafka, topic, whole=not self._variant.real_time),
+        )
         self._schema = frame.select(*case.key).schema
         self.handle = impls.transform_with_state(
             frame.groupBy(*case.key),
@@ -90,14 +96,16 @@ class Own:
             initialState=initial_state(case, self._spark), eventTimeColumnName=case.event_time_column,
             pandas=case.pandas, results=Output(kafka, results, RESULT_PARTITIONS),
             state_dir=self._folder / "state", checkpoint=self._folder / "checkpoint", workers=WORKERS, bins=BINS,
+            on_epoch=self._note, **(_REAL_TIME if self._variant.real_time else {}),
         )  # fmt: skip
 
     def await_begun(self) -> None:
-        """Waits for its first epoch."""
-        await_true(lambda: self.handle.await_end(0) or self.progress.last() > self._before, f"an epoch ({self.name})")
+        """Waits until it has looked for records: an epoch that comes again does not."""
+        await_true(lambda: self.handle.await_end(0) or self._last() > self._before, f"an epoch ({self.name})")
 
     def disturb(self, step: int) -> None:
         """Does what the variant asks for before a step's records come."""
+        self._sent += len(self.case.chunks[step])
         if self._variant.rescaled and step in RESCALED:
             self._workers = RESCALED[step]
             self.handle.rescale(self._workers)
@@ -106,12 +114,26 @@ class Own:
 
     def finish(self, total: int) -> None:
         """Waits until all that so many records give rise to is done."""
-        await_true(lambda: self.handle.await_end(0) or self.progress.has(total), f"{total} records ({self.name})")
-        if self.case.time.lower() == "processingtime":
+        await_true(lambda: self.handle.await_end(0) or self._has(total), f"{total} records ({self.name})")
+        if self.case.time.lower() == "processingtime" and not self._variant.real_time:
             await_true(lambda: self.handle.await_end(0) or self.progress.waited(total, self.case.wait_ms), "an epoch")
         await_true(self._done, f"the end of what {total} records give rise to ({self.name}): {self.handle.status()}")
         assert self.handle.status()["workers"] == self._workers
         self.kills += self._variant.killed and not self._deadly.exists()
+
+    def _last(self) -> int:
+        """The last epoch that has been done, -1 before there is one."""
+        if not self._variant.real_time:
+            return self.progress.last()
+        return -1 if self.handle is None else int(self.handle.status()["epoch"])
+
+    def _has(self, total: int) -> bool:
+        if not self._variant.real_time:
+            return self.progress.has(total)
+        return self._arrived >= self._sent
+
+    def _note(self, record: Any) -> None:
+        self._arrived += sum(sum(report.rates[1]) for report in record.reports)
 
     def _done(self) -> bool:
         self.handle.await_end(0)
@@ -130,7 +152,7 @@ class Own:
     def state(self, held: list[Held]) -> list[Held]:
         """What it has of the variables that Spark's own has; nobody runs it any more."""
         owners = self.handle.goal.tolist()
-        return stored_state(self.case, self._folder / "state", owners, held, self._schema)
+        return stored_state(self.case, self._folder, owners, held, self._schema)
 
     def close(self) -> None:
         """Frees the consumer."""

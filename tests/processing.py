@@ -12,6 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 from timed import BINS, TimedRun
 
+from impls.processor.evolution import History
 from impls.processor.handle import TimeMode
 from impls.processor.keys import KeyCodec
 from impls.processor.operator import EVENT_TIME, operator_of
@@ -43,6 +44,7 @@ class Given:
     pandas: bool = False
     event_column: str = ""
     settings: dict[str, str] = field(default_factory=lambda: pandas_settings(lambda _name, default: default))
+    histories: dict[str, History] = field(default_factory=dict)
 
     @property
     def program(self) -> Program:
@@ -54,6 +56,7 @@ class Given:
         return Program(
             type(self.processor).__name__, raw, key, tuple(names), places, schema(self.output), self.mode,
             {text: schema(text) for text in _texts(self.processor)}, self.pandas, self.settings, self.event_column,
+            histories=self.histories,
         )  # fmt: skip
 
     @property

@@ -1,5 +1,6 @@
 """What the workers' environments hold of a processor's state, decoded by the tables of `impls.processor.encoding`."""
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ from native_processor import Held, shown
 from pyspark.sql.types import StructType
 
 from impls.processor import names
+from impls.processor.evolution import EvolvedRows, History
 from impls.processor.keys import KeyCodec
-from impls.processor.rows import RowCodec
 from impls.store.environment import Store, store_path
 from impls.store.state import BinState
 
@@ -21,8 +22,9 @@ Entries = dict[bytes, bytes]
 HIGHEST = b"\xff" * 450
 
 
-def stored_state(case: Case, state: Path, owners: list[int], held: list[Held], keys: StructType) -> list[Held]:
+def stored_state(case: Case, folder: Path, owners: list[int], held: list[Held], keys: StructType) -> list[Held]:
     """Each variable of `held` as the workers have it; `owners` has the worker of each bin, `keys` the key columns."""
+    state, kept = folder / "state", json.loads((folder / "checkpoint" / "processor.json").read_text())["variables"]
     entries = dict(pair for worker in set(owners) for pair in _entries(state, worker, owners))
     codec = KeyCodec(keys)
     digests = _digests(case, codec)
@@ -34,7 +36,7 @@ def stored_state(case: Case, state: Path, owners: list[int], held: list[Held], k
         elif name[:1] == names.TIMER:
             decoded["timers"].append((codec.decode(value or name[11:]), names.time_of(name[1:9])))
     assert set(decoded) <= {one.name for one in held}
-    return [Held(one.name, one.kind, shown(_rows(one, decoded[one.name], entries))) for one in held]
+    return [Held(one.name, one.kind, shown(_rows(one, decoded[one.name], entries, kept.get(one.name)))) for one in held]
 
 
 def _entries(state: Path, worker: int, owners: list[int]) -> Iterator[tuple[bytes, bytes]]:
@@ -63,11 +65,12 @@ def _parted(name: bytes) -> tuple[str, bytes, bytes]:
     return name[2:begin].decode(), name[begin:end], name[end:]
 
 
-def _rows(one: Held, found: list[Any], entries: Entries) -> Iterator[tuple[Any, ...]]:
+def _rows(one: Held, found: list[Any], entries: Entries, kept: list[Any]) -> Iterator[tuple[Any, ...]]:
     if one.kind == "timer":
         yield from found
         return
-    codec, now = RowCodec(one.schema), time.time_ns() // 1_000_000
+    schemas = tuple(map(StructType.fromJson, kept[1]))
+    codec, now = EvolvedRows(History((*schemas, one.schema), len(schemas))), time.time_ns() // 1_000_000
     keys = None if one.key_schema is None else KeyCodec(one.key_schema)
     for key, name, rest, value in found:
         if one.kind == "list":

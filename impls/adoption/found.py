@@ -77,7 +77,7 @@ class Found:
     key: str
     entries: DataFrame
     timers: tuple[bytes, ...] = ()
-    keep: Callable[[Path], None] = lambda _folder: None
+    keep: Callable[[Path], object] = lambda _folder: None
 
 
 def found_in(

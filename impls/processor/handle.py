@@ -4,7 +4,7 @@ What a handle refuses, and when, is what Spark's `StatefulProcessorHandleImpl` r
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from impls.processor import names
 from impls.processor.encoding import Variable
+from impls.processor.evolution import EvolvedRows, History
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.processor.scope import Scope
@@ -32,8 +33,8 @@ def _refused(what: str, condition: str, text: str) -> PySparkRuntimeError:
 
 
 @lru_cache(maxsize=64)
-def _row_codec(schema: StructType, where: str) -> RowCodec:
-    return RowCodec(schema, where)
+def _row_codec(schema: StructType, history: History | None, where: str) -> RowCodec:
+    return RowCodec(schema, where) if history is None else EvolvedRows(history, where)
 
 
 @lru_cache(maxsize=64)
@@ -51,8 +52,14 @@ class Handle(StatefulProcessorHandle):
         deleted: names given to `deleteIfExists`.
     """
 
-    def __init__(self, scope: Scope, time_mode: TimeMode, parse: Callable[[str], StructType]):
-        self._scope, self._time_mode, self._parse = scope, time_mode, parse
+    def __init__(
+        self,
+        scope: Scope,
+        time_mode: TimeMode,
+        parse: Callable[[str], StructType],
+        histories: Mapping[str, History] | None = None,
+    ):
+        self._scope, self._time_mode, self._parse, self._histories = scope, time_mode, parse, histories or {}
         self.phase = Phase.CREATED
         self.variables: dict[str, Variable] = {}
         self.deleted: list[str] = []
@@ -61,13 +68,13 @@ class Handle(StatefulProcessorHandle):
     def getValueState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ValueState:
         """Returns a state variable of one value per key."""
         made = self._made("value", stateName, schema, ttlDurationMs)
-        client = ValueClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
+        client = ValueClient(self._scope, made, self._codec(made))
         return ValueState(self._kept(client, stateName), stateName)
 
     def getListState(self, stateName: str, schema: _Schema, ttlDurationMs: int | None = None) -> ListState:
         """Returns a state variable of a list per key."""
         made = self._made("list", stateName, schema, ttlDurationMs)
-        client = ListClient(self._scope, made, _row_codec(made.schema, _of(stateName)))
+        client = ListClient(self._scope, made, self._codec(made))
         return ListState(self._kept(client, stateName), stateName)
 
     def getMapState(
@@ -77,7 +84,7 @@ class Handle(StatefulProcessorHandle):
         made = self._made("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
         assert made.key_schema is not None, "a map has a schema of its keys"
         keys = _key_codec(made.key_schema, _of(stateName))
-        client = MapClient(self._scope, made, _row_codec(made.schema, _of(stateName)), keys)
+        client = MapClient(self._scope, made, self._codec(made), keys)
         return MapState(self._kept(client, stateName), stateName)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
@@ -108,6 +115,9 @@ class Handle(StatefulProcessorHandle):
         self.deleted.append(stateName)
         if self.variables.pop(stateName, None) is not None:
             self._clients[stateName].delete()
+
+    def _codec(self, made: Variable) -> RowCodec:
+        return _row_codec(made.schema, self._histories.get(made.name), _of(made.name))
 
     def _kept(self, client: Any, name: str) -> Any:
         """Returns a client, which also serves what was made of that name and kind before and then deleted."""

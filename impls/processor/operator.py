@@ -58,7 +58,11 @@ class _Processing(Operator):
     def identity(self) -> dict[str, Any]:
         """Returns what decides where state lies and what its timers mean."""
         key = [[field.name, field.dataType.simpleString()] for field in self.program.key.fields]
-        return {"processor": self.program.name, "key": key, "time_mode": self.program.time_mode}
+        return {
+            "processor": self.program.known_as or self.program.name,
+            "key": key,
+            "time_mode": self.program.time_mode,
+        }
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Gives the processor the bin's initial state."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from impls.errors import FOR_KEY, UsageError
 from impls.processor import names
+from impls.processor.evolution import History
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.keys import KeyCodec
 from impls.processor.output import Frames, Rows, check_event_times, json_rows, rows_per_frame
@@ -58,6 +59,8 @@ class Program:
         settings: see `impls.processor.output.pandas_settings`.
         event_column: column of the output that has the event time; "" for none.
         micros: times of the output are given to the µs, and not to the ms as `to_json` does.
+        known_as: what the checkpoint calls the processor; "" for `name`.
+        histories: of the state variables that have had several schemas.
     """
 
     name: str
@@ -72,6 +75,8 @@ class Program:
     settings: dict[str, str]
     event_column: str = ""
     micros: bool = False
+    known_as: str = ""
+    histories: dict[str, History] = field(default_factory=dict)
 
     @cached_property
     def codec(self) -> KeyCodec:
@@ -121,7 +126,8 @@ class Life:
         self.output, self.sources, self.fired = program.collector(), list[tuple[int, bytes, int]](), 0
         known = program.time_mode != "none"
         self._values = TimerValues(times.now if known else -1, times.watermark if known else -1)
-        self._handle, self._cleared = Handle(self.scope, program.time_mode, program.schema), set[int]()
+        self._handle = Handle(self.scope, program.time_mode, program.schema, program.histories)
+        self._cleared = set[int]()
         self._processor = program.loaded()
         self._processor.init(self._handle)
         self._handle.phase = Phase.INITIALIZED

@@ -51,6 +51,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     eventTimeColumnName: str = "",
     *,
     pandas: bool = False,
+    known_as: str = "",
     results: Any,
     state_dir: str | Path,
     checkpoint: str | Path,
@@ -75,6 +76,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
             the first record, and kept in the checkpoint's folder `initial`.
         eventTimeColumnName: column of the output with its event time; a row before the watermark fails the query.
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
+        known_as: what the checkpoint calls the processor: its class's name, from before if the class was renamed since.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
             its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
         state_dir: these three as for `impls.stream`.
@@ -83,8 +85,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         **options: what `impls.stream` takes besides: bins, mechanism, trigger, durability, ...
 
     Raises:
-        UsageError: an argument cannot be used, or what the processor's `init` asks for has changed since the
-            checkpoint was made.
+        UsageError: an argument cannot be used, or a variable has changed as `impls.processor.evolution` does not allow.
         PySparkRuntimeError: `init` asks for something that Spark refuses too, such as a variable twice.
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")
@@ -94,15 +95,14 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     raw = dumped(statefulProcessor, [statefulProcessor])
     schemas, variables = _tried(frame, raw, mode)
     key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
+    kept = check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
     program = Program(
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
-        schemas, pandas, settings, eventTimeColumnName, micros=not isinstance(results, Output),
+        schemas, pandas, settings, eventTimeColumnName, not isinstance(results, Output), known_as, kept
     )  # fmt: skip
-    prepared = _prepared(frame, columns_sql(key_schema, keys), event_sql, options.get("time"))
-    check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
     initial = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
     return stream(
-        prepared,
+        _prepared(frame, columns_sql(key_schema, keys), event_sql, options.get("time")),
         key="key",
         operator=operator_of(program, _columns(frame), event_time, initial, reads_ranges=in_ranges(variables.values())),
         results=results,

@@ -11,12 +11,13 @@ from cases import Case, found, send, step_records
 from native_processor import Native
 from own_processor import RESULT_PARTITIONS, VARIANTS, Own
 from pyspark import cloudpickle
+from side_by_side import run_side_by_side
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 CASES, FAILING = found(), found("fails_")
 DEFAULT = {
     "running_count", "map_methods", "sessions", "initial_rows", "pandas_frames", "typed_state", "late_rows",
-    "deduplicates", "fails_in_rows", "fails_output_type",
+    "deduplicates", "fails_in_rows", "fails_output_type", "schema_evolves",
 }  # fmt: skip
 
 
@@ -51,51 +52,9 @@ def queries(spark, kafka, topic_factory, tmp_path):
     cloudpickle.unregister_pickle_by_value(own_processor)
 
 
-def run(case: Case, kafka: str, topic: str, native: Native, own: list[Own]) -> None:
-    """Lets all queries take a case's steps; after each the outputs must be equal, in the end the states."""
-    different: list[str] = []
-    for step in range(len(case.chunks)):
-        if step == 0 or step in case.replaced:
-            start(case.replaced.get(step, case.processor), native, own)
-        for query in own:
-            query.disturb(step)
-        send(case, kafka, topic, step)
-        total = (step + 1) * step_records(case)
-        for query in (native, *own):
-            query.finish(total)
-        if not case.whole or step == len(case.chunks) - 1:
-            expected = native.outputs()
-            for query in own:
-                different += differences(f"{query.name}, step {step}", expected, query.outputs())
-    for query in (native, *own):
-        query.stop()
-    held = native.state()
-    for query in own:
-        for expected, got in zip(held, query.state(held), strict=True):
-            different += differences(f"{query.name}, state {got.name}", expected.entries, got.entries)
-    assert not different, "\n".join(different)
-
-
-def start(processor: Any, native: Native, own: list[Own]) -> None:
-    queries = (native, *own)
-    for query in queries:
-        query.stop()
-        query.begin(processor())
-    for query in queries:
-        query.await_begun()
-
-
 def begun(query: Any, case: Case) -> None:
     query.begin(case.processor())
     query.await_begun()
-
-
-def differences(where: str, expected: list[str], got: list[str]) -> list[str]:
-    """What one has and the other has not, each a line."""
-    left = list(got)
-    missing = [one for one in expected if one not in left or left.remove(one)]
-    lines = [f"missing: {one}" for one in missing] + [f"too much: {one}" for one in left]
-    return [f"{where}: {line}" for line in lines]
 
 
 def tiered(names):
@@ -108,7 +67,7 @@ def tiered(names):
 @pytest.mark.parametrize("name", tiered(CASES))
 def test_outputs_and_state_are_those_of_sparks_own_operator(queries, kafka, name):
     topic, native, own = queries(CASES[name])
-    run(CASES[name], kafka, topic, native, own)
+    assert run_side_by_side(CASES[name], kafka, topic, native, own) == []
     assert own[-1].kills > 0
 
 
@@ -121,7 +80,8 @@ def test_every_object_is_closed_behind_its_last_call(queries, kafka, tmp_path):
     left = iter(folders)
     for folder in folders:
         folder.mkdir(parents=True)
-    run(replace(case, processor=lambda: case.processor(str(next(left)))), kafka, topic, native, own)
+    case_of = replace(case, processor=lambda: case.processor(str(next(left))))
+    assert run_side_by_side(case_of, kafka, topic, native, own) == []
     told = [[int(line) for file in folder.iterdir() for line in file.read_text().splitlines()] for folder in folders]
     keys_per_step = [len(set(chunk)) for chunk in case.chunks]
     assert [sum(calls) for calls in told] == [sum(keys_per_step)] * 2

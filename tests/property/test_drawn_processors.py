@@ -1,9 +1,10 @@
 """Any processor gives what pyspark's own tester of processors gives, while its state moves and workers are lost."""
 
+import itertools
 from collections import defaultdict
 
 import pytest
-from drawn import INPUT, METHODS, OUTPUT, TIMERS, Drawn, Oracle
+from drawn import INPUT, OUTPUT, Oracle, drawn
 from hypothesis import given, note
 from hypothesis import strategies as st
 from processing import Given, ProcessorRun
@@ -13,26 +14,13 @@ DELAY_MS = 50
 
 
 @st.composite
-def processors(draw, *, timed):
-    variables = draw(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, max_size=3))
-    places = range(-1 if timed else 0, len(variables))
-
-    def operation():
-        place = draw(st.sampled_from(places))
-        methods = TIMERS if place < 0 else tuple(METHODS[variables[place]])
-        return place, draw(st.sampled_from(methods)), draw(st.integers(0, 3))
-
-    actions = [[operation() for _ in range(draw(st.integers(1, 3)))] for _ in range(draw(st.integers(1, 4)))]
-    return Drawn(variables, actions)
-
-
-@st.composite
 def inputs(draw):
     """Rows of each epoch, of which some come late."""
-    epochs = []
+    epochs, places = [], itertools.count()
     for number in range(draw(st.integers(2, 6))):
         row = st.tuples(st.sampled_from("abcd"), st.integers(0, 5), st.integers(-80, 120))
-        epochs.append([(user, n, 200 + 70 * number + at) for user, n, at in draw(st.lists(row, max_size=6))])
+        rows = draw(st.lists(row, max_size=6))
+        epochs.append([(user, n, 200 + 70 * number + ms, next(places)) for user, n, ms in rows])
     return epochs
 
 
@@ -45,16 +33,16 @@ def told(query):
 
 
 @pytest.mark.parametrize("timed", [False, True], ids=["without time", "event time"])
-@given(data=st.data())
-def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, data):
-    processor, epochs = data.draw(processors(timed=timed)), data.draw(inputs())
+@given(random=st.randoms(use_true_random=False), epochs=inputs())
+def test_it_gives_what_sparks_tester_gives(tmp_path_factory, timed, random, epochs):
+    processor = drawn(random, timed=timed)
     note(f"{processor} {epochs}")
     mode = "eventtime" if timed else "none"
-    made = Given(processor, OUTPUT, mode, INPUT, event="at" if timed else "", delay_ms=DELAY_MS if timed else 0)
+    made = Given(processor, OUTPUT, mode, INPUT, event="ms" if timed else "", delay_ms=DELAY_MS if timed else 0)
     query = ProcessorRun(tmp_path_factory.mktemp("drawn"), made, mechanism="megaphone-fluid")
     tested = Oracle(processor, timed=timed, delay_ms=DELAY_MS)
     try:
-        for number, rows in enumerate([*epochs, [("end", 0, 10_000)], []]):
+        for number, rows in enumerate([*epochs, [("end", 0, 10_000, 1_000)], []]):
             if number % 3 == 1:
                 query.move(spread(number, 3))
             if number == 2:
