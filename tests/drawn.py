@@ -112,7 +112,7 @@ class Drawn(StatefulProcessor):
         if place >= 0:
             return self._state(operation, n)
         if method == "list":
-            return list(self.handle.listTimers())
+            return sorted(self.handle.listTimers())  # Spark's order is that of RocksDB's bytes
         return (self.handle.registerTimer if method == "register" else self.handle.deleteTimer)(ms + 100 + argument)
 
     def _state(self, operation: Operation, n: int) -> Any:

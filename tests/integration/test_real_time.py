@@ -177,6 +177,8 @@ def test_what_real_time_mode_cannot_do_is_refused_with_what_to_use_instead(spark
     records = reader.option("subscribe", topic_factory(1)).load()
     assert "not from the source rate" in refused(rate)
     assert "not from the source rate" in refused(records.select("value").union(rate.selectExpr("null as value")))
+    some = reader.option("subscribe", topic_factory(1)).option("maxOffsetsPerTrigger", "5").load()
+    assert "leave the option maxOffsetsPerTrigger out" in refused(some)
     assert 's3://bucket/log: use mode="micro-batch"' in refused(records, log_dir="s3://bucket/log")
     assert "settings=real_time_settings()" in refused(records)
 

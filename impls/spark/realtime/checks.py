@@ -14,6 +14,7 @@ __all__ = ["check_real_time"]
 _OLDEST = (4, 3)
 _SOURCE = "kafka"
 _INSTEAD = 'use mode="micro-batch"'
+_OF_BATCHES = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")  # Spark starts the query and ends it, without a reason
 
 
 def check_real_time(df: DataFrame, *, checkpoint: str, log_dir: str | None) -> None:
@@ -41,6 +42,9 @@ def _check_sources(df: DataFrame) -> None:
     for leaf in (leaves.apply(place) for place in range(leaves.size())):
         if leaf.isStreaming() and (name := str(leaf.sourceName())) != _SOURCE:
             raise UsageError(f"Real-time mode reads from Kafka, not from the source {name}: {_INSTEAD} for it.")
+        for option in _OF_BATCHES if leaf.isStreaming() else ():
+            if leaf.extraOptions().get(option) is not None:
+                raise UsageError(f"Real-time mode reads each record when it comes: leave the option {option} out.")
 
 
 def _check_settings(spark: SparkSession) -> None:
