@@ -16,6 +16,7 @@ __all__ = [
     "UsageError",
     "adopt",
     "aggregate",
+    "metrics_of",
     "stream",
     "transform_with_state",
 ]
@@ -38,6 +39,7 @@ _HOMES = {
     "RealTime": "api",
     "adopt": "adoption.adopting",
     "aggregate": "aggregation",
+    "metrics_of": "spark.heartbeat",
     "stream": "api",
     "transform_with_state": "processor.start",
 }

@@ -1,7 +1,9 @@
 package rescale;
 
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -19,6 +21,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -26,6 +29,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * A streaming source without rows whose offset grows every second, or whenever Spark asks while its query is in a hurry.
+ * Its metrics are the figures of the query.
  *
  * Spark begins an epoch when an offset of a source has grown. Offsets are whole numbers, as those of Spark's rate source,
  * so a checkpoint with that one goes on with this one.
@@ -35,6 +39,7 @@ public class Heartbeat implements TableProvider {
     private static final String NAME = "name";
     private static final StructType SCHEMA = new StructType().add("beat", DataTypes.LongType);
     private static final Map IN_A_HURRY = new ConcurrentHashMap();  // by a heartbeat's name
+    private static final Map METRICS = new ConcurrentHashMap();  // likewise
 
     /** Returns a stream of a heartbeat; the class is found although Spark's own class loader does not have it. */
     public Dataset load(SparkSession spark, String name) {
@@ -55,6 +60,17 @@ public class Heartbeat implements TableProvider {
         } else {
             IN_A_HURRY.remove(name);
         }
+    }
+
+    /** Takes the metrics of a heartbeat, as name=value with commas between them. */
+    public void tell(String name, String metrics) {
+        Map told = new HashMap();
+        String[] pairs = metrics.split(",");
+        for (int place = 0; place < pairs.length; place++) {
+            String[] pair = pairs[place].split("=", 2);
+            told.put(pair[0], pair[1]);
+        }
+        METRICS.put(name, told);
     }
 
     public StructType inferSchema(CaseInsensitiveStringMap options) {
@@ -103,7 +119,7 @@ public class Heartbeat implements TableProvider {
     }
 
     /** Says how far the heartbeat is. */
-    private static class Stream implements MicroBatchStream, SupportsAdmissionControl {
+    private static class Stream implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics {
         private static final long BEAT_NS = 1000000000L;
         private final String heartbeat;
         private long beatNs = System.nanoTime() - BEAT_NS;
@@ -133,6 +149,15 @@ public class Heartbeat implements TableProvider {
             throw new UnsupportedOperationException("latestOffset(Offset, ReadLimit) is called instead");
         }
 
+        public Map metrics(Optional latest) {
+            Object told = METRICS.get(heartbeat);
+            return told == null ? Collections.EMPTY_MAP : (Map) told;
+        }
+
+        public String toString() {
+            return "rescale";
+        }
+
         public InputPartition[] planInputPartitions(Offset start, Offset end) {
             return new InputPartition[0];
         }
@@ -146,6 +171,7 @@ public class Heartbeat implements TableProvider {
 
         public void stop() {
             IN_A_HURRY.remove(heartbeat);
+            METRICS.remove(heartbeat);
         }
     }
 

@@ -1,6 +1,7 @@
 """The cause of a failed query in one line, from the text in which Spark hands it on: Java's and Python's stacks."""
 
 import re
+from itertools import takewhile
 
 from impls.errors import FOR_KEY
 
@@ -11,6 +12,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>.+)", line (?P<line>\d+), in (?P<where>.+)')
 _OURS = r"[/\\](impls|pyspark)[/\\]|^<frozen"
 _NOT_THE_USERS = (re.compile(rf"{_OURS}|[/\\](site-packages|python3\.\d+)[/\\]"), re.compile(_OURS))
+_ENDED, _QUERY = "terminated with exception: ", "=== Streaming Query ==="
 _JAVA = re.compile(r"\s*at |Driver stacktrace|Caused by|JVM stacktrace|=== ")
 
 
@@ -38,10 +40,10 @@ def cause_of(text: str) -> str:
 
 
 def _named(lines: list[str]) -> str:
-    """Returns the last line that names an exception, else the last one that says something."""
-    told = [line.strip() for line in lines if line.strip()]
-    named = [line for line in told if "Error:" in line or "Exception:" in line]
-    return (named or told or ["no message"])[-1][:_MOST]
+    """Returns the last line that names an exception, else what stands before Spark's description of the query."""
+    named = [line.strip() for line in lines if "Error:" in line or "Exception:" in line]
+    told = [line.strip() for line in takewhile(lambda line: not line.startswith(_QUERY), lines) if line.strip()]
+    return (named or told or ["no message"])[-1].rpartition(_ENDED)[2][:_MOST]
 
 
 def _parts(lines: list[str]) -> tuple[list[str], list[str]]:

@@ -5,7 +5,6 @@ An epoch is one Spark job with a task per worker.
 
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from py4j.java_gateway import java_import
@@ -13,7 +12,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.utils import ForeachBatchFunction
 
@@ -71,21 +69,19 @@ def _calling(writer: DataStreamWriter, function: Callable[[Any, int], None]) -> 
     return writer
 
 
-_START_DEADLINE_S = 60.0
 _OURS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 
 
 def runner(
-    writer: DataStreamWriter, tell: Callable[[StreamingQuery], None] = lambda _query: None
+    writer: DataStreamWriter, tell: Callable[[], None] = lambda: None
 ) -> Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]:
     """Returns a function that runs a query from start to end, see `impls.driver.handle.RunQuery`.
 
-    `tell` is called with the query at the end of each epoch.
+    `tell` is called at the end of each epoch.
     """
 
     def run(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
         signals: list[Exception] = []
-        running: Future[StreamingQuery] = Future()
 
         def epoch(batch: Any, number: int) -> None:
             try:
@@ -93,10 +89,9 @@ def runner(
             except _OURS as signal:  # Spark hands on the text of an exception only
                 signals.append(signal)
                 raise
-            tell(running.result(_START_DEADLINE_S))  # the first epoch may end before `start` returns
+            tell()
 
         query = _calling(writer, epoch).start()
-        running.set_result(query)
         started()
         try:
             query.awaitTermination()

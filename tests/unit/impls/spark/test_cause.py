@@ -57,6 +57,10 @@ def test_a_file_that_the_worker_cannot_read_is_named_without_its_code():
         ("", "no message"),
         ("one\njava.lang.IllegalStateException: gone\n\tat x.y(z)", "java.lang.IllegalStateException: gone"),
         ("nothing that is known", "nothing that is known"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: no such limit\n=== Streaming Query ===\n+- Scan",
+            "no such limit",
+        ),
     ],
 )
 def test_without_a_traceback_the_line_that_names_an_exception_is_told(text, told):

@@ -21,8 +21,8 @@ class Leaves(list[Any]):
         return self[place]
 
 
-def source(name: str, *, streaming: bool = True) -> Any:
-    return SimpleNamespace(isStreaming=lambda: streaming, sourceName=lambda: name)
+def source(name: str, *, streaming: bool = True, **options: str) -> Any:
+    return SimpleNamespace(isStreaming=lambda: streaming, sourceName=lambda: name, extraOptions=lambda: options)
 
 
 def frame(*leaves: Any, master: str = "local[6,4]", **changed: str) -> Any:
@@ -64,3 +64,7 @@ def test_a_session_without_one_of_the_settings_is_refused(name):
 
 def test_all_tasks_of_a_query_run_at_once_and_two_threads_are_left():
     assert real_time_threads(partitions=3, slots=4) == 9
+
+
+def test_an_option_that_bounds_a_batch_is_refused():
+    assert "leave the option minOffsetsPerTrigger out" in refused(frame(source("kafka", minOffsetsPerTrigger="5")))
