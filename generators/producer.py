@@ -7,7 +7,6 @@ is; 1 when a record could not be delivered; 2 for parameters or a topic that do 
 import argparse
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -47,12 +46,10 @@ def check_peak(schedule: Schedule, producers: int = 1) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the producer and returns its exit code; see the module."""
-    stop = Stop()
+    stop = Stop.on_signals()
     try:
         options = _parser().parse_args(arguments)
         steering = Steering(stop, extendable=options.extendable)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
         if options.watch_stdin or options.extendable:
             watch_stdin(lambda: _end_orphaned(stop), steering.take)
         complaint = _produce(options, stop, steering)

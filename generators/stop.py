@@ -1,5 +1,6 @@
 """An event that the handler of a signal may set."""
 
+import signal
 import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -10,13 +11,21 @@ __all__ = ["Stop"]
 class Stop(threading.Event):
     """Set once, by threads or by the handler of a signal.
 
-    Python runs a handler in the main thread between any two steps, also within `Event.wait`, which then holds the lock
-    that `Event.set` needs: the process hung until it was killed. `SimpleQueue.put` may be called there.
+    Python runs a handler in the main thread between any two steps. Within `Event.wait` that thread may hold the lock
+    that `Event.set` waits for, and the process hangs. `SimpleQueue.put` may be called there.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._is_set, self._wakes = False, SimpleQueue[None]()
+
+    @classmethod
+    def on_signals(cls) -> "Stop":
+        """Returns one that SIGTERM and SIGINT set; to be called in the main thread."""
+        stop = cls()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        return stop
 
     def is_set(self) -> bool:
         """Returns whether it has been set."""

@@ -32,10 +32,8 @@ from side_by_side import run_side_by_side  # noqa: E402
 IN_A_GROUP, USERS, STEPS, DELAY_MS, STEP_MS = 25, "abc", 4, 50, 70
 MODES = ("None", "EventTime", "ProcessingTime")
 END = "end"
-MICRO_BATCH, REAL_TIME = (
-    Variant("rescaled and killed", rescaled=True, killed=True),
-    Variant("real time", True, False, True),
-)
+MICRO_BATCH = Variant("rescaled and killed", rescaled=True, killed=True)
+REAL_TIME = Variant("real time", rescaled=True, real_time=True)
 Rows = list[tuple[Any, ...]]
 
 

@@ -1,7 +1,6 @@
 """Runs one service at a given address until a signal ends it, or it ends: the services of docker/compose.yaml."""
 
 import argparse
-import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -37,9 +36,7 @@ class _Server(Protocol):
 def main(arguments: Sequence[str]) -> int:
     """Serves and returns the exit code: 0 ended as asked, 1 ended by itself, 2 for bad input."""
     options = _options(arguments)
-    told = Stop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
+    told = Stop.on_signals()
     ready = options.folder / _READY
     try:
         _check_free(options.host, options.port)

@@ -8,7 +8,6 @@ the one who started it.
 import json
 import logging
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -255,9 +254,7 @@ class _Course:
 def main(arguments: list[str]) -> int:
     """Runs the folder given and returns the exit code: 0 done, 1 failed, 2 bad input, 130 cut off."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    cancelled, go = Stop(), threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: cancelled.set())
+    cancelled, go = Stop.on_signals(), threading.Event()
     watch_stdin(cancelled.set, on_words=lambda _: go.set())
     try:
         execute(Path(arguments[0]), cancelled, go)

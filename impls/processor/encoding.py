@@ -51,6 +51,11 @@ class Variable:
     ttl_ms: int | None = None
 
     @property
+    def subject(self) -> str:
+        """What a sentence about it begins with."""
+        return f"The state variable {self.name}"
+
+    @property
     def head(self) -> bytes:
         """What the names of its entries begin with; the key follows."""
         family = {"value": names.VALUE, "list": names.LIST, "map": names.MAP}[self.kind]
@@ -118,7 +123,7 @@ class Encoding:
     ) -> Entries:
         """Returns the entries of one field of a map."""
         assert variable.key_schema is not None, "a map has a schema of its keys"
-        codec = self._keys.setdefault(variable.name, KeyCodec(variable.key_schema, _of(variable)))
+        codec = self._keys.setdefault(variable.name, KeyCodec(variable.key_schema, variable.subject))
         part, front = names.field_part(codec.encode(field))
         name = variable.head + names.key_part(key) + part
         return self._expiring(name, front, self._row(variable).encode(row), expires)
@@ -141,14 +146,10 @@ class Encoding:
 
     def _row(self, variable: Variable) -> RowCodec:
         if variable.name not in self._rows:
-            self._rows[variable.name] = RowCodec(variable.schema, _of(variable))
+            self._rows[variable.name] = RowCodec(variable.schema, variable.subject)
         return self._rows[variable.name]
 
     def _expiring(self, name: bytes, front: bytes, row: bytes, expires: int | None) -> Entries:
         if expires is None:
             return [(name, front + row)]
         return [(name, front + with_expiry(expires, expires, row)), (names.expiry_name(expires, name), b"")]
-
-
-def _of(variable: Variable) -> str:
-    return f"The state variable {variable.name}"

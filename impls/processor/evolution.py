@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from impls.processor.rows import RowCodec, row_maker
+from impls.processor.rows import RowCodec, each, nullable, row_maker
 
 __all__ = ["LAST", "EvolvedRows", "History", "converter"]
 
@@ -44,7 +44,7 @@ class EvolvedRows(RowCodec):
 
     def __init__(self, history: History, where: str = "A row"):
         super().__init__(history.schemas[history.current], where)
-        self._history, self._where_of = history, where
+        self._history = history
         self._front = bytes([history.current]) if history.current else b""
         self._earlier: dict[int, tuple[RowCodec, _One | None]] = {}
 
@@ -63,7 +63,7 @@ class EvolvedRows(RowCodec):
 
     def _reader(self, number: int) -> tuple[RowCodec, _One | None]:
         written = self._history.schemas[number]
-        self._earlier[number] = RowCodec(written, self._where_of), converter(written, self.schema)
+        self._earlier[number] = RowCodec(written, self._where), converter(written, self.schema)
         return self._earlier[number]
 
 
@@ -78,10 +78,9 @@ def converter(written: t.DataType, wanted: t.DataType, field: str = "") -> _One 
     if isinstance(written, t.StructType) and isinstance(wanted, t.StructType):
         return _fields(written, wanted, field)
     if isinstance(written, t.ArrayType) and isinstance(wanted, t.ArrayType):
-        item = _nullable(converter(written.elementType, wanted.elementType, f"{field}[]"))
-        return lambda values: [item(value) for value in values]
+        return each(nullable(converter(written.elementType, wanted.elementType, f"{field}[]")))
     if isinstance(written, t.MapType) and isinstance(wanted, t.MapType) and written.keyType == wanted.keyType:
-        item = _nullable(converter(written.valueType, wanted.valueType, f"{field}[]"))
+        item = nullable(converter(written.valueType, wanted.valueType, f"{field}[]"))
         return lambda values: {key: item(value) for key, value in values.items()}
     return _widened(written, wanted, field)
 
@@ -93,7 +92,7 @@ def _fields(written: t.StructType, wanted: t.StructType, field: str) -> _One:
     for one in wanted.fields:
         path, place = f"{field}.{one.name}" if field else one.name, places.get(one.name)
         change = None if place is None else converter(written.fields[place].dataType, one.dataType, path)
-        taken.append((place, _nullable(change)))
+        taken.append((place, nullable(change)))
     return lambda values: row([None if place is None else change(values[place]) for place, change in taken])
 
 
@@ -106,7 +105,3 @@ def _widened(written: t.DataType, wanted: t.DataType, field: str) -> _One | None
     if isinstance(written, t.FloatType) and isinstance(wanted, t.DoubleType):
         return None
     raise TypeError(f"its field {field} was {written.simpleString()} and is {wanted.simpleString()}")
-
-
-def _nullable(change: _One | None) -> _One:
-    return (lambda value: value) if change is None else lambda value: None if value is None else change(value)

@@ -83,7 +83,7 @@ class Handle(StatefulProcessorHandle):
         """Returns a state variable of a map per key."""
         made = self._made("map", stateName, valueSchema, ttlDurationMs, userKeySchema)
         assert made.key_schema is not None, "a map has a schema of its keys"
-        keys = _key_codec(made.key_schema, _of(stateName))
+        keys = _key_codec(made.key_schema, made.subject)
         client = MapClient(self._scope, made, self._codec(made), keys)
         return MapState(self._kept(client, stateName), stateName)
 
@@ -117,7 +117,7 @@ class Handle(StatefulProcessorHandle):
             self._clients[stateName].delete()
 
     def _codec(self, made: Variable) -> RowCodec:
-        return _row_codec(made.schema, self._histories.get(made.name), _of(made.name))
+        return _row_codec(made.schema, self._histories.get(made.name), made.subject)
 
     def _kept(self, client: Any, name: str) -> Any:
         """Returns a client, which also serves what was made of that name and kind before and then deleted."""
@@ -205,7 +205,3 @@ class Handle(StatefulProcessorHandle):
                 f"TTL duration must be greater than zero for State store operation=update on state={name}.",
             )
         return ttl_ms
-
-
-def _of(name: str) -> str:
-    return f"The state variable {name}"

@@ -33,7 +33,7 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
     for name, variable in variables.items():
         now = _made(variable)
         before = _read(kept["variables"][name], now) if name in kept["variables"] else now
-        histories[name] = _continued(before, now, f"The state variable {name}", folder)
+        histories[name] = _continued(before, now, variable.subject, folder)
         kept["variables"][name] = [now[0], [schema.jsonValue() for schema in histories[name].schemas], *now[2:]]
     folder.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")

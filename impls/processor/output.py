@@ -21,6 +21,7 @@ from pyspark.sql.conversion import PandasToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
 
 from impls.errors import UsageError
+from impls.processor.rows import nullable
 
 __all__ = [
     "MAX_BYTES",
@@ -212,19 +213,15 @@ def _writer(kind: t.DataType, how: _Moments, where: str) -> _One | None:  # noqa
     if isinstance(kind, t.TimestampNTZType):
         return how.local
     if isinstance(kind, t.ArrayType):
-        one = _nullable(_writer(kind.elementType, how, where))
+        one = nullable(_writer(kind.elementType, how, where))
         return lambda value: [one(item) for item in value]
     if isinstance(kind, t.MapType):
-        item = _nullable(_writer(kind.valueType, how, where))
+        item = nullable(_writer(kind.valueType, how, where))
         return lambda value: {_key(k): item(v) for k, v in (value.items() if isinstance(value, dict) else value)}
     if isinstance(kind, t.StructType):
-        fields = {f.name: _nullable(_writer(f.dataType, how, where)) for f in kind.fields}
+        fields = {f.name: nullable(_writer(f.dataType, how, where)) for f in kind.fields}
         return lambda value: {n: write(value[n]) for n, write in fields.items() if value[n] is not None}
     raise UsageError(f"{where} has the type {kind.simpleString()}, which has no form in JSON: cast it to a string.")
-
-
-def _nullable(write: _One | None) -> _One:
-    return (lambda value: value) if write is None else lambda value: None if value is None else write(value)
 
 
 def _number(value: float) -> Any:

@@ -29,7 +29,7 @@ from pyspark.sql.streaming import stateful_processor_api_client as spark
 
 from impls.processor.coerce import coercion, internal_row
 
-__all__ = ["RowCodec", "normalized", "row_maker"]
+__all__ = ["RowCodec", "each", "normalized", "nullable", "row_maker"]
 
 _One = Callable[[Any], Any]
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -133,12 +133,12 @@ def _to_json(kind: t.DataType) -> _One | None:  # noqa: PLR0911 - a return for e
     if isinstance(kind, t.BinaryType):
         return lambda value: base64.b64encode(value).decode()
     if isinstance(kind, t.ArrayType):
-        return _each(_nullable(_to_json(kind.elementType)))
+        return each(nullable(_to_json(kind.elementType)))
     if isinstance(kind, t.MapType):
-        key, item = _nullable(_to_json(kind.keyType)), _nullable(_to_json(kind.valueType))
+        key, item = nullable(_to_json(kind.keyType)), nullable(_to_json(kind.valueType))
         return lambda value: [[key(k), item(v)] for k, v in value.items()]
     assert isinstance(kind, t.StructType), "coercion has refused the other types"
-    fields = [_nullable(_to_json(field.dataType)) for field in kind.fields]
+    fields = [nullable(_to_json(field.dataType)) for field in kind.fields]
     return lambda value: [f(v) for f, v in zip(fields, value, strict=True)]
 
 
@@ -155,12 +155,12 @@ def _from_json(kind: t.DataType) -> _One | None:  # noqa: PLR0911 - a return for
     if isinstance(kind, t.BinaryType):
         return base64.b64decode
     if isinstance(kind, t.ArrayType):
-        return _each(_nullable(_from_json(kind.elementType)))
+        return each(nullable(_from_json(kind.elementType)))
     if isinstance(kind, t.MapType):
-        key, item = _nullable(_from_json(kind.keyType)), _nullable(_from_json(kind.valueType))
+        key, item = nullable(_from_json(kind.keyType)), nullable(_from_json(kind.valueType))
         return lambda value: {key(k): item(v) for k, v in value}
     assert isinstance(kind, t.StructType), "coercion has refused the other types"
-    fields, make = [_nullable(_from_json(field.dataType)) for field in kind.fields], row_maker(kind.names)
+    fields, make = [nullable(_from_json(field.dataType)) for field in kind.fields], row_maker(kind.names)
     whole = kind if any(kind._needConversion) else None
 
     def row(value: Any) -> Any:
@@ -176,9 +176,11 @@ def _number(value: float) -> Any:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _nullable(function: _One | None) -> _One:
+def nullable(function: _One | None) -> _One:
+    """Returns a function that leaves None as it is, and every value where there is no function for it."""
     return (lambda value: value) if function is None else lambda value: None if value is None else function(value)
 
 
-def _each(function: _One) -> _One:
+def each(function: _One) -> _One:
+    """Returns a function that makes a list of the items of a list."""
     return lambda value: [function(item) for item in value]

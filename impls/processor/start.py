@@ -76,7 +76,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
             the first record, and kept in the checkpoint's folder `initial`.
         eventTimeColumnName: column of the output with its event time; a row before the watermark fails the query.
         pandas: `handleInputRows` takes and gives frames of pandas, as `transformWithStateInPandas` has it.
-        known_as: what the checkpoint calls the processor: its class's name, from before if the class was renamed since.
+        known_as: the processor's name in the checkpoint, by default its class's; the former one for a renamed class.
         results: where the output goes. In Kafka a result's key is the grouping key in `impls.processor.keys`' encoding,
             its value the row as JSON by the rules of Spark's `to_json`; a ForeachBatch gets the columns of the output.
         state_dir: these three as for `impls.stream`.

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -11,10 +12,16 @@ from impls.spark.realtime.inputlog import tick_begin
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
 
-__all__ = ["broker_settings", "read_until"]
+__all__ = ["broker_settings", "read_until", "streaming_sources"]
 
 _KAFKA = "kafka"
 _BOOTSTRAP = "kafka.bootstrap.servers"
+
+
+def streaming_sources(df: DataFrame) -> list[Any]:
+    """Returns the JVM's nodes of a DataFrame's plan that read a streaming source."""
+    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
+    return [leaf for leaf in (leaves.apply(place) for place in range(leaves.size())) if leaf.isStreaming()]
 
 
 def broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
@@ -22,9 +29,8 @@ def broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
 
     What a client needs besides the address, such as a password, it takes from the options of the results' topic.
     """
-    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
-    streaming = [leaf for leaf in (leaves.apply(place) for place in range(leaves.size())) if leaf.isStreaming()]
-    found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in streaming if str(leaf.sourceName()) == _KAFKA}
+    sources = streaming_sources(df)
+    found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in sources if str(leaf.sourceName()) == _KAFKA}
     more = results.options if isinstance(results, Output) else {}
     return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
 

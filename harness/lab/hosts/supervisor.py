@@ -6,7 +6,6 @@ in the process namespace of which it is the first process, so the kernel ends th
 """
 
 import os
-import signal
 import sys
 import threading
 from collections.abc import Sequence
@@ -37,9 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     settings = Settings.read(folder / "settings.json")
     if settings.isolated and not inside:
         os.execvp(UNSHARE[0], [*UNSHARE, "--", sys.executable, "-m", __spec__.name, *arguments, "--inside"])
-    told = Stop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
+    told = Stop.on_signals()
     if "--held" in arguments:
         threading.Thread(target=_hold, args=(told,), daemon=True).start()
     try:

@@ -8,13 +8,14 @@ from pyspark.sql import DataFrame, SparkSession
 from impls.errors import UsageError
 from impls.spark.master import is_local
 from impls.spark.realtime.settings import real_time_settings
+from impls.spark.source import streaming_sources
 
 __all__ = ["check_real_time"]
 
 _OLDEST = (4, 3)
 _SOURCE = "kafka"
 _INSTEAD = 'use mode="micro-batch"'
-_OF_BATCHES = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")  # Spark starts the query and ends it, without a reason
+_OF_BATCHES = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")  # Spark refuses them when its query has begun
 
 
 def check_real_time(df: DataFrame, *, checkpoint: str, log_dir: str | None) -> None:
@@ -38,11 +39,10 @@ def check_real_time(df: DataFrame, *, checkpoint: str, log_dir: str | None) -> N
 
 
 def _check_sources(df: DataFrame) -> None:
-    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
-    for leaf in (leaves.apply(place) for place in range(leaves.size())):
-        if leaf.isStreaming() and (name := str(leaf.sourceName())) != _SOURCE:
+    for leaf in streaming_sources(df):
+        if (name := str(leaf.sourceName())) != _SOURCE:
             raise UsageError(f"Real-time mode reads from Kafka, not from the source {name}: {_INSTEAD} for it.")
-        for option in _OF_BATCHES if leaf.isStreaming() else ():
+        for option in _OF_BATCHES:
             if leaf.extraOptions().get(option) is not None:
                 raise UsageError(f"Real-time mode reads each record when it comes: leave the option {option} out.")
 
