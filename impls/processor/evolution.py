@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from impls.processor.coerce import coercion
 from impls.processor.rows import RowCodec, each, nullable, row_maker
 
 __all__ = ["LAST", "EvolvedRows", "History", "converter"]
@@ -101,7 +102,8 @@ def _widened(written: t.DataType, wanted: t.DataType, field: str) -> _One | None
         if isinstance(wanted, _INTEGERS) and _INTEGERS.index(type(wanted)) > _INTEGERS.index(type(written)):
             return None
         if isinstance(wanted, t.FloatType | t.DoubleType):
-            return float
+            fitted = coercion(wanted, field)
+            return lambda number: fitted(float(number))
     if isinstance(written, t.FloatType) and isinstance(wanted, t.DoubleType):
         return None
     raise TypeError(f"its field {field} was {written.simpleString()} and is {wanted.simpleString()}")

@@ -58,6 +58,11 @@ def test_a_number_becomes_a_wider_one(given, found):
     assert type(got) is type(found)
 
 
+def test_an_integer_that_a_float_cannot_hold_is_rounded_as_a_float_is():
+    schemas = struct(n=t.IntegerType()), struct(n=t.FloatType())
+    assert read(*schemas, ((1 << 24) + 1,)) == (float(1 << 24),)
+
+
 def test_rows_of_the_first_schema_are_those_of_a_variable_that_never_changed():
     schemas = struct(n=t.IntegerType()), struct(n=t.LongType())
     assert EvolvedRows(History(schemas, 0)).encode((1,)) == RowCodec(schemas[0]).encode((1,))
