@@ -32,13 +32,14 @@ def write_figures(result: Mapping[str, Any], folder: Path) -> dict[str, list[Pat
                 _DRAWN.get(name, _growth(name))(axes, curves)
                 theme.legend(figure, *axes.get_legend_handles_labels())
                 path = folder / f"{part}-{name.replace(' ', '-')}.svg"
-                save(figure, _identity(result), path)
+                save(figure, _identity(result, data), path)
             out.setdefault(part, []).append(path)
     return out
 
 
-def _identity(result: Mapping[str, Any]) -> str:
-    return f"{'quick form, ' if result['quick'] else ''}{where_measured(result['environment'])}"
+def _identity(result: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    here = part.get("environment", result["environment"])
+    return f"{'quick form, ' if result['quick'] else ''}{where_measured(here)}"
 
 
 def _restart(axes: Any, curves: Mapping[str, Line]) -> None:

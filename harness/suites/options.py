@@ -108,7 +108,7 @@ PERF = (
            TEXT, _WHAT, shown="all"),
     *running("small and short: shows that every part works, about 8 minutes",
              "measure anew although a result of the same code is there, or is half done"),
-    Option("reference", "put the tables and figures into results/reference", FLAG, "Output"),
+    Option("reference", "put the parts measured into results/reference", FLAG, "Output"),
 )
 REGRESS = (
     Option("base", "revision to compare with, such as origin/main", TEXT, _WHAT,

@@ -22,7 +22,8 @@ from impls.errors import UsageError
 from plots.perf import write_figures
 
 __all__ = [
-    "PARTS", "RESULT_FILE", "PerfSuite", "markdown", "measured", "run_perf", "suite_from", "write_tables",
+    "PARTS", "RESULT_FILE", "PerfSuite", "joined", "markdown", "measured", "run_perf", "suite_from", "write_reference",
+    "write_tables",
 ]  # fmt: skip
 
 RESULT_FILE = "perf.json"
@@ -99,11 +100,11 @@ def run_perf(options: Mapping[str, Any]) -> int:
     The quick form shows that the suite works: bounds that it does not keep are printed, and no failure.
     """
     suite, reference = suite_from(options), bool(options.get("reference"))
-    if reference and (suite.quick or len(suite.parts) < len(PARTS)):
-        raise UsageError("A reference needs the whole suite in full: leave out --part and --quick.")
+    if reference and suite.quick:
+        raise UsageError("A reference needs a measurement in full: leave out --quick.")
     folder = measured(suite, Path(options.get("output") or RESULTS), force=bool(options.get("force")))
     if reference:
-        _write_reference(folder, ROOT / "results" / "reference")
+        write_reference(read_json(folder / RESULT_FILE), ROOT / "results" / "reference")
     sys.stdout.write(f"{(folder / 'perf.md').read_text()}\n{folder}\n")
     checks = [check for part in read_json(folder / RESULT_FILE)["parts"].values() for check in part["checks"]]
     return 0 if suite.quick else int(not all(check["holds"] for check in checks))
@@ -120,17 +121,17 @@ def markdown(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]] | N
 
 
 def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    here = result["environment"]
     yield "# Performance\n"
-    state = " with uncommitted changes" if here["dirty"] else ""
     size = "The quick form: it shows that the suite works, its figures mean little. " if result["quick"] else ""
-    yield f"{size}Measured at commit {here['commit'][:12]}{state}, {_machine(here)}.\n"
+    yield f"{size}{_measured_where(result['environment'])}\n"
     checks = [check for part in result["parts"].values() for check in part["checks"]]
     if checks:
         yield from table_lines(("bound", "measured", "kept"), (_check(check) for check in checks), "lrl")
         yield ""
     for name, part in result["parts"].items():
         yield f"## {part['title']}\n"
+        if own := part.get("environment"):
+            yield f"{_measured_where(own)}\n"
         if busy := part.get("busy"):
             yield (
                 f"**The machine was busy during {', '.join(busy)}**: other work took more than 10 % of the CPU time, "
@@ -142,10 +143,10 @@ def _lines(result: Mapping[str, Any], figures: Mapping[str, Sequence[str]]) -> I
             yield f"![{part['title']}]({figure})\n"
 
 
-def _machine(here: Mapping[str, Any]) -> str:
-    versions = here.get("versions", {})
+def _measured_where(here: Mapping[str, Any]) -> str:
+    versions, state = here.get("versions", {}), " with uncommitted changes" if here["dirty"] else ""
     known = ", ".join(f"{name} {versions[name]}" for name in ("python", "java", "pyspark") if name in versions)
-    return f"{here.get('cores', '?')} cores, {known}"
+    return f"Measured at commit {here['commit'][:12]}{state}, {here.get('cores', '?')} cores, {known}."
 
 
 def _check(check: Mapping[str, Any]) -> Sequence[str]:
@@ -159,19 +160,33 @@ def _table(table: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def write_tables(folder: Path, result: Mapping[str, Any]) -> None:
-    """Writes perf.md and the figures of a result folder."""
+def write_tables(folder: Path, result: Mapping[str, Any], page: str = "perf.md") -> None:
+    """Writes the page and the figures of a result folder."""
     figures = write_figures(result, folder / _FIGURES)
     names = {part: [f"{_FIGURES}/{path.name}" for path in paths] for part, paths in figures.items()}
-    write_text(folder / "perf.md", markdown(result, names))
+    write_text(folder / page, markdown(result, names))
 
 
-def _write_reference(folder: Path, reference: Path) -> None:
-    """Copies a result's tables and figures to the small results that go with the project."""
-    reference.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(folder / "perf.md", reference / "README.md")
-    result = read_json(folder / RESULT_FILE)
+def joined(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parts of two results, those of `now` where both have one; each part names where it was measured."""
+    parts = {
+        name: {"environment": result["environment"], **part}
+        for result in (before, now) for name, part in result["parts"].items()
+    }  # fmt: skip
+    return {**now, "parts": {part.name: parts[part.name] for part in PARTS if part.name in parts}}
+
+
+def write_reference(result: dict[str, Any], reference: Path) -> None:
+    """Stores a result among the small results that go with the project; parts that it does not have stay as they are.
+
+    The whole suite takes two hours, so a part may be measured anew alone.
+    """
     result["environment"].pop("host", None)  # it says nothing to others
-    write_json(reference / RESULT_FILE, result)
+    path = reference / RESULT_FILE
+    stored = joined(read_json(path), result) if path.exists() else result
+    reference.mkdir(parents=True, exist_ok=True)
+    write_json(path, stored)
     shutil.rmtree(reference / _FIGURES, ignore_errors=True)
-    shutil.copytree(folder / _FIGURES, reference / _FIGURES, ignore=shutil.ignore_patterns("*.png"))
+    write_tables(reference, stored, "README.md")
+    for picture in (reference / _FIGURES).glob("*.png"):
+        picture.unlink()  # the page shows the SVG

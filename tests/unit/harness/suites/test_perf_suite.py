@@ -12,7 +12,7 @@ from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
 from harness.suites.perf.steady import Probe, Search, rate_ratio
-from harness.suites.perf.suite import PARTS, markdown, suite_from, write_tables
+from harness.suites.perf.suite import PARTS, markdown, suite_from, write_reference, write_tables
 from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import EpochMark, blocks_of
 from harness.suites.perf.twin.query import TurnEpoch, side_of
@@ -131,6 +131,20 @@ def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
     assert "(figures/restart-restart.svg)" in page
     assert (tmp_path / "figures" / "restart-restart.svg").stat().st_size > 1_000
     assert "figures/" not in markdown(result)
+
+
+def test_a_part_measured_anew_leaves_the_others_of_the_reference_as_they_are(tmp_path):
+    old = {"restart": {"title": "R", **findings().to_json()}, "steady": {"title": "S", **findings().to_json()}}
+    write_reference({"environment": {**HERE, "host": "h"}, "quick": False, "parts": old}, tmp_path)
+    new = {"steady": {"title": "S", **PartResult([Table("T", ("x",), [["9"]])]).to_json()}}
+    write_reference({"environment": {**HERE, "commit": "d" * 40}, "quick": False, "parts": new}, tmp_path)
+    stored, page = json.loads((tmp_path / "perf.json").read_text()), (tmp_path / "README.md").read_text()
+    assert list(stored["parts"]) == ["steady", "restart"]
+    assert [part["environment"]["commit"][0] for part in stored["parts"].values()] == ["d", "c"]
+    assert stored["parts"]["steady"]["tables"][0]["rows"] == [["9"]]
+    assert page.index("## S\n\nMeasured at commit dddddddddddd") < page.index("## R\n\nMeasured at commit cccccccccccc")
+    assert "host" not in json.dumps(stored)
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["restart-restart.svg"]
 
 
 def test_parts_are_chosen_by_name_in_their_own_order():
