@@ -21,17 +21,20 @@ from harness.cli.look import (  # noqa: F401
     top,
     validate,
 )
-from harness.cli.measure import durability_cost, generator_speed, recovery_curve, simulate  # noqa: F401
 from harness.cli.suites import (  # noqa: F401
     autoscale,
     bench,
     changes,
     compare_engines,
     conformance,
+    durability_cost,
     fault_test,
+    generator_speed,
     nexmark,
     perf,
+    recovery_curve,
     regress,
+    simulate,
     simulate_scale,
     sweep,
     verify_claims,

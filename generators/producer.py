@@ -16,16 +16,13 @@ from typing import Any, NoReturn
 from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX, now_us
 from generators.errors import GeneratorError
 from generators.keys import DISTRIBUTIONS, make_keys
-from generators.lag import LagHistogram
 from generators.nexmark.profile import PROFILES, make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.openloop import OpenLoop
-from generators.rates import Schedule
-from generators.shapes import SHAPES, make_schedule
+from generators.openloop import LagHistogram, OpenLoop
+from generators.rates import SHAPES, Schedule, make_schedule
 from generators.stdin import Steering, watch_stdin
 from generators.stop import Stop
-from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream
-from generators.topic import records_present
+from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream, records_present
 
 __all__ = ["RATE_MAX", "check_peak", "main"]
 

@@ -12,13 +12,13 @@ from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
 from impls.operators import Aggregate
-from impls.operators.aggregates.types import WINDOW, key_type
+from impls.operators.aggregates.rows import WINDOW, key_type
 from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.base import Operator
 from impls.processor.keys import KeyCodec, columns_sql
 from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
-from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
+from impls.spark.source import delay_ms, event_time_sql, with_watermark
 
 __all__ = ["GROUPING_KEY", "KeyColumns", "aggregate", "with_windows"]
 
@@ -37,7 +37,7 @@ def aggregate(
 
     Args:
         df: a streaming DataFrame, see `impls.stream`.
-        keys: the columns of the key, of any of the types in `impls.operators.aggregates.types`.
+        keys: the columns of the key, of any of the types in `impls.operators.aggregates.rows`.
         values: name of each result and the aggregate: count(*), or count, sum, min, max or avg of a column.
         output_mode: "update" or "append".
         options: what `impls.stream` takes besides: results, state_dir, checkpoint, workers and so on.

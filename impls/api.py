@@ -27,32 +27,26 @@ from impls.operators.base import Operator
 from impls.operators.pipeline import contents_of
 from impls.operators.timed import clock_of
 from impls.placement import initial
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 from impls.protocol.controller import Controller
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
-from impls.spark.code import pickled
 from impls.spark.columns import prepared, readable
-from impls.spark.executor import runner
+from impls.spark.executor import executor_for, runner
 from impls.spark.heartbeat import with_heartbeat
 from impls.spark.master import is_local
-from impls.spark.offsetlog import epoch_begin
+from impls.spark.readiness import warm_workers
 from impls.spark.realtime.batch import BATCH
-from impls.spark.realtime.checks import check_real_time
-from impls.spark.realtime.inputlog import tick_begin
 from impls.spark.realtime.runner import RealTimeQuery
-from impls.spark.realtime.start import REAL_TIME_DROPS, run_real_time
-from impls.spark.seated import executor_for
+from impls.spark.realtime.start import REAL_TIME_DROPS, check_real_time, run_real_time
 from impls.spark.session import check_session
-from impls.spark.shipping import equip
-from impls.spark.source import broker_settings, read_until
-from impls.spark.warm import warm_workers
-from impls.transfer.certificate import certificate_of
-from impls.transfer.settings import Transfer
-from impls.worker.output import Output
+from impls.spark.shipping import equip, pickled
+from impls.spark.source import broker_settings, epoch_begin, read_until, tick_begin
+from impls.transfer.settings import Transfer, certificate_of
 from impls.worker.query import QuerySpec
+from impls.worker.results import Output
 from impls.worker.sinks import ForeachBatch, Nowhere, Sink
 
 __all__ = ["ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"]
@@ -108,7 +102,7 @@ def stream(
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
     Args:
-        df: a streaming DataFrame with `partition` and `offset`, Kafka's or your own; of files see `impls.spark.order`.
+        df: a streaming DataFrame with `partition` and `offset`, Kafka's or your own; files: see `impls.spark.columns`.
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
         results: a Kafka topic (`Output`) or a function of yours (`ForeachBatch`); None drops what the operator returns.
@@ -128,7 +122,7 @@ def stream(
         log_dir: folder or URI (pyarrow's, s3://...) of changelog and snapshots; by default the checkpoint's.
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
         replay_epochs: most epochs of changelog that a recovery replays.
-        tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.certificate`.
+        tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.settings`.
         control: a Kafka topic with commands for this query, see `impls.controltopic`.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.

@@ -12,7 +12,17 @@ from impls.mechanisms.native_spark.native import NATIVES
 from impls.protocol.mechanism import Mechanism
 
 __all__ = [
-    "baseline", "baselines", "check", "every", "known", "make", "mode_of", "names", "natives", "options", "peers",
+    "baseline",
+    "baselines",
+    "check",
+    "engines",
+    "every",
+    "known",
+    "make",
+    "mode_of",
+    "names",
+    "natives",
+    "options",
 ]  # fmt: skip
 
 
@@ -29,7 +39,7 @@ def _mechanisms() -> dict[str, Callable[..., Mechanism]]:
     return _found("mechanism", "MECHANISMS")
 
 
-def _peers() -> dict[str, Callable[..., Any]]:
+def _engines() -> dict[str, Callable[..., Any]]:
     return _found("baseline", "BASELINES")
 
 
@@ -43,14 +53,14 @@ def natives() -> list[str]:
     return sorted(NATIVES)
 
 
-def peers() -> list[str]:
+def engines() -> list[str]:
     """Returns the names of the baselines on other engines, sorted."""
-    return sorted(_peers())
+    return sorted(_engines())
 
 
 def baselines() -> list[str]:
     """Returns the names of all baselines: those on Spark's own state, and those on other engines."""
-    return [*natives(), *peers()]
+    return [*natives(), *engines()]
 
 
 def every() -> list[str]:
@@ -82,7 +92,7 @@ def make(name: str, **given: Any) -> Mechanism:
 
 
 def _baselines() -> dict[str, Any]:
-    return {**NATIVES, **_peers()}
+    return {**NATIVES, **_engines()}
 
 
 def baseline(name: str, **given: Any) -> Any:

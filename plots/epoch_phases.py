@@ -1,6 +1,6 @@
 """Where the time of an epoch goes: milliseconds of each phase, their means and over time, for each mechanism.
 
-In real time records do not wait for the end of a tick; `plots.record_way` has where their time goes.
+In real time records do not wait for the end of a tick; `plots.latency_breakdown` has where their time goes.
 """
 
 from typing import Any

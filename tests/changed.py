@@ -17,11 +17,11 @@ from impls.durability.files import Files
 from impls.operators import StatefulMap
 from impls.operators.pipeline import pipeline_of
 from impls.protocol.controller import Controller
-from impls.spark.code import pickled
+from impls.spark.shipping import pickled
 from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_bytes
-from impls.worker.output import Output
 from impls.worker.query import QuerySpec
+from impls.worker.results import Output
 
 BINS, KEYS, WORKERS = 16, 60, 2
 PLACE = ("bin", "partition", "offset", "time", "key")

@@ -17,7 +17,7 @@ settings.register_profile("fast", deadline=None, max_examples=20)  # where a tes
 settings.load_profile("project")
 
 # What takes longest begins first, so that processes end together: a group (see below), or the begin of its name.
-FIRST = ("spark", "tests/integration/test_peers_bench", "tests/integration/test_faults",
+FIRST = ("spark", "tests/integration/test_engines_bench", "tests/integration/test_faults",
          "tests/integration/test_standalone", "tests/integration/test_shipped_environment",
          "tests/integration/test_docs_run", "tests/integration/test_package", "tests/integration/test_examples",
          "tests/integration/test_autoscale_bench", "tests/integration/test_resume",
@@ -179,7 +179,7 @@ def kafka(tmp_path_factory):
     from harness.lab.broker import EmbeddedBroker
     from harness.setup.jars import ensure_jars
     from harness.setup.java import find_java
-    from impls.worker.output import close_producers
+    from impls.worker.results import close_producers
 
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), ensure_jars().broker, find_java()) as broker:
         yield broker.bootstrap

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from processes import spawn
 
-from impls.controltopic.times import TimeFinder
+from impls.controltopic.topic import TimeFinder
 from impls.driver.journal import read_journal, replace_bytes
-from impls.spark.offsetlog import epoch_begin
+from impls.spark.source import epoch_begin
 
 __all__ = ["ControlledProcess", "Load", "begins_of", "bounds_of", "commanded_of", "done_of"]
 
@@ -125,7 +125,7 @@ def with_the_driver_alone(options: dict[str, Any]) -> Any:
     from impls.driver.pipeline import PipelineChanges
     from impls.operators import HashCount
     from impls.protocol.controller import Controller
-    from impls.spark.code import pickled
+    from impls.spark.shipping import pickled
 
     opened = Checkpoint(Path(options["folder"]) / "checkpoint", {})
     controller = Controller(np.zeros(16, np.int32), catalog.make("megaphone-all-at-once"))

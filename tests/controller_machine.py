@@ -11,7 +11,7 @@ from harness.suites.conformance.bounds import completes
 from impls import catalog
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command
-from impls.protocol.observation import Observation
+from impls.protocol.view import Observation
 
 DROP_ENTRIES = 4
 EPOCHS_PER_BIN = 20  # no mechanism needs as many; tests/property/test_mechanisms.py has the bounds

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.oracle.bins import BinOf
-from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
+from harness.oracle.columns import BinOf, MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.differences import Differences
 from harness.oracle.keycount import check
 from harness.oracle.verdict import Facts, judge

@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 
-from harness.oracle.bins import hash_bins
-from harness.oracle.columns import MovedBins, Ranges
+from harness.oracle.columns import MovedBins, Ranges, hash_bins
 from harness.oracle.nexmark.check import check
 from harness.oracle.nexmark.tables import Events, JsonResults
 

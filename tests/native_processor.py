@@ -11,7 +11,7 @@ from pipeline import await_true
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.mechanisms.native_spark.conf import own_state_store
-from impls.spark.offsetlog import epoch_begin
+from impls.spark.source import epoch_begin
 
 PARTITIONS = 2
 

@@ -15,8 +15,7 @@ from stored_processor import stored_state
 
 import impls
 from impls.driver.arrivals import asking, end_offsets
-from impls.worker.output import Output
-from impls.worker.results import Deduplicator, number_of
+from impls.worker.results import Deduplicator, Output, number_of
 
 BINS, WORKERS, RESULT_PARTITIONS = 16, 2, 4
 RESCALED = {1: 3, 2: 1, 3: 2}  # workers from a step on

@@ -15,14 +15,14 @@ from generators.clock import now_us
 from generators.keys import make_keys
 from generators.stream import keycount_values
 from harness.files import write_json
-from harness.oracle.bins import dense_bins, hash_bins
-from harness.oracle.run import check_run
+from harness.oracle.columns import dense_bins, hash_bins
+from harness.oracle.run import CheckedRun, check_run
 from harness.run.pipeline import read_records, spark_checkpoint
 from harness.run.recorder import Recorder
 from impls.controltopic.topic import ControlTopic
 from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 DEADLINE_S = 90.0
 
@@ -127,6 +127,5 @@ class Pipeline:
         write_json(self.folder / "generator.json", {"records": self.sent})
         bin_of = dense_bins(self.keys, self.bins) if self.workload == "dense" else hash_bins(self.bins)
         return check_run(
-            self.kafka, self.folder, checkpoint=spark_checkpoint(self.folder), bin_of=bin_of,
-            expected_migrations=migrations, input_topic=self.topics[0], output_topic=self.topics[1],
-        )  # fmt: skip
+            CheckedRun(self.kafka, self.folder, bin_of, migrations, self.topics), spark_checkpoint(self.folder)
+        )

@@ -12,8 +12,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType, TimestampType
 from timed import BINS, TimedRun
 
-from impls.processor.evolution import History
 from impls.processor.handle import TimeMode
+from impls.processor.kept import History
 from impls.processor.keys import KeyCodec
 from impls.processor.operator import EVENT_TIME, operator_of
 from impls.processor.output import pandas_settings

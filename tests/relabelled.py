@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.oracle.bins import BinOf
 from harness.oracle.changes.check import Judged, check
 from harness.oracle.changes.columns import ENTRY, HEADER, Code, Listed, Plans, leaves_out
-from harness.oracle.columns import MovedBins, Ranges, Records, Waits
+from harness.oracle.columns import BinOf, MovedBins, Ranges, Records, Waits
 
 KEYS, BINS, WORKERS, INPUTS, OUTPUTS = 24, 8, 2, 2, 3
 EPOCHS, PER_EPOCH, SWITCH = 8, 40, 4

@@ -1,6 +1,6 @@
 """Costs of the simulator of large migrations in round numbers, with which its figures can be worked out by hand."""
 
-from harness.suites.scale.costs import Costs
+from harness.suites.scale.network import Costs
 
 __all__ = ["COSTS"]
 

@@ -16,8 +16,7 @@ from impls.durability.snapshot import image_of, install
 from impls.store import moving, packs
 from impls.store.bins import begin_drop, copy_bin, drop_bin, drop_piece, read_size, write_size
 from impls.store.entries import stored_value
-from impls.store.environment import Store
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
 from impls.store.tables import PACKS, STATE, bin_key, bin_range, iter_range

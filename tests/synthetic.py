@@ -11,7 +11,7 @@ from harness.files import JsonLines, write_json
 from harness.measure.cells import encode_cells
 from harness.results.entry import summarise_run
 from harness.results.summary import write_result
-from harness.suites.runs import prepare_runs
+from harness.suites.bench import prepare_runs
 from harness.suites.sweep import Grid
 from impls.worker.cells import make_cells
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.graph import LAYERS, TOP, imports_of, layer_of, modules, with_graph
+from harness.cli.development import LAYERS, TOP, imports_of, layer_of, modules, with_graph
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted(modules().values())
@@ -83,7 +83,7 @@ def test_inside_impls_and_harness_imports_lead_downwards():
     rank = {f"{top}.{layer}": place for top, layers in LAYERS.items() for place, layer in enumerate(layers)}
     folders = {f"{top}.{p.stem}" for top in LAYERS for p in (ROOT / top).iterdir() if p.is_dir() or p.suffix == ".py"}
     unknown = {f for f in folders if not f.endswith(("__", "__init__")) and f not in rank}
-    none(f"{layer} has no place in LAYERS of harness/cli/graph.py" for layer in unknown)
+    none(f"{layer} has no place in LAYERS of harness/cli/development.py" for layer in unknown)
     none(
         f"{module} imports {other} from a layer above its own"
         for module in modules()

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from generators.errors import GeneratorError
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import BLOCK_RECORDS, RecordStream, Share
 
 __all__ = ["Speed", "main", "measure", "middle"]

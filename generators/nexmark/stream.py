@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.nexmark.encode import Encoder
-from generators.nexmark.ids import AUCTIONS, EPOCH, PERSONS
-from generators.nexmark.order import EventSchedule, Order, Slots
+from generators.nexmark.order import AUCTIONS, EPOCH, PERSONS, EventSchedule, Order, Slots
 from generators.nexmark.profile import Profile
 from generators.rates import Schedule
 from generators.stream import RecordStream

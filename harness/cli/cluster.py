@@ -3,7 +3,7 @@
 from invoke.context import Context
 
 from harness.cli.verb import run, verb
-from harness.lab.hosts.netem import HOSTS_MOST
+from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options.declared import COUNT, FOLDER, Option
 
 __all__ = ["pack", "start", "status", "stop"]

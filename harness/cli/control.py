@@ -18,7 +18,7 @@ __all__ = ["OPTIONS", "command_of", "control"]
 _REQUEST, _CHANGE, _WHEN, _TOPIC = "What to ask for", "Changes of the pipeline", "From when on", "Topic"
 _ARGUMENTS = {
     "rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": (),
-    "replace": ("code", "migrate", "back", "lazy", "budget", "mends"), "insert": ("code", "before"),
+    "replace": ("code", "migrate", "back", "lazy", "budget", "repairs"), "insert": ("code", "before"),
     "remove": ("name",),
 }  # fmt: skip
 _NEEDED = {
@@ -41,7 +41,7 @@ OPTIONS = (
            _CHANGE),
     Option("budget", "of replace: most bytes of state that a worker turns in an epoch without need", BYTES, _CHANGE,
            shown="256K", subject="The budget", least=1),
-    Option("mends", "of replace: a refused version at which bins had to stay; their state is taken for the new one's",
+    Option("repairs", "of replace: a refused version at which bins had to stay; their state is taken for the new one's",
            COUNT, _CHANGE, shown="none", subject="The version", least=1),
     Option("before", "of insert: name of the step to put it in front of", group=_CHANGE, shown="behind all"),
     Option("name", "of remove: name of the step", group=_CHANGE, shown="needed for remove"),

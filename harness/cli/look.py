@@ -12,18 +12,9 @@ from harness.cli.verb import run, run_module, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, REAL, TEXT, Option
 
 __all__ = [
-    "compare",
-    "doctor",
-    "export",
-    "figures",
-    "mechanisms",
-    "report",
-    "reproduce",
-    "rescale",
-    "status",
-    "top",
-    "validate",
-]
+    "compare", "doctor", "export", "figures", "mechanisms",
+    "report", "reproduce", "rescale", "status", "top", "validate",
+]  # fmt: skip
 
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
@@ -81,7 +72,7 @@ def compare(c: Context, folders: str, output: str) -> None:
 @verb(Option("file", "a result.json", required=True))
 def validate(c: Context, file: str) -> None:
     """Check a result file against the schema."""
-    from harness.results.validate import validate as check_file
+    from harness.results.summary import validate as check_file
 
     check_file(Path(file))
 

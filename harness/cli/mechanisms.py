@@ -1,18 +1,15 @@
 """`./inv mechanisms`: every mechanism and baseline, what it does, and its options with their defaults."""
 
 import inspect
-import sys
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from harness.report.terminal import terminal
 from impls import catalog
 
 __all__ = ["list_mechanisms", "mechanism_tables", "purpose_of"]
-
-_WIDE = 160  # columns of a log file
 
 
 def purpose_of(kind: type) -> str:
@@ -36,19 +33,19 @@ def _table(title: str, lines: Iterable[tuple[str, type]]) -> Table:
 def mechanism_tables() -> tuple[Table, Table, Table]:
     """Returns the mechanisms of this project, the baselines, which keep the state as Spark does, and other engines."""
     live = [(name, type(catalog.make(name))) for name in catalog.names()]
-    native, peers = (
-        [(name, type(catalog.baseline(name))) for name in names] for names in (catalog.natives(), catalog.peers())
+    native, others = (
+        [(name, type(catalog.baseline(name))) for name in names] for names in (catalog.natives(), catalog.engines())
     )
     return (
         _table("Mechanisms, on this project's state", live),
         _table("Baselines, on Spark's own state, which moves only while the query is stopped", native),
-        _table("Baselines, on other engines, whose programs are fetched on first use", peers),
+        _table("Baselines, on other engines, whose programs are fetched on first use", others),
     )
 
 
 def list_mechanisms() -> int:
     """Prints the mechanisms and the baselines as wide as the terminal, and returns the exit code 0."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = terminal()
     for number, table in enumerate(mechanism_tables()):
         console.print(*([""] if number else []), table, sep="\n")
     return 0

@@ -31,7 +31,7 @@ def show(c: Context, checkpoint: str) -> None:
     Option("lazy", "records come under the new version at once, state when its bin is touched", FLAG),
     Option("budget", "most bytes of state that a worker turns in an epoch without need", BYTES, default=256 << 10,
            shown="256K", subject="The budget", least=1),
-    Option("mends", "a refused version at which bins had to stay; their state is taken for the new one's", COUNT,
+    Option("repairs", "a refused version at which bins had to stay; their state is taken for the new one's", COUNT,
            default=0, shown="none", least=0),
     _WAIT,
 )  # fmt: skip

@@ -18,6 +18,7 @@ __all__ = ["program"]
 
 _OWN = "./inv"
 _HELP = {"--help", "-h"}
+_RENAMED = {"--mends": "--repairs"}  # options that had another name in the version before
 
 
 @contextmanager
@@ -57,7 +58,14 @@ class _Inv(Program):
             words = self.core.unparsed
             if len(words) > 1 and _HELP & set(words[1:]):
                 self.args.help.value, self.core.unparsed = words[0], []
+            self.core.unparsed = [self._renamed(word) for word in self.core.unparsed]
             super().parse_tasks()
+
+    def _renamed(self, word: str) -> str:
+        flag, equals, value = word.partition("=")
+        if now := _RENAMED.get(flag):
+            sys.stderr.write(f"{flag} is now {now}; the old name goes with the next version.\n")
+        return f"{now or flag}{equals}{value}"
 
     def parse_cleanup(self) -> None:
         """Prints help or the list of tasks if one was asked for."""

@@ -14,8 +14,7 @@ from invoke.parser.argument import Argument
 from invoke.tasks import Task
 
 from harness.files import ROOT
-from harness.options.declared import FLAG, Option
-from harness.options.help import help_text
+from harness.options.declared import FLAG, Option, help_text
 
 __all__ = ["Verb", "run", "run_module", "verb"]
 

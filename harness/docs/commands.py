@@ -7,8 +7,7 @@ from typing import Any
 from invoke.collection import Collection
 
 from harness.cli.verb import Verb
-from harness.options.declared import FLAG, Option
-from harness.options.help import defaults_of
+from harness.options.declared import FLAG, Option, defaults_of
 
 __all__ = ["command_reference", "tasks_of"]
 

@@ -1,14 +1,17 @@
-"""What the site says of mechanisms by reading the catalog: a table of all, and the options of those of a folder."""
+"""What the site says of mechanisms and policies: what each does, and its options with their defaults."""
 
 import inspect
 import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from harness.cli.mechanisms import purpose_of
-from impls import catalog
+from impls import autoscale, catalog, placement
 
-__all__ = ["folders", "mechanism_table", "option_table"]
+__all__ = ["autoscaling_table", "folders", "mechanism_table", "option_table", "placement_table"]
+
 
 _PACKAGE = "impls.mechanisms."
 
@@ -72,3 +75,27 @@ def option_table(folder: str) -> str:
         f"| `{o}` | {v} | {', '.join(f'`{n}`' for n in names)} | {text} |" for (o, v, text), names in rows.items()
     ]
     return "\n".join(lines) + "\n"
+
+
+def autoscaling_table() -> str:
+    """Returns the autoscaling policies as a table in Markdown."""
+    return _table(autoscale.policies(), autoscale.options)
+
+
+def placement_table() -> str:
+    """Returns the placement policies as a table in Markdown."""
+    return _table(placement.policies(), placement.options)
+
+
+def _table(policies: Mapping[str, Any], options: Callable[[str], Mapping[str, float]]) -> str:
+    lines = ["| policy | what it does | options and their defaults |", "|---|---|---|"]
+    for name in sorted(policies):
+        shown: Iterable[str] = (f"`{option}` {value:g}" for option, value in options(name).items())
+        lines.append(f"| `{name}` | {_purpose(policies[name])} | {', '.join(shown) or '-'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _purpose(policy: Any) -> str:
+    """Returns the first paragraph of the docstring of a policy's module."""
+    about = inspect.getdoc(sys.modules[policy.__module__]) or ""
+    return " ".join(about.split("\n\n")[0].split())

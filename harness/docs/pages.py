@@ -10,8 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
-from harness.docs.mechanisms import folders, mechanism_table, option_table
-from harness.docs.policies import autoscaling_table, placement_table
+from harness.docs.mechanisms import autoscaling_table, folders, mechanism_table, option_table, placement_table
 from harness.docs.sequence import draw, parse
 from harness.files import write_text
 from impls.errors import UsageError

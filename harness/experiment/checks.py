@@ -1,7 +1,9 @@
 """The checks of an experiment: bad parameters, or too little room for it, are refused before anything starts."""
 
+import re
 import shutil
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from generators.keys import make_keys
@@ -9,20 +11,68 @@ from generators.nexmark.profile import make_profile
 from generators.producer import check_peak
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Experiment
-from harness.experiment.faults import DRIVER_POINTS, parse_fault
-from harness.experiment.modes import check_modes
-from harness.experiment.parameters import PARAMETERS
-from harness.lab.hosts.netem import parse_netem
+from harness.experiment.parameters import PARAMETERS, REAL_TIME
+from harness.experiment.schedules import DRIVER_POINTS, parse_fault
+from harness.lab.hosts.settings import parse_netem
 from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import UsageError
 from impls.mechanisms.native_spark.nexmark import missing_twin
 from impls.operators.nexmark import QUERIES, TimedQuery
 from impls.placement import goal, initial
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 from impls.spark.master import is_local
 
 __all__ = ["check", "check_space", "lacks_twin", "needed_bytes"]
+
+
+_NEEDED = (4, 3)
+_DURATION = re.compile(r"[1-9]\d* (second|minute|hour)s?")
+_BATCH = next(option.default for option in PARAMETERS if option.field == "batch")
+
+
+def _check_modes(experiment: Experiment) -> None:
+    """Raises UsageError for an experiment that names no mode, or has in real time what real time has not."""
+    if not experiment.modes:
+        raise UsageError("No mode is named: give micro-batch, real-time, or both.")
+    compared = experiment.compared()
+    left = [name for name in experiment.mechanisms if name not in {name for name, _ in compared}]
+    if left:
+        raise UsageError(f"{left[0]} has a store that all workers share, and no real-time mode: leave it out.")
+    if all(mode != REAL_TIME for _, mode in compared):
+        if experiment.slots is not None or experiment.batch != _BATCH:
+            raise UsageError("--slots and --batch belong to --mode real-time.")
+        return
+    _check_spark()
+    _check_place(experiment)
+    _check_size(experiment)
+    native = [name for name in experiment.mechanisms if catalog.mode_of(name) == REAL_TIME]
+    if native and experiment.workload == "nexmark":
+        raise UsageError(f"{native[0]} counts keys and has no NEXMark query: leave it out.")
+
+
+def _check_spark() -> None:
+    found = version("pyspark")
+    if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _NEEDED:
+        needed = ".".join(map(str, _NEEDED))
+        raise UsageError(f"Real-time mode needs Spark {needed}, and here is {found}: leave out --mode real-time.")
+
+
+def _check_place(experiment: Experiment) -> None:
+    if experiment.cluster is not None or not is_local(experiment.master):
+        raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster and --master.")
+    if "://" in (experiment.log_dir or ""):
+        raise UsageError("Real-time mode writes its changelog to a local folder: name one with --log-dir.")
+
+
+def _check_size(experiment: Experiment) -> None:
+    if not _DURATION.fullmatch(experiment.batch):
+        raise UsageError(f"--batch is a duration such as '60 seconds' or '5 minutes', not {experiment.batch!r}.")
+    if experiment.slots is not None and experiment.slots < experiment.workers:
+        raise UsageError(f"{experiment.slots} slots are too few for {experiment.workers} workers: give as many.")
+    if experiment.max_offsets_per_trigger is not None:
+        raise UsageError("Real-time mode has no epochs to limit: leave out --max-offsets-per-trigger.")
+
 
 _TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, TimedQuery))
 _RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
@@ -42,7 +92,7 @@ def check(experiment: Experiment) -> None:
         raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
     for name in experiment.mechanisms:
         catalog.check(name)
-    check_modes(experiment)
+    _check_modes(experiment)
     _check_options(experiment)
     _check_nexmark(experiment)
     check_bins(experiment.bins, experiment.most_workers)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX
-from harness.lab.hosts.netem import HOSTS_MOST
+from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
 from impls.spark.realtime.batch import BATCH

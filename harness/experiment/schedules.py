@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 from harness.experiment.description import Experiment
 from impls.errors import UsageError
+from impls.faults import POINTS
 from impls.placement import goal as placement_goal
 from impls.placement import initial as initial_assignment
 
-__all__ = ["ScheduledCommand", "megaphone_pattern", "plan_for", "read_plan_file"]
+__all__ = [
+    "ANY_PHASE", "DRIVER_POINTS", "VICTIMS", "ScheduledCommand", "megaphone_pattern", "parse_fault", "plan_for",
+    "read_plan_file",
+]  # fmt: skip
 
 Goal = Callable[[NDArray[np.int32]], NDArray[np.int32]]
 
@@ -153,3 +157,19 @@ def _combined(changes: list[list[str]]) -> Goal:
         return out
 
     return goal
+
+
+VICTIMS = ("worker", "jvm", "driver", "broker")
+DRIVER_POINTS = frozenset({"before-plan", "after-plan", "before-epoch-commit", "between-pull-and-drop"})
+ANY_PHASE = frozenset(
+    {"during-pull", "between-pull-and-drop", "during-recovery"}
+)  # with a migration or a loss, or behind
+
+
+def parse_fault(text: str) -> tuple[str, str]:
+    """Reads victim@point, or victim@migrating for the middle of an epoch; raises UsageError for anything else."""
+    victim, _, point = text.partition("@")
+    if victim not in VICTIMS or point not in {*POINTS, "migrating"}:
+        points = ", ".join(("migrating", *POINTS))
+        raise UsageError(f"A fault is VICTIM@POINT, a victim of {', '.join(VICTIMS)} and a point of {points}.")
+    return victim, "after-commit" if point == "migrating" else point

@@ -17,7 +17,7 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.setup.pack import archive_of
 from impls.spark.session import spark_session
-from impls.worker.output import close_producers
+from impls.worker.results import close_producers
 
 __all__ = ["KEEP_LOGS", "Services", "bring_up", "embedded_broker", "open_session", "stop_session"]
 

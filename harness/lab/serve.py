@@ -9,7 +9,7 @@ from typing import Protocol
 
 from generators.stop import Stop
 from harness.lab.bringup import embedded_broker
-from harness.lab.hosts.alone import spark_master, spark_worker
+from harness.lab.hosts.programs import spark_master, spark_worker
 from harness.lab.hosts.settings import Settings
 from harness.lab.ports import LOOPBACK
 from harness.lab.redis_server import RedisServer

@@ -69,36 +69,36 @@ def _answers(checkpoint: str, first: dict[str, Any], interval: float) -> Iterato
 
 def frame_of(answer: dict[str, Any], width: int) -> RenderableType:
     """Returns the picture of what a query has answered, for a terminal of so many columns."""
-    status, figures = answer["status"], answer["figures"]
-    lines = [*_head(answer["query"], status, figures), *_migration(status, figures), *_more(status)]
-    events = [Text(_event(event), no_wrap=True, overflow="ellipsis") for event in figures["events"][-_EVENTS:]]
+    status, metrics = answer["status"], answer["metrics"]
+    lines = [*_head(answer["query"], status, metrics), *_migration(status, metrics), *_more(status)]
+    events = [Text(_event(event), no_wrap=True, overflow="ellipsis") for event in metrics["events"][-_EVENTS:]]
     texts = [Text(line, overflow="fold") for line in lines]
-    return Group(*texts, Text(""), _workers(status, figures, width), *([Text("")] if events else []), *events)
+    return Group(*texts, Text(""), _workers(status, metrics, width), *([Text("")] if events else []), *events)
 
 
-def _head(query: str, status: dict[str, Any], figures: dict[str, Any]) -> Iterator[str]:
+def _head(query: str, status: dict[str, Any], metrics: dict[str, Any]) -> Iterator[str]:
     """Yields the lines about the query as a whole."""
     state = "running" if status["running"] else "ended"
     yield (
-        f"{query}  {state}  epoch {status['epoch']} ({_number(figures.get('epoch_ms'))} ms)  "
+        f"{query}  {state}  epoch {status['epoch']} ({_number(metrics.get('epoch_ms'))} ms)  "
         f"generation {status['generation']}  {status['workers']} workers  {sum(status['bins'])} bins"
     )
-    latency = figures.get("latency_ms") or {}
+    latency = metrics.get("latency_ms") or {}
     told = "  ".join(f"{name} {_number(latency[name], 1)}" for name in ("p50", "p99", "max") if name in latency)
-    turns = f"  {_number(figures['turns_per_s'])} turns/s" if figures.get("turns_per_s") else ""
+    turns = f"  {_number(metrics['turns_per_s'])} turns/s" if metrics.get("turns_per_s") else ""
     yield (
-        f"{_number(figures.get('rate'))} records/s{turns}  {_number(figures['records'])} records  "
-        f"{_number(figures['results'])} results  latency {f'{told} ms' if told else 'not measured'}"
+        f"{_number(metrics.get('rate'))} records/s{turns}  {_number(metrics['records'])} records  "
+        f"{_number(metrics['results'])} results  latency {f'{told} ms' if told else 'not measured'}"
     )
     yield (
-        f"queue {_number(status['queued'])} records  state {_mib(figures.get('state_bytes'))}  "
-        f"durable {_mib(figures.get('durable_bytes'))}  rebuilt {figures['rebuilt']}  retries {figures['retries']}"
+        f"queue {_number(status['queued'])} records  state {_mib(metrics.get('state_bytes'))}  "
+        f"durable {_mib(metrics.get('durable_bytes'))}  rebuilt {metrics['rebuilt']}  retries {metrics['retries']}"
     )
 
 
-def _migration(status: dict[str, Any], figures: dict[str, Any]) -> Iterator[str]:
+def _migration(status: dict[str, Any], metrics: dict[str, Any]) -> Iterator[str]:
     """Yields a line about the migration under way, or about the last one."""
-    now, last = figures.get("migration"), figures.get("last_migration")
+    now, last = metrics.get("migration"), metrics.get("last_migration")
     if now:
         done = max(0, now["bins"] - now["left"])
         filled = round(_BAR * done / max(1, now["bins"]))
@@ -132,15 +132,15 @@ def _more(status: dict[str, Any]) -> Iterator[str]:
         yield f"autoscale {scaled['policy']}, {scaled['min']} to {scaled['max']} workers: {reason}"
 
 
-def _workers(status: dict[str, Any], figures: dict[str, Any], width: int) -> Table:
+def _workers(status: dict[str, Any], metrics: dict[str, Any], width: int) -> Table:
     """Returns a row for each worker; a narrow terminal has fewer columns."""
-    hosts = any(row["host"] for row in figures["workers"])
+    hosts = any(row["host"] for row in metrics["workers"])
     columns = ["worker", *(["host"] if hosts else []), "bins", "records/s", "queued"]
     columns += ["busy ms", "environment"] if width >= _WIDE else []
     table = Table(box=None, pad_edge=False)
     for name in columns:
         table.add_column(name, justify="left" if name == "host" else "right", no_wrap=True)
-    for row in figures["workers"]:
+    for row in metrics["workers"]:
         number = row["worker"]
         told = {
             "worker": str(number), "host": row["host"], "bins": str(dict(enumerate(status["bins"])).get(number, 0)),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.experiment.description import Experiment, Run
 from harness.live.state import LiveState
-from harness.results.failure import told_failure
+from harness.results.place import told_failure
 from plots.metrics import by_name, marks
 
 __all__ = ["LiveView"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.way import pace_ms
+from harness.measure.breakdown import pace_ms
 
 __all__ = ["SURE", "Migration", "migrations_of", "moved", "outcome", "outstanding"]
 

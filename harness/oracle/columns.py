@@ -1,14 +1,18 @@
 """What the oracle reads, as columns."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 from numpy.typing import NDArray
 
-__all__ = ["Columns", "MovedBins", "NextOffsets", "OracleError", "Ranges", "RawResults", "Records", "Waits"]
+__all__ = [
+    "BinOf", "Columns", "MovedBins", "NextOffsets", "OracleError", "Ranges", "RawResults", "Records", "Waits",
+    "dense_bins", "hash_bins",
+]  # fmt: skip
 
 
 class OracleError(Exception):
@@ -119,3 +123,39 @@ class Waits(Columns):
         columns = [(epoch, bin_, at) for (epoch, bin_), at in release.items()]
         epochs, bins, ats = zip(*columns, strict=True) if columns else ((), (), ())
         return cls(np.array(epochs, np.int64), np.array(bins, np.int64), np.array(ats, np.int64))
+
+
+_SEED = 42
+
+
+@dataclass(frozen=True)
+class BinOf:
+    """The bins of keys, int64 arrays of shape (n,) in and out; `bins` is their number."""
+
+    bins: int
+    function: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+    def __call__(self, key: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the bin of each key."""
+        return self.function(key)
+
+
+def dense_bins(keys: int, bins: int) -> BinOf:
+    """Returns the bin function of dense key-count: `bins` contiguous ranges of the keys 0..keys-1."""
+    per_bin = -(-keys // bins)
+    return BinOf(bins, lambda key: key // per_bin)
+
+
+def hash_bins(bins: int) -> BinOf:
+    """Returns the bin function of hash-count: the top bits of Spark's xxhash64 of a bigint.
+
+    That is xxhash64, seed 42, of its 8 little-endian bytes (the keys of result messages are big-endian).
+    """
+    shift = 64 - (bins.bit_length() - 1)
+
+    def bin_of(key: NDArray[np.int64]) -> NDArray[np.int64]:
+        digest = xxhash.xxh64_intdigest
+        names = key.astype("<i8").view("V8").tolist()
+        return np.fromiter((digest(name, _SEED) >> shift for name in names), np.int64, len(key))
+
+    return BinOf(bins, bin_of)

@@ -14,8 +14,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from harness.oracle.bins import BinOf
-from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
+from harness.oracle.columns import BinOf, MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.differences import NUMBERED, Differences
 
 __all__ = ["EXAMPLE", "ORDERS", "bins_table", "check", "number_results"]

@@ -4,6 +4,8 @@ import base64
 import json
 import time
 from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.files import read_lines
-from harness.oracle.bins import BinOf
-from harness.oracle.columns import MovedBins, Waits
+from harness.oracle.columns import BinOf, MovedBins, RawResults, Records, Waits
 from harness.oracle.keycount import check
-from harness.oracle.offsets import read_ranges
-from harness.oracle.read import read_records, read_results, result_partitions
+from harness.oracle.read import read_ranges, read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, answered, judge
 
-__all__ = ["check_run", "read_facts", "read_moves", "read_waits"]
+__all__ = ["CheckedRun", "Watch", "check_run", "read_facts", "read_moves", "read_waits"]
 
 
 def _produced(folder: Path) -> int | None:
@@ -64,40 +64,76 @@ def read_waits(folder: Path) -> Waits:
     return Waits.of((epoch, bin_) for epoch, bins in waiting.items() for bin_ in bins)
 
 
-def check_run(
-    bootstrap: str,
-    folder: Path,
-    *,
-    checkpoint: Path,
-    bin_of: BinOf,
-    expected_migrations: int = 0,
-    input_topic: str = "in",
-    output_topic: str = "out",
-    deadline_s: float = 60.0,
-) -> dict[str, Any]:
-    """Checks a finished run, writes `oracle.json` into its folder and returns the same; never raises for a bad run.
+class Watch:
+    """The seconds that reading and checking take: read() between them."""
 
-    Args:
+    def __init__(self) -> None:
+        self._begun = self._read = time.monotonic()
+
+    def read(self) -> None:
+        """Ends the reading."""
+        self._read = time.monotonic()
+
+    def seconds(self) -> dict[str, float]:
+        """Returns seconds of reading and of checking, up to now."""
+        return {"read": round(self._read - self._begun, 3), "check": round(time.monotonic() - self._read, 3)}
+
+
+@dataclass(frozen=True)
+class CheckedRun:
+    """A finished run, as every oracle reads it.
+
+    Attributes:
         bootstrap: broker addresses.
-        folder: the run's folder: generator.json, events.jsonl and plan.jsonl are read.
-        checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
-        bin_of: bins of keys, see `harness.oracle.bins`.
+        folder: the run's folder: generator.json, events.jsonl and plan.jsonl are read, oracle.json is written.
+        bin_of: bins of keys, see `harness.oracle.columns`.
         expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
-        input_topic: topic with the input.
-        output_topic: topic with the results.
+        topics: with the input, with the results.
         deadline_s: longest time for each topic, in seconds.
     """
 
-    def ask() -> dict[str, Any]:
-        facts, moves, waits = read_facts(folder, expected=expected_migrations), read_moves(folder), read_waits(folder)
-        ranges = read_ranges(checkpoint, input_topic)
-        begun = time.monotonic()
-        records = read_records(bootstrap, input_topic, deadline_s=deadline_s)
-        results = read_results(bootstrap, output_topic, deadline_s=deadline_s)
-        partitions = result_partitions(bootstrap, output_topic)
-        read = time.monotonic()
-        found = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=moves, waits=waits)
-        seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-        return {**judge(found, facts), "seconds": seconds}
+    bootstrap: str
+    folder: Path
+    bin_of: BinOf
+    expected_migrations: int = 0
+    topics: tuple[str, str] = ("in", "out")
+    deadline_s: float = 60.0
 
-    return answered(folder, ask)
+    def records(self) -> Records:
+        """Returns the whole input topic; raises OracleError as `harness.oracle.read` does."""
+        return read_records(self.bootstrap, self.topics[0], deadline_s=self.deadline_s)
+
+    def results(self) -> RawResults:
+        """Returns the whole results topic; raises OracleError as `harness.oracle.read` does."""
+        return read_results(self.bootstrap, self.topics[1], deadline_s=self.deadline_s)
+
+    def partitions(self) -> int:
+        """Returns the number of partitions of the results topic."""
+        return result_partitions(self.bootstrap, self.topics[1])
+
+    def facts(self) -> Facts:
+        """Returns what the folder says of the run, see `read_facts`."""
+        return read_facts(self.folder, expected=self.expected_migrations)
+
+    def answer(self, ask: Callable[[Watch], dict[str, Any]]) -> dict[str, Any]:
+        """Returns what `ask` answers, in oracle.json too; unknown when it raises any exception."""
+        return answered(self.folder, lambda: ask(Watch()))
+
+
+def check_run(run: CheckedRun, checkpoint: Path) -> dict[str, Any]:
+    """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
+
+    Args:
+        run: what is checked.
+        checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
+    """
+
+    def ask(watch: Watch) -> dict[str, Any]:
+        where: dict[str, Any] = {"bin_of": run.bin_of, "moves": read_moves(run.folder), "waits": read_waits(run.folder)}
+        ranges = read_ranges(checkpoint, run.topics[0])
+        records, results, partitions = run.records(), run.results(), run.partitions()
+        watch.read()
+        found = check(records, results, ranges, partitions=partitions, **where)
+        return {**judge(found, run.facts()), "seconds": watch.seconds()}
+
+    return run.answer(ask)

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from harness.files import RESULTS, write_text
 from harness.options import parse_list
-from harness.report.conclusions import worst_verdict
+from harness.report.comparison import worst_verdict
 from harness.report.page import MACHINE_MEANING, Cell, Column, hue, inline, judged_cells, metric_cells, render, script
 from harness.report.report import reasons
-from harness.results.validate import validate
+from harness.results.summary import validate
 from impls.errors import UsageError
 from plots.across import ACROSS, svg_across
 from plots.data import StoredExperiment, StoredRun, load

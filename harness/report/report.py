@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -9,17 +10,63 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from harness.files import write_text
-from harness.report.comparison import COLUMNS, comparison, notes, outcomes
-from harness.report.conclusions import conclusions
-from harness.report.decisions import decisions
-from harness.report.page import MACHINE_MEANING, Cell, Column, hue, inline, judged_cells, metric_cells, render, script
-from harness.report.timelines import timelines
+from harness.report.comparison import COLUMNS, comparison, conclusions, notes, outcomes
+from harness.report.page import (
+    MACHINE_MEANING,
+    Cell,
+    Column,
+    hue,
+    inline,
+    judged_cells,
+    metric_cells,
+    render,
+    script,
+    timelines,
+)
 from harness.results.summary import write_result
 from plots.data import StoredExperiment, StoredRun, load
-from plots.figures import all_figures, svg_of, write_all
+from plots.figure import all_figures, svg_of, write_all
 from plots.metrics import DASH, METRICS, Metric, at, show
 
-__all__ = ["reasons", "redraw", "write_report"]
+__all__ = ["DecisionLine", "decisions", "reasons", "redraw", "write_report"]
+
+
+@dataclass(frozen=True)
+class DecisionLine:
+    """A rescale that a policy decided.
+
+    Attributes:
+        run: mechanism and round.
+        at: seconds since the load's begin.
+        change: workers before and after.
+        reason: the policy's sentence.
+    """
+
+    run: str
+    at: str
+    change: str
+    reason: str
+
+
+def decisions(experiment: StoredExperiment) -> tuple[int, list[DecisionLine]]:
+    """Returns how many decisions were made in all runs, and the lines of those that rescaled."""
+    made = [
+        (run, event)
+        for run in experiment.ordered()
+        for event in run.events
+        if event["kind"] == "autoscale" and "reason" in event
+    ]
+    return len(made), [
+        DecisionLine(
+            run.label,
+            f"{float(run.seconds(event['at_us'])):.1f}",
+            f"{event['workers']} to {event['wanted']}",
+            str(event["reason"]),
+        )
+        for run, event in made
+        if event["wanted"] is not None
+    ]
+
 
 _OF_HOSTS = ("stayed_share", "network_bytes")
 _TEMPLATE = "template.html.j2"

@@ -20,10 +20,21 @@ from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.hosts import hosts_entry
 from harness.measure.memory import memory_entries, peaks
 from harness.measure.migrations import Migration, migrations_of, moved, outcome
-from harness.measure.warmup import RULE, WarmUp, warm_up
-from harness.measure.windows import TAGS, Timeline, peak_of, recovered_s, settled_s, slow_s, tag_records, timeline
-from harness.results.epochs import epochs_entry, groups_of, ways_entry
-from harness.results.failure import failure_of
+from harness.measure.windows import (
+    RULE,
+    TAGS,
+    Timeline,
+    WarmUp,
+    peak_of,
+    recovered_s,
+    settled_s,
+    slow_s,
+    tag_records,
+    timeline,
+    warm_up,
+)
+from harness.results.epochs import breakdown_entries, epochs_entry, groups_of
+from harness.results.place import failure_of
 from impls.worker.cells import INTERVAL_US
 
 __all__ = ["ENTRY_FILE", "RunFiles", "load_met", "run_entry", "summarise_run"]
@@ -158,7 +169,7 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "warmup": {"rule": RULE, "reason": files.warm_up.reason},
         "latency_ms": _latency(files),
         "epoch_ms": epochs_entry(files.groups),
-        "way": ways_entry(files.groups, files.cells),
+        "way": breakdown_entries(files.groups, files.cells),
         "migrations": [_migration(files, number) for number in range(len(files.migrations))],
         "memory_bytes": peaks(files.memory),
         "memory_anon_bytes": peaks(files.memory, "anon"),

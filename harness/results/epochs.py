@@ -1,18 +1,18 @@
-"""The epochs of a run, in real time its ticks, in result.json: their times by phase, and a record's way."""
+"""The epochs of a run, in real time its ticks, in result.json: their times by phase, and the latency breakdown."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from harness.measure.breakdown import breakdown_entry
 from harness.measure.cells import Cells
 from harness.measure.hdr import percentiles
 from harness.measure.migrations import Migration
-from harness.measure.way import way_entry
 from impls.protocol.report import PARTS
 from impls.protocol.report import PHASES as WORKER_PHASES
 
-__all__ = ["epochs_entry", "groups_of", "ways_entry"]
+__all__ = ["breakdown_entries", "epochs_entry", "groups_of"]
 
 _PHASES = ("between", "plan", "build", "job", "observe", *WORKER_PHASES, *PARTS)
 _TAGGED = ("steady", "migrating", "after")
@@ -56,11 +56,11 @@ def _times(lines: Lines, name: str) -> dict[str, Any]:
     return {"count": len(lines), **dict(zip(("p50", "p99", "max"), found.tolist(), strict=True))}
 
 
-def ways_entry(groups: dict[str, Lines], cells: Cells) -> dict[str, Any] | None:
-    """Returns a record's way in each group of ticks; None for a run in micro-batches."""
+def breakdown_entries(groups: dict[str, Lines], cells: Cells) -> dict[str, Any] | None:
+    """Returns the latency breakdown in each group of ticks; None for a run in micro-batches."""
     if not any("way_ms" in line for lines in groups.values() for line in lines):
         return None
-    return {name: way_entry(lines, _mean_ms(lines, cells)) for name, lines in groups.items()}
+    return {name: breakdown_entry(lines, _mean_ms(lines, cells)) for name, lines in groups.items()}
 
 
 def _mean_ms(lines: Lines, cells: Cells) -> float | None:

@@ -1,26 +1,22 @@
-"""The folder of a result: an earlier one of the same parameters, finished or begun, or a new one."""
+"""The folder of a result: an earlier one of the same parameters, or a new one; and why a run in it failed."""
 
 import hashlib
 import json
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.files import write_json
+from harness.files import read_json, write_json
 from harness.results.machine import describe_machine
 from impls.errors import UsageError
 
 __all__ = [
-    "Described",
-    "find_earlier",
-    "find_folder",
-    "making",
-    "new_folder",
-    "result_folder",
-    "unchanged",
-]
+    "FAILURE_FILE", "Described", "failure_of", "find_earlier", "find_folder", "how_it_ended", "making", "new_folder",
+    "result_folder", "told_failure", "unchanged", "write_failure",
+]  # fmt: skip
 
 
 class Described(Protocol):
@@ -93,3 +89,31 @@ def result_folder(suite: Described, output: Path, *, force: bool) -> Path:
     with making(folder):
         write_json(folder / "experiment.json", {**asked, "digest": suite.digest(), "environment": describe_machine(1)})
     return folder
+
+
+FAILURE_FILE = "error.json"
+_LOG_FILE = "run.log"
+
+
+def write_failure(folder: Path, reason: str) -> None:
+    """Keeps the reason, a sentence, in the run's folder."""
+    write_json(folder / FAILURE_FILE, {"error": reason, "log": _LOG_FILE})
+
+
+def failure_of(folder: Path) -> str:
+    """Returns why a run failed, "" for one that did not."""
+    return str(read_json(folder / FAILURE_FILE).get("error") or "")
+
+
+def told_failure(folder: Path) -> str:
+    """Returns why a run failed and where its log is, in one sentence."""
+    reason = failure_of(folder) or "it left no result"
+    return f"{reason.rstrip('.')}; its log is {folder / _LOG_FILE}."
+
+
+def how_it_ended(code: int) -> str:
+    """Returns in a sentence how a run's process ended that did not say why itself."""
+    if code >= 0:
+        return f"The run's process ended with exit code {code}."
+    known = {number.value: number.name for number in signal.Signals}
+    return f"The run's process was killed by {known.get(-code, f'signal {-code}')}."

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from harness.lab.bringup import stop_session
 from harness.measure.memory import executors_of
-from harness.run.peer import PeerQuery
+from harness.run.engine import EngineQuery
 from impls.autoscale.loop import AutoscaleSettings
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError, UsageError
@@ -21,7 +21,7 @@ from impls.spark.master import is_local
 
 __all__ = ["Application", "Query"]
 
-Query = StreamHandle | NativeQuery | PeerQuery
+Query = StreamHandle | NativeQuery | EngineQuery
 
 _RESTART_DEADLINE_S = 120.0
 
@@ -135,14 +135,14 @@ class Application:
 
     def executors(self) -> list[int]:
         """Returns the process ids of a cluster's executors or another engine on this machine; none in local mode."""
-        if isinstance(self._handle, PeerQuery):
+        if isinstance(self._handle, EngineQuery):
             return list(self._handle.pids().values())
         return executors_of(self._cluster_name) if self._cluster_name else []
 
     def kill_worker(self) -> int:
         """Has another engine lose a process that holds state, and returns what its id was."""
         handle = self._current()
-        assert isinstance(handle, PeerQuery), "others have points at which a process dies"
+        assert isinstance(handle, EngineQuery), "others have points at which a process dies"
         return handle.kill_worker()
 
     @property

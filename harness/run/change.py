@@ -13,7 +13,7 @@ from impls.driver.control import ask
 from impls.errors import UsageError
 from impls.operators import Operator
 from impls.operators.steps import Step
-from impls.spark.code import dumped
+from impls.spark.shipping import dumped
 
 __all__ = ["insert", "remove", "replace", "request_of", "show"]
 
@@ -50,7 +50,7 @@ def request_of(do: str, **what: Any) -> dict[str, Any]:
 
     Args:
         do: "replace", "insert" or "remove".
-        **what: code (FILE:NAME), migrate and back (names in that file, or None), lazy, budget and mends of a
+        **what: code (FILE:NAME), migrate and back (names in that file, or None), lazy, budget and repairs of a
             replacement; code and before of an insertion; name of the step to remove.
 
     Raises UsageError when the code cannot be loaded, or is of another kind.
@@ -61,7 +61,7 @@ def request_of(do: str, **what: Any) -> dict[str, Any]:
             ways = {name: what[name] and _function(what["code"], what[name]) for name in ("migrate", "back")}
             raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
             budget = {} if what["budget"] is None else {"budget_bytes": what["budget"]}
-            return {"do": do, "code": raw.hex(), "lazy": what["lazy"], "mends": what.get("mends") or 0, **budget}
+            return {"do": do, "code": raw.hex(), "lazy": what["lazy"], "repairs": what.get("repairs") or 0, **budget}
         case "insert":
             step = _named(what["code"], (Step,))
             return {"do": do, "code": dumped(step, [step.function]).hex(), "before": what["before"]}

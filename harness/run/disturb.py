@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.experiment.description import Run
-from harness.experiment.faults import ANY_PHASE, DRIVER_POINTS, parse_fault
+from harness.experiment.schedules import ANY_PHASE, DRIVER_POINTS, parse_fault
 from harness.lab.broker import Broker
 from harness.lab.processes import VARIABLE, Arming, jvm_of, python_workers
 from harness.run.application import Application
@@ -63,7 +63,7 @@ class Disturbance:
         status = query.status()
         if status["migrating"] and status.get("misplaced", 0) <= self._half:
             self._over = True
-            if self._run.mechanism in catalog.peers():
+            if self._run.mechanism in catalog.engines():
                 self._kill(self._fault[0], query, broker)
             else:
                 self._arm(*self._fault, broker)
@@ -71,7 +71,7 @@ class Disturbance:
     def _half_way(self, before: NDArray[np.int32], goal: NDArray[np.int32]) -> int:
         """Returns how many bins are misplaced in the middle of a migration; all where it is over in one epoch."""
         moves = int((before != goal).sum())
-        if self._run.mechanism in catalog.peers():
+        if self._run.mechanism in catalog.engines():
             return 0
         plan = catalog.make(self._run.mechanism, **self._run.options()).plan(View.make(before, goal))
         return moves if plan.stop is not None or len(plan.pulls) == moves else moves // 2

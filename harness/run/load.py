@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.clock import ARRIVALS_MS, now_us
-from generators.rates import Schedule
-from generators.shapes import csv_path, make_schedule
+from generators.rates import Schedule, csv_path, make_schedule
 from harness.experiment.description import Experiment
 from harness.files import ROOT, read_json, write_json
 from impls.errors import StateError, UsageError

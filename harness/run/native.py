@@ -16,7 +16,7 @@ from impls import catalog
 from impls.mechanisms.native_spark.nexmark import answers
 from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
 from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 __all__ = ["PRELOAD_PARTITIONS", "start_native"]
 

@@ -19,7 +19,7 @@ from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make as make_query
 from impls.spark.nexmark import project
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 __all__ = [
     "bring_up_alone",

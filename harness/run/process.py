@@ -31,22 +31,20 @@ from harness.lab.broker import Broker
 from harness.lab.topics import create_topics
 from harness.measure.memory import MemorySampler
 from harness.options import CUT_OFF
-from harness.oracle.nexmark.reading import events_read
-from harness.oracle.offsets import consumed_records
+from harness.oracle.nexmark.run import events_read
+from harness.oracle.read import consumed_records
 from harness.results.summary import summarise_run
 from harness.run.application import Application, Query
-from harness.run.check import check, expected_migrations
+from harness.run.check import check, due_of, expected_migrations, unmet
 from harness.run.disturb import Disturbance
+from harness.run.engine import start_engine
 from harness.run.load import Load, preload, schedule
 from harness.run.native import start_native
-from harness.run.peers import start_peer
 from harness.run.pipeline import log_dir, spark_checkpoint, start_query, topics_of
-from harness.run.place import Place, placed
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
-from harness.run.sessions import new_session, redis_durability
-from harness.run.unmet import due_of, unmet
+from harness.run.sessions import Place, new_session, placed, redis_durability
 from impls import catalog
 from impls.durability.files import Files
 from impls.errors import StateError, UsageError
@@ -78,7 +76,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             "redis": redis_durability(run),
             "host": place.address,
         }
-        own = None if run.mechanism in catalog.peers() else session
+        own = None if run.mechanism in catalog.engines() else session
         services = stack.enter_context(bring_up(folder, session=own, **where))
         broker, server = services.broker, services.redis
         progress.wait_for(go.is_set, "the word to go", _GO_DEADLINE_S)
@@ -125,9 +123,9 @@ def _starter(
     run: Run, folder: Path, services: Services, place: Place, *, topics: tuple[str, str], recorder: Recorder
 ) -> Callable[[Any], Query]:
     where: dict[str, Any] = {"run": run, "folder": folder, "bootstrap": services.broker.bootstrap, "topics": topics}
-    if run.mechanism in catalog.peers():
-        peer = partial(start_peer, **where, on_epoch=recorder.on_line, on_event=recorder.event)
-        return lambda _: peer()
+    if run.mechanism in catalog.engines():
+        start = partial(start_engine, **where, on_epoch=recorder.on_line, on_event=recorder.event)
+        return lambda _: start()
     if run.mechanism in catalog.natives():
         return partial(start_native, **where, on_epoch=recorder.on_line, on_event=recorder.event)
     where |= {"state": place.state_dir, "redis": services.redis_url}

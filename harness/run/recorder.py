@@ -10,9 +10,9 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import JsonLines, read_lines
+from harness.measure.breakdown import breakdown_of, turns_of
 from harness.measure.cells import encode_cells, read_epochs
 from harness.measure.hosts import hosts_line
-from harness.measure.way import turns_of, way_of
 from impls.driver.driver import EpochRecord
 from impls.protocol.controller import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
@@ -22,11 +22,11 @@ __all__ = ["Recorder"]
 
 
 def _tick_line(record: EpochRecord) -> dict[str, Any]:
-    """Returns what the line of a tick has besides: turns, a record's way, and the median latency of its records."""
+    """Returns what only the line of a tick has: turns, latency breakdown, median latency of its records."""
     found = percentiles_ms(list(record.cells.values()))
     return {
         "turns": turns_of(record.reports),
-        "way_ms": way_of(record.reports),
+        "way_ms": breakdown_of(record.reports),
         "latency_ms": round(found["p50"], 3) if found else None,
     }
 

@@ -3,6 +3,11 @@
 The archive comes from what is installed here, so it has the same versions and needs no network. It has two parts, which
 follow each other as two gzip members of one tar file: Python and libraries, packed once for these versions, and the
 code, packed once per state of the code.
+
+A virtual environment points at the Python that it was made with, which another host need not have. What is taken here
+is that Python itself: the program, the standard library, and the shared libraries that both need, without the C
+library's. A Python finds its standard library beside itself, so it may lie anywhere; a launcher tells it where its
+shared libraries are.
 """
 
 import gzip
@@ -11,7 +16,9 @@ import importlib.metadata
 import os
 import re
 import shutil
+import subprocess
 import sys
+import sysconfig
 import tarfile
 import tempfile
 import time
@@ -24,13 +31,72 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.files import ROOT
-from harness.setup.interpreter import LAUNCHER, VERSION, interpreter_files, packages_folder
 from harness.setup.jars import cache_folder, only_one
 from impls.errors import UsageError
 from impls.spark.readiness import LIBRARIES
 from impls.spark.shipping import Archive, check_archive
 
-__all__ = ["archive_of", "closure", "pack", "print_packed"]
+__all__ = ["VERSION", "archive_of", "closure", "pack", "packages_folder",
+    "print_packed",
+]  # fmt: skip
+
+VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+_SHARED = "lib/shared"
+_LAUNCHER = f"""\
+#!/bin/sh
+# Runs this environment's own Python, wherever the environment lies.
+here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
+export LD_LIBRARY_PATH="$here/{_SHARED}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"
+exec "$here/bin/{VERSION}" "$@"
+"""
+_DEADLINE_S = 30.0
+_NOT_TAKEN = re.compile(
+    r"(^|/)(test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|pydoc_data|site-packages|dist-packages|config-[^/]*)/"
+    r"|(^|/)lib-dynload/(_?test|_ctypes_test|xx|_?tkinter|readline|_curses|nis|ossaudiodev)[^/]*$"
+    r"|\.opt-\d\.pyc$|(^|/)(sitecustomize|usercustomize)\.py$"
+)
+# Every Linux has these, and they fit only its own kernel and loader.
+_C_LIBRARY = re.compile(r"(ld-linux|linux-vdso|lib(c|m|dl|rt|pthread|util|resolv|anl|nsl|BrokenLocale)\.so)")
+
+
+def packages_folder() -> str:
+    """Returns where an environment has its packages, relative to it."""
+    return f"lib/{VERSION}/site-packages"
+
+
+def _interpreter_files() -> Iterator[tuple[Path, str]]:
+    """Yields (file, its place in the environment) for this program's Python, without a package.
+
+    Raises:
+        UsageError: this is not Linux, or its shared libraries cannot be told.
+    """
+    if sys.platform != "linux":
+        raise UsageError("An environment holds the Python that packs it: pack it on Linux, as that of the executors.")
+    program, library = Path(sys._base_executable).resolve(), Path(sysconfig.get_path("stdlib"))  # type: ignore[attr-defined]
+    yield program, f"bin/{VERSION}"
+    linked = [program]
+    for path in sorted(library.rglob("*")):
+        name = path.relative_to(library).as_posix()
+        if _NOT_TAKEN.search(name) or not path.is_file():
+            continue
+        yield path, f"lib/{VERSION}/{name}"
+        if path.suffix == ".so":
+            linked.append(path)
+    for name, path in sorted(_shared(linked).items()):
+        yield path, f"{_SHARED}/{name}"
+
+
+def _shared(linked: list[Path]) -> dict[str, Path]:
+    """Returns name -> file of the shared libraries that these files need beside the C library."""
+    try:
+        told = subprocess.run(
+            ["ldd", *linked], capture_output=True, text=True, timeout=_DEADLINE_S, check=False
+        ).stdout  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"The program ldd, which tells what Python needs, does not run: {error}.") from error
+    needed = {name: Path(path) for name, path in re.findall(r"^\s*(\S+) => (/\S+) \(", told, re.MULTILINE)}
+    return {name: path for name, path in needed.items() if not _C_LIBRARY.match(name)}
+
 
 _CODE = ("impls", "generators", "harness", "plots")
 _LEVEL = 3  # 6 takes twice the time for 3 % less
@@ -88,7 +154,7 @@ def print_packed(also: str) -> int:
     return 0
 
 
-_HERE = (Path(__file__), Path(__file__).with_name("interpreter.py"))
+_HERE = (Path(__file__),)
 
 
 def _say() -> None:
@@ -112,7 +178,7 @@ def _code_files() -> Iterator[tuple[Path, str]]:
 
 def _library_files(distributions: Iterable[importlib.metadata.Distribution]) -> Iterator[tuple[Path, str]]:
     """Yields (file, its place in the environment) of Python and of what an executor imports."""
-    yield from interpreter_files()
+    yield from _interpreter_files()
     for distribution in distributions:
         if distribution.files is None:
             raise UsageError(f"{distribution.name} was installed without a list of its files: install it with pip.")
@@ -180,8 +246,8 @@ def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _add_launcher(tar: tarfile.TarFile) -> None:
     entry = tarfile.TarInfo("bin/python")
-    entry.size, entry.mode = len(LAUNCHER.encode()), 0o755
-    tar.addfile(entry, BytesIO(LAUNCHER.encode()))
+    entry.size, entry.mode = len(_LAUNCHER.encode()), 0o755
+    tar.addfile(entry, BytesIO(_LAUNCHER.encode()))
     links = {"bin/python3": "python", "lib/python3/dist-packages": f"../{VERSION}/site-packages"}  # Debian's name
     for name, target in links.items():
         entry = tarfile.TarInfo(name)

@@ -9,11 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.files import RESULTS
-from harness.lab.hosts.cluster import Cluster
-from harness.lab.hosts.ending import end_all, forget
-from harness.lab.hosts.kernel import can_isolate
+from harness.lab.hosts.cluster import (
+    Cluster,
+    await_start,
+    end_all,
+    forget,
+    prepare,
+    supervisor_command,
+    supervisor_environment,
+)
+from harness.lab.hosts.isolated import can_isolate
 from harness.lab.hosts.settings import Settings
-from harness.lab.hosts.starting import await_start, prepare, supervisor_command, supervisor_environment
 from harness.options import ending
 
 __all__ = ["start", "status", "stop"]

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from harness.experiment.parameters import MICRO_BATCH, MODES, PARAMETERS, running
-from harness.lab.hosts.netem import HOSTS_MOST
+from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, WORKERS, Option
 
 # fmt: off

@@ -19,11 +19,11 @@ from harness.files import RESULTS
 from harness.options import ending, parse_number
 from harness.report.comparison import print_comparison
 from harness.results.place import Described, find_earlier, new_folder, unchanged
-from harness.run.lines import Lines
+from harness.run.progress import Lines
 from harness.run.runs import NamedRun, check_machine
 from harness.setup.jars import ensure_jars
+from harness.suites.bench import prepare_runs, run_and_report
 from harness.suites.options import AXES, SWEEP_QUICK
-from harness.suites.runs import prepare_runs, run_and_report
 from impls.errors import UsageError
 
 __all__ = ["PRESETS", "Cell", "Grid", "Preset", "grid_from", "make_grid", "run_sweep", "sweep"]

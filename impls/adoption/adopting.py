@@ -1,35 +1,110 @@
-"""`adopt`: a checkpoint of this project's from that of a stopped Spark query."""
+"""`adopt`: makes a checkpoint of this project's, in one step, from that of a stopped Spark query."""
 
+import fcntl
+import shutil
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from impls.adoption.broker import check_topics
-from impls.adoption.cutover import write_cutover
+from impls.adoption.cutover import FILES, IMAGES_SCHEMA, Target, write_cutover, write_images
 from impls.adoption.found import Found, Wanted, found_in
-from impls.adoption.images import FILES, IMAGES_SCHEMA, Target, write_images
-from impls.adoption.native import NativeLog, read_log
-from impls.adoption.place import made_whole
-from impls.adoption.progress import Tell, told
-from impls.adoption.reading import operators_of, reading_session, refused
-from impls.adoption.state import the_operator
+from impls.adoption.native import NativeLog, check_topics, read_log
+from impls.adoption.reading import operators_of, reading_session, refused, the_operator
 from impls.driver.checkpoint import Checkpoint
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
-from impls.durability.files import Files
-from impls.durability.manifest import NAME as MANIFEST
+from impls.durability.files import Files, sync_path
+from impls.durability.schedule import NAME as MANIFEST
 from impls.errors import UsageError
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 
-__all__ = ["Adopted", "adopt"]
+__all__ = ["Adopted", "Tell", "adopt", "made_whole", "told"]
+
+
+@contextmanager
+def made_whole(into: Path) -> Iterator[Path]:
+    """Yields a folder beside `into` that takes its place when the block ends, and is deleted when it fails.
+
+    A process that dies leaves the folder, which the next one deletes; `into` is there whole or not at all.
+
+    Raises:
+        UsageError: `into` is there and not empty, its parent cannot be written, or another process is at it.
+    """
+    into = into.absolute()
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise UsageError(f"The folder {into} is there already: name a new one for the checkpoint.")
+    half, lock = (into.with_name(f".{into.name}.{what}") for what in ("adopting", "lock"))
+    try:
+        into.parent.mkdir(parents=True, exist_ok=True)
+        handle = lock.open("a")
+    except OSError as error:
+        raise UsageError(f"The folder {into} cannot be made: {error}.") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UsageError(f"Another process is making {into}: wait until it has ended.") from None
+        try:
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir()
+            yield half
+            half.replace(into)
+            sync_path(into.parent)
+        finally:
+            shutil.rmtree(half, ignore_errors=True)
+            with suppress(FileNotFoundError):
+                lock.unlink()
+
+
+Tell = Callable[[int, int], None]
+_EVERY_S = 0.5
+
+
+@contextmanager
+def told(context: SparkContext, tell: Tell | None) -> Iterator[None]:
+    """Calls `tell(tasks done, tasks)` twice a second for the jobs that this thread starts in the block."""
+    if tell is None:
+        yield
+        return
+    group, end = f"adopt-{uuid.uuid4().hex}", threading.Event()
+    context.setJobGroup(group, "adopting a checkpoint")
+
+    def watch() -> None:
+        last = (0, 0)
+        while not end.wait(_EVERY_S):
+            now = _tasks(context, group)
+            if now != last and now[1]:
+                tell(*now)
+                last = now
+
+    watcher = threading.Thread(target=watch, name="adopt-progress", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        end.set()
+        watcher.join()
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def _tasks(context: SparkContext, group: str) -> tuple[int, int]:
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    known = [stage for stage in stages if stage]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
+
 
 _LEVELS = ("process", "host")
 

@@ -8,12 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from impls.adoption.entries import ENTRY_SCHEMA, keyed_state, struct_of
+from impls.adoption.reading import ENTRY_SCHEMA, keyed_state, struct_of
 from impls.errors import UsageError
 from impls.operators import Aggregate
 from impls.operators.aggregates.measures import Measure, function_and_column
-from impls.operators.aggregates.rows import RowCodec
-from impls.operators.aggregates.types import WINDOW, decimal_of
+from impls.operators.aggregates.rows import WINDOW, RowCodec, decimal_of
 from impls.operators.aggregates.windows import expiry_name
 
 __all__ = ["aggregate_of", "entries_of_aggregate", "typed_by_state", "window_of"]
@@ -78,7 +77,7 @@ def window_of(key: StructType) -> str | None:
 
 
 def entries_of_aggregate(state: DataFrame, operator: Aggregate, bins: int, *, expire: bool) -> DataFrame:
-    """Returns the entries of state, see `impls.adoption.entries`; those of windows that expire have their expiries."""
+    """Returns the entries of state, see `impls.adoption.reading`; those of windows that expire have their expiries."""
     value, window = struct_of(state, "value"), window_of(struct_of(state, "key"))
     kept = [n for n, field in enumerate(value.fields) if field.name != _EMPTY]
     numbered = StructType([StructField(f"b{n}", field.dataType) for n, field in enumerate(value.fields)])

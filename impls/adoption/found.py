@@ -9,18 +9,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from impls.adoption.aggregates import aggregate_of, entries_of_aggregate, window_of
-from impls.adoption.entries import struct_of
 from impls.adoption.native import NativeLog
 from impls.adoption.processors import entries_of_processor, time_mode_of, variables_of
-from impls.adoption.reading import state_frame
-from impls.adoption.state import AGGREGATION, StateOperator
+from impls.adoption.reading import AGGREGATION, StateOperator, state_frame, struct_of
 from impls.aggregation import GROUPING_KEY, with_windows
 from impls.errors import UsageError
 from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
-from impls.processor.encoding import in_ranges
+from impls.processor.encoding import EXPIRY, TIMER, in_ranges
 from impls.processor.kept import check_kept
-from impls.processor.names import EXPIRY, TIMER
 from impls.processor.operator import EVENT_TIME, operator_of
 from impls.processor.program import Program
 from impls.processor.start import OUTPUT_MODES
@@ -68,7 +65,7 @@ class Found:
     Attributes:
         operator: what goes on with it, as far as a checkpoint names it.
         key: name of the key column.
-        entries: see `impls.adoption.entries`.
+        entries: see `impls.adoption.reading`.
         timers: what the keys of entries begin with that have a time behind it.
         keep: writes into the folder of the checkpoint what else it keeps of the operator.
     """

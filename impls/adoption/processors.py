@@ -10,8 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as t
 
-from impls.adoption.entries import ENTRY_SCHEMA, keyed_state, struct_of
-from impls.adoption.state import StateOperator
+from impls.adoption.reading import ENTRY_SCHEMA, StateOperator, keyed_state, struct_of
 from impls.errors import UsageError
 from impls.processor.encoding import Encoding, Entries, Variable
 from impls.processor.handle import TimeMode
@@ -79,7 +78,7 @@ def time_mode_of(state: StateOperator) -> TimeMode:
 def entries_of_processor(
     read: Read, state: StateOperator, variables: Mapping[str, tuple[Variable, DataFrame]], bins: int
 ) -> DataFrame:
-    """Returns the entries of a processor's variables and timers, see `impls.adoption.entries`.
+    """Returns the entries of a processor's variables and timers, see `impls.adoption.reading`.
 
     Raises UsageError when there is neither.
     """

@@ -1,17 +1,81 @@
-"""The state of a native query as Spark's own readers of a checkpoint give it: metadata, schema, rows."""
+"""The state of a native query: what it is, its rows as Spark's own readers give them, its entries by bin."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
 
-from impls.adoption.state import StateOperator
 from impls.errors import UsageError
+from impls.processor.keys import key_sql
+from impls.store.hashing import bin_sql
 
-__all__ = ["operators_of", "reading_session", "refused", "state_frame"]
+__all__ = [
+    "AGGREGATION", "ENTRY_SCHEMA", "TRANSFORM_WITH_STATE", "StateOperator", "keyed_state", "operators_of",
+    "reading_session", "refused", "state_frame", "struct_of", "the_operator",
+]  # fmt: skip
+
+AGGREGATION, TRANSFORM_WITH_STATE = "aggregation", "transformWithState"
+_KINDS = {
+    "stateStoreSave": AGGREGATION,
+    "transformWithStateExec": TRANSFORM_WITH_STATE,
+    "transformWithStateInPySparkExec": TRANSFORM_WITH_STATE,
+    "transformWithStateInPandasExec": TRANSFORM_WITH_STATE,
+}
+_REFUSED = {  # by Spark's short names of operators
+    "symmetricHashJoin": "a join of two streams",
+    "dedupe": "dropDuplicates",
+    "dedupeWithinWatermark": "dropDuplicatesWithinWatermark",
+    "sessionWindowStateStoreSaveExec": "an aggregation by session windows",
+    "flatMapGroupsWithState": "mapGroupsWithState or flatMapGroupsWithState",
+    "applyInPandasWithState": "applyInPandasWithState",
+    "globalLimit": "a limit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StateOperator:
+    """The one stateful operator of a native query: its kind, its number, its partitions, and what Spark notes of it."""
+
+    kind: str
+    number: int
+    partitions: int
+    properties: dict[str, Any]
+
+
+def the_operator(found: Sequence[StateOperator], name: str) -> StateOperator:
+    """Returns the one operator of a query among those that its metadata lists, whose `kind` is Spark's name of them.
+
+    Raises:
+        UsageError: there is none, there are several, or it is one that cannot be adopted.
+    """
+    numbers = {operator.number for operator in found}
+    if not numbers:
+        raise UsageError(
+            f"The checkpoint {name} has no metadata of a stateful operator: the query is stateless, or was last run by "
+            "a Spark before 4.0; run a batch of it with Spark 4.0 or newer first."
+        )
+    if len(numbers) > 1:
+        kinds = ", ".join(sorted({operator.kind for operator in found}))
+        raise UsageError(
+            f"The query of {name} has {len(numbers)} stateful operators ({kinds}): only one can be adopted."
+        )
+    first = found[0]
+    if first.kind in _REFUSED:
+        raise UsageError(
+            f"The state of {name} is that of {_REFUSED[first.kind]}, which cannot be adopted: only groupBy().agg() and "
+            "transformWithState can."
+        )
+    if first.kind not in _KINDS:
+        raise UsageError(f"The state of {name} is that of an operator that is not known here: {first.kind}.")
+    return StateOperator(_KINDS[first.kind], first.number, first.partitions, first.properties)
+
 
 _LOCAL = {  # RocksDB's files are copied through Hadoop's LocalFileSystem, and not by the raw one
     "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
@@ -62,3 +126,26 @@ def state_frame(spark: SparkSession, location: str, batch: int, operator: int, *
     reader = spark.read.format("statestore").option("batchId", batch).option("operatorId", operator)
     with refused(location):
         return reader.options(**options).load(location)
+
+
+ENTRY_SCHEMA = "bin int, key binary, value binary"
+
+
+def keyed_state(state: DataFrame, data: Sequence[str], bins: int) -> DataFrame:
+    """Returns, of state with the grouping key as the struct `key`, the columns bin and key (bytes) and data.
+
+    Raises UsageError when the grouping key has a type that no key can have.
+    """
+    kind = struct_of(state, "key")
+    numbered = StructType([StructField(f"k{n}", field.dataType) for n, field in enumerate(kind.fields)])
+    named = state.select(F.col("key").cast(numbered).alias("k"), *data)
+    raw = F.expr(key_sql(numbered, [f"k.{name}" for name in numbered.names]))
+    keyed = named.select(raw.alias("key"), *data)
+    return keyed.select(F.expr(bin_sql("key", bins)).alias("bin"), "key", *data)
+
+
+def struct_of(state: DataFrame, column: str) -> StructType:
+    """Returns the type of a column of state that is a struct."""
+    kind = state.schema[column].dataType
+    assert isinstance(kind, StructType), "Spark's reader gives keys and values as structs"
+    return kind

@@ -4,7 +4,7 @@ import math
 from statistics import median
 
 from impls.autoscale import Decision, Interval, Measured
-from impls.autoscale.ranges import check_range
+from impls.autoscale.loop import check_range
 
 __all__ = ["decide"]
 

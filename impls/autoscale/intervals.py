@@ -10,14 +10,14 @@ from impls.autoscale import Interval
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 
-__all__ = ["Gathering", "Look", "Offsets", "Sample", "percentile_ms"]
+__all__ = ["Gathering", "Look", "PartitionOffsets", "Sample", "percentile_ms"]
 
 _USEFUL = ("apply", "commit", "log")
 """A worker's phases that are useful time: what its records cost it. Opening the environment and moving bins are not for
 records; sending results is to wait for the broker."""
 
 
-Offsets = Mapping[tuple[str, int], int]
+PartitionOffsets = Mapping[tuple[str, int], int]
 """By topic and partition, the offset behind the last record."""
 
 
@@ -26,7 +26,7 @@ class Look:
     """One look at the source: the wall clock, and the offsets behind the last records that it has."""
 
     at_s: float
-    ends: Offsets
+    ends: PartitionOffsets
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Sample:
 
     epoch: int
     end_s: float
-    consumed: Offsets
+    consumed: PartitionOffsets
     workers: int
     migrating: bool
     applied: tuple[int, ...]
@@ -58,8 +58,8 @@ class Sample:
 
     @classmethod
     def of(
-        cls, written: WrittenPlan, reports: Sequence[Report], cells: Iterable[NDArray[np.void]], consumed: Offsets,
-        *, end_s: float,
+        cls, written: WrittenPlan, reports: Sequence[Report], cells: Iterable[NDArray[np.void]],
+        consumed: PartitionOffsets, *, end_s: float,
     ) -> "Sample":  # fmt: skip
         """Returns the sample of an epoch from its plan, its workers' reports and latency cells."""
         return cls(
@@ -94,7 +94,7 @@ class Gathering:
         self._samples: list[Sample] = []
         self._begun: Sample | None = None
         self._applied = 0  # records behind the end of that epoch
-        self._consumed: Offsets = {}
+        self._consumed: PartitionOffsets = {}
 
     @property
     def last(self) -> Sample | None:
@@ -173,7 +173,7 @@ def _interval(
     )
 
 
-def _between(before: Offsets, after: Offsets) -> int:
+def _between(before: PartitionOffsets, after: PartitionOffsets) -> int:
     """Returns the records from one set of offsets to another; partitions that one of them lacks have none."""
     return sum(max(after[place] - at, 0) for place, at in before.items() if place in after)
 

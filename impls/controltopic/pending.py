@@ -5,15 +5,22 @@ broker. Out come notes and answers. A note is a line of the control journal; the
 takes notes that have just been made durable and, after a crash, those of the journal.
 
 What it means that an epoch reaches a command, and in which order it carries out what it reaches, is in
-`impls.controltopic.waiting`.
+`impls.controltopic.commands`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from impls.controltopic.commands import BadCommandError, ControlCommand, Offsets, in_text, offsets_of, read_command
-from impls.controltopic.waiting import Waiting
+from impls.controltopic.commands import (
+    BadCommandError,
+    ControlCommand,
+    Offsets,
+    Waiting,
+    in_text,
+    offsets_of,
+    read_command,
+)
 from impls.errors import StateError
 
 __all__ = ["Answer", "Instruction", "Note", "PendingCommands", "command_id", "control_id"]

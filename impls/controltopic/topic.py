@@ -1,11 +1,15 @@
-"""A Kafka topic with commands, as a user names it, and its connections."""
+"""A Kafka topic with commands, as a user names it; its connections; where in the input a time begins."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from impls.controltopic.commands import Offsets
 from impls.errors import UsageError
 
-__all__ = ["ControlTopic", "answers_of", "quiet"]
+__all__ = ["ControlTopic", "TimeFinder", "answers_of", "quiet"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +48,53 @@ def answers_of(topic: str) -> str:
 def quiet(bootstrap: str, **more: Any) -> dict[str, Any]:
     """Returns settings of a client whose errors come back from its calls alone."""
     return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _: None, **more}
+
+
+_ASK_S = 1.0
+_PAUSE_S = 5.0
+_AHEAD_MS = 60_000  # by which a clock that stamps records may be ahead of this one; nobody asks before
+
+
+class TimeFinder:
+    """Asks the broker of the input for the offsets of times; for one thread, which may close it.
+
+    A broker that does not answer in a second is asked again after 5 s, so that its absence costs a query little.
+    """
+
+    def __init__(self, bootstrap: str):
+        self._bootstrap = bootstrap
+        self._consumer: Consumer | None = None
+        self._again = 0.0
+
+    def find(self, time_ms: int, begin: Offsets) -> Offsets | None:
+        """Returns, for every partition of `begin`, the first offset with a record of this time or later.
+
+        None when a partition has no such record yet, or the broker does not answer.
+        """
+        early = time_ms > time.time_ns() // 1_000_000 + _AHEAD_MS
+        if early or time.monotonic() < self._again:
+            return None
+        places = [TopicPartition(topic, part, time_ms) for topic, parts in begin.items() for part in parts]
+        try:
+            found = self._opened().offsets_for_times(places, timeout=_ASK_S)
+        except KafkaException:
+            self._again = time.monotonic() + _PAUSE_S
+            return None
+        if any(place.error is not None or place.offset == OFFSET_END for place in found):
+            return None
+        offsets: Offsets = {topic: {} for topic in begin}
+        for place in found:
+            offsets[place.topic][place.partition] = place.offset
+        return offsets
+
+    def _opened(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = Consumer(
+                quiet(self._bootstrap, **{"group.id": "control-times", "enable.auto.commit": False})
+            )
+        return self._consumer
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._consumer is not None:
+            self._consumer.close()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from impls.autoscale.intervals import Look, Offsets
+from impls.autoscale.intervals import Look, PartitionOffsets
 from impls.errors import StateError
 
 __all__ = ["Arrivals", "asking", "end_offsets"]
@@ -77,7 +77,7 @@ class Arrivals:
         behind: epochs that have to end behind one until that is known.
     """
 
-    def __init__(self, settings: Mapping[str, str], consumed: Callable[[int], Offsets], *, behind: int = 0):
+    def __init__(self, settings: Mapping[str, str], consumed: Callable[[int], PartitionOffsets], *, behind: int = 0):
         self.consumed, self.behind = consumed, behind
         self._settings = dict(settings)
         self._client: Consumer | None = None

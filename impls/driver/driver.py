@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.codes import Codes
-from impls.driver.epochs import observation_of, order_of
-from impls.driver.figures import Figures
+from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, told
 from impls.driver.keeper import Keeper
-from impls.driver.record import EpochRecord
-from impls.driver.sentences import in_short, told
+from impls.driver.metrics import Metrics
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
@@ -24,11 +22,11 @@ from impls.faults import fault
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event, new_id
-from impls.protocol.observation import Observation
 from impls.protocol.order import Executor
 from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.versions import Change, Version
+from impls.protocol.view import Observation
 
 __all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
 
@@ -54,7 +52,7 @@ class Driver:
     """Executes the controller's plans; everything durable it knows is in the checkpoint's journals.
 
     Attributes:
-        figures: what the query has done since this driver began.
+        metrics: what the query has done since this driver began.
         listeners: called with every finished epoch, behind `on_epoch`.
     """
 
@@ -70,8 +68,8 @@ class Driver:
     ):
         self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
-        self.figures = Figures()
-        self.listeners: list[Callable[[EpochRecord], None]] = [self.figures.take, _log]
+        self.metrics = Metrics()
+        self.listeners: list[Callable[[EpochRecord], None]] = [self.metrics.take, _log]
         self._last_end = time.perf_counter()
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan

@@ -1,17 +1,21 @@
-"""The order of an epoch from its plan and what is known, and the observation from the workers' reports. Pure."""
+"""An epoch as the driver sees it: its order, its observation, and the record of it that listeners get. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from impls.protocol.controller import Controller
+from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event, MigrationBegun, MigrationDone
 from impls.protocol.eventtime import Partial
-from impls.protocol.observation import Observation
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.versions import Failure
+from impls.protocol.view import Observation
 
-__all__ = ["observation_of", "order_of"]
+__all__ = ["EpochRecord", "in_short", "observation_of", "order_of", "told"]
 
 
 def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
@@ -72,3 +76,72 @@ def order_of(
         homes=tuple(sorted(controller.homes.items())),
         hosts=controller.hosts,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """The record of a finished epoch.
+
+    Attributes:
+        written: the plan it obeyed.
+        begin_us, end_us: wall clock of foreachBatch's begin and end, µs.
+        reports: one per worker, ascending.
+        cells: latency cells by worker, dtype CELL.
+        ms: between (end of the last epoch to begin of this one), plan, build, job,
+            sink (a function of the user's, where results go to one), observe; milliseconds.
+        misplaced: bins not at their goal after the epoch.
+        durable_bytes: size of changelog and snapshots after the epoch.
+        events: migrations that began or ended with it.
+        state_bytes: size of the state of all bins.
+    """
+
+    written: WrittenPlan
+    begin_us: int
+    end_us: int
+    reports: list[Report]
+    cells: dict[int, NDArray[np.void]]
+    ms: dict[str, float]
+    misplaced: int
+    durable_bytes: int
+    events: tuple[Event, ...] = ()
+    state_bytes: int = 0
+
+
+def told(record: EpochRecord) -> list[str]:
+    """Returns a sentence for each migration or change that began or ended with an epoch, and each worker rebuilt."""
+    return [*(sentence for report in record.reports for sentence in _of_report(report, record.written.epoch)),
+            *map(_of_event, record.events)]  # fmt: skip
+
+
+def in_short(record: EpochRecord) -> str:
+    """Returns a line with an epoch's main numbers."""
+    reports = record.reports
+    records, queued = (sum(r.records for r in reports), sum(sum(r.queues.lengths[1]) for r in reports))
+    moved, size = (sum(len(r.moves.bins) for r in reports), sum(r.moves.bytes for r in reports))
+    return (
+        f"Epoch {record.written.epoch}: {records} records by {len(reports)} workers in "
+        f"{sum(record.ms.values()):.0f} ms, {queued} queued, {moved} bins moved ({size} bytes)."
+    )
+
+
+def _of_report(report: Report, epoch: int) -> Iterator[str]:
+    if report.recovered:
+        yield f"Worker {report.worker} was rebuilt from the checkpoint in epoch {epoch}: {report.recovered}."
+    for source, why in report.moves.lost:
+        yield f"Bins of worker {source} came to worker {report.worker} from the checkpoint in epoch {epoch}: {why}."
+
+
+def _of_event(event: Event) -> str:
+    match event:
+        case MigrationBegun():
+            return f"Migration {event.id} ({event.label}) begins with epoch {event.epoch}: {event.bins} bins to move."
+        case MigrationDone():
+            how = "gives way to a newer command" if event.superseded else "is done"
+            return f"Migration {event.id} {how} with epoch {event.epoch}."
+        case ChangeBegun():
+            return f"Change {event.id} ({event.label}) is tried from epoch {event.epoch} as version {event.version}."
+        case ChangeDone():
+            return f"Change {event.id} is done with epoch {event.epoch}: version {event.version} runs."
+        case ChangeRefused():
+            how = "is taken back" if event.rolled_back else "is refused"
+            return f"Change {event.id} {how} with epoch {event.epoch}: {event.why}"

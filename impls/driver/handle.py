@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.driver.autoscaled import Autoscaled, Source
+from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
 from impls.driver.driver import QueryEnded, StopNeeded
@@ -19,7 +19,7 @@ from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 from impls.protocol.seats import numbers_on, renumbered
 
 __all__ = ["Answerer", "Listener", "RunQuery", "StreamHandle"]
@@ -79,7 +79,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         Changeable.__init__(self)
         self._on_event = on_event or (lambda _kind, _fields: None)
         Autoscaled.__init__(self, changes.driver, checkpoint, source, self._on_event)
-        Observed.__init__(self, changes.driver.figures, {"query": checkpoint.name})
+        Observed.__init__(self, changes.driver.metrics, {"query": checkpoint.name})
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes, self._end = changes, end
         self.wants_restart = False
@@ -202,7 +202,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         controller = self._driver.controller
         moved = moved_against_minimum(controller.location, goal, controller.size)
         command = self._driver.command(kind, goal, label, hosts)
-        self._driver.figures.plan(moved.bins, moved.size)
+        self._driver.metrics.plan(moved.bins, moved.size)
         _LOG.info(
             "Command %s: %s; %s bins with %s bytes of state are to move.", command.id, label, moved.bins, moved.size
         )

@@ -8,8 +8,16 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
-from impls.durability.manifest import Manifest, read_manifest, write_manifest
-from impls.durability.schedule import REPLAY_EPOCHS, FinishedEpoch, SnapshotSchedule, needless_log, needless_snapshots
+from impls.durability.schedule import (
+    REPLAY_EPOCHS,
+    FinishedEpoch,
+    Manifest,
+    SnapshotSchedule,
+    needless_log,
+    needless_snapshots,
+    read_manifest,
+    write_manifest,
+)
 from impls.protocol.report import Report
 
 __all__ = ["Keeper"]

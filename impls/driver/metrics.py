@@ -1,144 +1,185 @@
-"""Metrics of queries for Prometheus, under names with units; times are in seconds, sizes in bytes."""
+"""The metrics of a running query since its driver began: Prometheus, Spark's progress and `./inv top` show them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+import numpy as np
+from numpy.typing import NDArray
 
-from impls.errors import UsageError
+from impls.driver.epochs import EpochRecord, told
+from impls.protocol.events import MigrationBegun, MigrationDone
+from impls.protocol.report import PARTS, PHASES, Report
+from impls.worker.cells import percentiles_ms
 
-__all__ = ["PORT_MAX", "MetricsServer", "gauge", "query_families"]
+__all__ = ["Metrics"]
 
-PORT_MAX = 65_535
-_GAUGES = (
-    ("rescale_records_per_second", "Records applied per second, over the last second or seconds.", "rate", 1.0),
-    ("rescale_lag_records", "Records whose scheduled time has come and that are not applied yet.", "lag", 1.0),
-    ("rescale_epoch_number", "Number of the last epoch; in real time of the last tick.", "epoch", 1.0),
-    ("rescale_epoch_seconds", "Time that the last epoch took; in real time the last tick.", "epoch_ms", 1e-3),
-    ("rescale_turns_per_second", "Turns of all workers per second, in real time.", "turns_per_s", 1.0),
-    ("rescale_planned_bins", "Bins that the commands so far asked to move.", "planned_bins", 1.0),
-    ("rescale_planned_bytes", "Bytes of state in the bins that commands asked to move.", "planned_bytes", 1.0),
-    ("rescale_misplaced_bins", "Bins that are not yet where the last command wants them.", "misplaced", 1.0),
-    ("rescale_migrating", "1 while a migration is under way, 0 otherwise.", "migrating", 1.0),
-    ("rescale_queued_records", "Records that wait at their new owner for their bin's state.", "queued", 1.0),
-    ("rescale_queue_bytes", "Stored size of the records that wait.", "queue_bytes", 1.0),
-    ("rescale_state_bytes", "Size of the state of all bins.", "state_bytes", 1.0),
-    ("rescale_durable_bytes", "Size of changelog and snapshots.", "durable_bytes", 1.0),
-    ("rescale_watermark", "Watermark of event time, in the unit of its column.", "watermark", 1.0),
-)
-_COUNTERS = (
-    ("rescale_records", "Records applied.", "records"),
-    ("rescale_results", "Results sent.", "results"),
-    ("rescale_migrations", "Migrations that have ended.", "migrations"),
-    ("rescale_moved_bins", "Bins moved by all migrations.", "moved_bins"),
-    ("rescale_moved_bytes", "Bytes of state pulled by all migrations.", "moved_bytes"),
-    ("rescale_restored_bins", "Bins that came from the checkpoint instead of their old owner.", "restored_bins"),
-    ("rescale_rebuilt_workers", "Workers rebuilt from the checkpoint.", "rebuilt"),
-    ("rescale_task_retries", "Attempts of workers' tasks behind the first.", "retries"),
-    ("rescale_late_records", "Records below the watermark.", "late"),
-    ("rescale_fired_timers", "Timers that have fired.", "fired"),
-)
-_OF_WORKER = (
-    ("rescale_worker_records_per_second", "Records that a worker applied per second.", "rate", 1.0),
-    ("rescale_worker_busy_seconds", "Time that a worker's step took in the last epoch.", "busy_ms", 1e-3),
-    ("rescale_worker_environment_bytes", "Size of a worker's environment on disk.", "lmdb_bytes", 1.0),
-)
-_QUANTILES = {"p50": "0.5", "p99": "0.99", "max": "1"}
-Labels = Mapping[str, str]
+_WINDOW_S = 5.0  # of rates and latencies
+_EVENTS = 20
+_COUNTED = ("records", "results", "moved_bins", "moved_bytes", "restored_bins", "rebuilt", "retries", "late", "fired")
 
 
-def query_families(line: Mapping[str, Any], labels: Labels) -> Iterator[Metric]:
-    """Yields the metrics of a query; a number that is None is left out, a metric whose number the query never has too.
+@dataclass(frozen=True, slots=True)
+class _Recent:
+    """An epoch of the window: its begin and end on the monotonic clock, each worker's records, and latency cells."""
 
-    Args:
-        line: numbers by name, see `impls.driver.figures.Figures.now`.
-        labels: which query it is, on each sample.
-    """
-    for name, text, key, scale in _GAUGES:
-        if key in line:
-            yield gauge(name, text, {key: line[key]}, labels, scale=scale)
-    for name, text, key in _COUNTERS:
-        if key in line:
-            family = CounterMetricFamily(name, text, labels=list(labels))
-            if line[key] is not None:
-                family.add_metric(list(labels.values()), line[key])
-            yield family
-    latency = line.get("latency_ms") or {}
-    yield gauge(
-        "rescale_latency_seconds",
-        "Latency from the scheduled time, of the records last finished; quantile 1 is the highest.",
-        {quantile: latency.get(name) for name, quantile in _QUANTILES.items()},
-        labels,
-        by="quantile",
-        scale=1e-3,
-    )
-    yield gauge(
-        "rescale_epoch_phase_seconds",
-        "Time of each phase of the last epoch; of phases inside the job, that of the slowest worker.",
-        line.get("phases_ms") or {},
-        labels,
-        by="phase",
-        scale=1e-3,
-    )
-    for name, text, key, scale in _OF_WORKER:
-        if "workers" in line:
-            values = {str(row["worker"]): row[key] for row in line["workers"]}
-            yield gauge(name, text, values, labels, by="worker", scale=scale)
+    begin: float
+    end: float
+    records: dict[int, int]
+    turns: int
+    cells: list[NDArray[np.void]]
 
 
-def gauge(
-    name: str, text: str, values: Mapping[str, Any], labels: Labels, *, by: str = "", scale: float = 1.0
-) -> GaugeMetricFamily:
-    """Returns a gauge with a sample for each value that is known; `by` is the label that values differ in."""
-    family = GaugeMetricFamily(name, text, labels=[*labels, *([by] if by else [])])
-    for key, value in values.items():
-        if value is not None:
-            family.add_metric([*labels.values(), *([key] if by else [])], value * scale)
-    return family
+class Metrics:
+    """take() every epoch; now() returns the metrics of this moment. Both may be called from any thread.
 
-
-class _Collector(Collector):
-    def __init__(self, families: Callable[[], Iterable[Metric]]):
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        """Returns the metrics of this moment."""
-        return self._families()
-
-
-class MetricsServer:
-    """Answers Prometheus over HTTP until closed, each time with what `families()` returns then.
-
-    Attributes:
-        port: the port it listens on.
-        url: where the metrics are.
-
-    Args:
-        families: called in a thread of the server.
-        port: the port, 0 for any that is free.
-        address: that it listens on.
-
-    Raises UsageError when it is no number of a port, or cannot be listened on.
+    `clock` is monotonic, in seconds.
     """
 
-    def __init__(self, families: Callable[[], Iterable[Metric]], port: int, address: str = "127.0.0.1"):
-        if not 0 <= port <= PORT_MAX:
-            raise UsageError(f"A port for metrics is a number up to {PORT_MAX}, not {port}.")
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collector(families))
-        try:
-            self._server, self._thread = start_http_server(port, addr=address, registry=registry)
-        except OSError as error:
-            raise UsageError(
-                f"The port {port} cannot be listened on ({error.strerror}): choose another port for metrics."
-            ) from error
-        self.port: int = self._server.server_port
-        self.url = f"http://{address}:{self.port}/metrics"
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock, self._lock = clock, threading.Lock()
+        self._sums = dict.fromkeys((*_COUNTED, "migrations", "planned_bins", "planned_bytes"), 0)
+        self._last: EpochRecord | None = None
+        self._recent: deque[_Recent] = deque()
+        self._migration: dict[str, Any] | None = None
+        self._before = (0, 0, 0.0)  # bins and bytes moved, and the time, when the migration under way began
+        self._ended: dict[str, Any] | None = None
+        self._events: deque[dict[str, Any]] = deque(maxlen=_EVENTS)
 
-    def close(self) -> None:
-        """Ends it."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def take(self, record: EpochRecord) -> None:
+        """Takes in a finished epoch."""
+        end = self._clock()
+        begin = end - sum(record.ms.values()) / 1e3
+        records = {report.worker: report.records for report in record.reports}
+        turns = sum(report.turns for report in record.reports)
+        with self._lock:
+            self._begin_migrations(record, begin)
+            for name, value in _counted(record.reports).items():
+                self._sums[name] += value
+            self._end_migrations(record, end)
+            self._last = record
+            self._recent.append(_Recent(begin, end, records, turns, list(record.cells.values())))
+            while self._recent[0].end < end - _WINDOW_S:
+                self._recent.popleft()
+            self._events.extend({"at_us": record.end_us, "text": sentence} for sentence in told(record))
+
+    def plan(self, bins: int, size: int) -> None:
+        """Takes in a command that asks for so many bins, with so many bytes of state, to move."""
+        with self._lock:
+            self._sums["planned_bins"] += bins
+            self._sums["planned_bytes"] += size
+
+    def _begin_migrations(self, record: EpochRecord, begin: float) -> None:
+        for event in record.events:
+            if isinstance(event, MigrationBegun):
+                self._migration = {"id": event.id, "label": event.label, "epoch": event.epoch, "bins": event.bins}
+                self._before = (self._sums["moved_bins"], self._sums["moved_bytes"], begin)
+
+    def _end_migrations(self, record: EpochRecord, end: float) -> None:
+        for event in record.events:
+            if isinstance(event, MigrationDone):
+                self._sums["migrations"] += not event.superseded
+                if self._migration is not None and self._migration["id"] == event.id:
+                    self._ended = {**self._migration, **self._moved(end), "superseded": event.superseded}
+                    self._migration = None
+
+    def _moved(self, now: float) -> dict[str, Any]:
+        bins, size, since = self._before
+        sums = self._sums
+        return {
+            "moved_bins": sums["moved_bins"] - bins,
+            "moved_bytes": sums["moved_bytes"] - size,
+            "seconds": round(now - since, 3),
+        }
+
+    def counts(self) -> dict[str, int]:
+        """Returns the counts, the sizes after the last epoch and the number of workers: whole numbers, quickly."""
+        with self._lock:
+            counts = dict(self._sums)
+            if self._last is not None:
+                counts |= _sizes(self._last) | {"workers": len(self._last.reports)}
+            return counts
+
+    def now(self) -> dict[str, Any]:
+        """Returns the metrics as JSON values; what is not known yet is None or missing.
+
+        Counts since the driver began: records and results (of all workers), moved_bins and moved_bytes (state pulled),
+        restored_bins (of them, those that came from the checkpoint), planned_bins and planned_bytes (that commands
+        asked to move), migrations (ended), rebuilt (workers), retries (of tasks), late records and fired timers.
+        Of the last epoch: epoch, epoch_ms, phases_ms (inside the job that of the slowest worker), queued (records),
+        queue_bytes, misplaced (bins not yet at their goal), migrating, state_bytes, durable_bytes, watermark and
+        generation.
+        Of the last 5 seconds: rate (records/s), turns_per_s (in real time), latency_ms (p50, p99, max; if a column of
+        the scheduled time is known). Also the migration under way and the last one that ended, workers (a row for
+        each), and the last 20 events.
+        """
+        with self._lock:
+            now, last = self._clock(), self._last
+            metrics: dict[str, Any] = dict(self._sums)
+            if last is None:
+                return {**metrics, "workers": [], "events": []}
+            recent = [one for one in self._recent if one.end >= now - _WINDOW_S]
+            span = max(now - recent[0].begin, 1e-3) if recent else _WINDOW_S
+            metrics |= _of_epoch(last) | {
+                "rate": round(sum(sum(one.records.values()) for one in recent) / span, 1),
+                "turns_per_s": round(turns / span, 1) if (turns := sum(one.turns for one in recent)) else None,
+                "latency_ms": percentiles_ms([cells for one in recent for cells in one.cells]),
+                "migration": self._migration and {**self._migration, **self._moved(now), "left": last.misplaced},
+                "last_migration": self._ended,
+                "workers": [_of_worker(report, recent, span) for report in last.reports],
+                "events": list(self._events),
+            }
+            return metrics
+
+
+def _counted(reports: list[Report]) -> dict[str, int]:
+    return {
+        "records": sum(r.records for r in reports),
+        "results": sum(r.results for r in reports),
+        "moved_bins": sum(len(r.moves.bins) for r in reports),
+        "moved_bytes": sum(r.moves.bytes for r in reports),
+        "restored_bins": sum(r.moves.restored for r in reports),
+        "rebuilt": sum(bool(r.recovered) for r in reports),
+        "retries": sum(r.attempt > 0 for r in reports),
+        "late": sum(r.event_time.late for r in reports),
+        "fired": sum(r.event_time.fired for r in reports),
+    }
+
+
+def _sizes(record: EpochRecord) -> dict[str, int]:
+    return {
+        "queued": sum(sum(r.queues.lengths[1]) for r in record.reports),
+        "queue_bytes": sum(r.queues.bytes for r in record.reports),
+        "misplaced": record.misplaced,
+        "state_bytes": record.state_bytes,
+    }
+
+
+def _of_epoch(record: EpochRecord) -> dict[str, Any]:
+    reports = record.reports
+    inside = {name: max((r.ms.get(name, 0.0) for r in reports), default=0.0) for name in (*PHASES, *PARTS)}
+    return {
+        "epoch": record.written.epoch,
+        "generation": record.written.generation,
+        "epoch_ms": round(sum(record.ms.values()), 3),
+        "phases_ms": {name: round(ms, 3) for name, ms in {**record.ms, **inside}.items()},
+        **_sizes(record),
+        "migrating": record.written.migrating,
+        "durable_bytes": record.durable_bytes,
+        "watermark": record.written.watermark,
+    }
+
+
+def _of_worker(report: Report, recent: list[_Recent], span: float) -> dict[str, Any]:
+    records = sum(one.records.get(report.worker, 0) for one in recent)
+    return {
+        "worker": report.worker,
+        "host": report.host,
+        "rate": round(records / span, 1),
+        "queued": sum(report.queues.lengths[1]),
+        "busy_ms": round(sum(report.ms.get(name, 0.0) for name in PHASES), 3),
+        "lmdb_bytes": report.lmdb_bytes,
+    }

@@ -1,15 +1,18 @@
-"""What a handle offers to whoever watches its query: figures, and an endpoint for Prometheus."""
+"""What every handle offers: waiting for the query's end, its failure, its metrics."""
 
+import contextlib
 import logging
 import threading
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Self
 
-from impls.driver.figures import Figures
-from impls.driver.metrics import MetricsServer, query_families
+from impls.driver.metrics import Metrics
+from impls.driver.prometheus import MetricsServer, query_families
 from impls.errors import UsageError
 
-__all__ = ["Observed"]
+__all__ = ["Observed", "RunningQuery"]
+
 
 _LOG = logging.getLogger(__package__)
 
@@ -18,12 +21,12 @@ class Observed(ABC):
     """A query that tells what it does.
 
     Args:
-        figures: what the query has done.
+        metrics: what the query has done.
         labels: which query it is, on each metric.
     """
 
-    def __init__(self, figures: Figures, labels: dict[str, str]):
-        self._figures, self._labels = figures, labels
+    def __init__(self, metrics: Metrics, labels: dict[str, str]):
+        self._metrics, self._labels = metrics, labels
         self._servers: list[MetricsServer] | None = []  # None when the query has ended
         self._serving = threading.Lock()
 
@@ -31,9 +34,14 @@ class Observed(ABC):
     def status(self) -> dict[str, Any]:
         """Returns what is known of the query."""
 
+    def metrics(self) -> dict[str, Any]:
+        """Returns what the query has done since this driver began, see `impls.driver.metrics.Metrics.now`."""
+        return self._metrics.now()
+
     def figures(self) -> dict[str, Any]:
-        """Returns what the query has done since this driver began, see `impls.driver.figures.Figures.now`."""
-        return self._figures.now()
+        """Returns `metrics`: its earlier name, which goes with the next version."""
+        warnings.warn("query.figures() is now query.metrics().", FutureWarning, stacklevel=2)
+        return self.metrics()
 
     def serve_metrics(self, port: int = 0, address: str = "127.0.0.1") -> int:
         """Answers Prometheus at http://ADDRESS:PORT/metrics until the query ends, and returns the port.
@@ -51,7 +59,7 @@ class Observed(ABC):
         with self._serving:
             if self._servers is None:
                 raise UsageError("The query has ended: start it again before its metrics are served.")
-            server = MetricsServer(lambda: query_families(self._figures.now(), self._labels), port, address)
+            server = MetricsServer(lambda: query_families(self._metrics.now(), self._labels), port, address)
             self._servers.append(server)
         _LOG.info("Metrics are at %s.", server.url)
         return server.port
@@ -64,7 +72,42 @@ class Observed(ABC):
             server.close()
 
     def answer_watch(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Answers a request of another process for figures, None for one about something else."""
+        """Answers a request of another process for metrics, None for one about something else."""
         if request["do"] != "watch":
             return None
-        return {"query": self._labels["query"], "status": self.status(), "figures": self.figures()}
+        return {"query": self._labels["query"], "status": self.status(), "metrics": self.metrics()}
+
+
+class RunningQuery(ABC):
+    """What every query that a supervisor thread runs offers: waiting for its end, and its failure."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ends the query; raises what it failed with, if it did."""
+
+    def await_end(self, timeout_s: float | None = None) -> bool:
+        """Waits until the query has ended and returns whether it has; raises what it failed with."""
+        ended = self._ended.wait(timeout_s)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    def ended(self, timeout_s: float) -> bool:
+        """Waits until the query has ended for any reason, and returns whether it has ended."""
+        return self._ended.wait(timeout_s)
+
+    @property
+    def failed(self) -> Exception | None:
+        """What the query failed with, None while it runs or when it ended as asked."""
+        return self._failure
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with contextlib.nullcontext() if kind is None else contextlib.suppress(Exception):
+            self.stop()  # after an error that error is the one to see

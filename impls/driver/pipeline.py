@@ -2,6 +2,7 @@
 
 import pickle
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 
 from impls.driver.codes import Codes
 from impls.driver.driver import Driver
-from impls.driver.running import RunningQuery
+from impls.driver.observed import RunningQuery
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.pipeline import Contents, contents_of, inserted, removed, replaced, steps_of
@@ -63,14 +64,14 @@ class PipelineChanges:
     columns: tuple[str, ...]
     shared: bool = False
 
-    def base(self, mends: int = 0) -> Operator:
-        """Returns the pipeline that a change replaces: the last there will be, or the one before a version to mend."""
+    def base(self, repairs: int = 0) -> Operator:
+        """Returns the pipeline that a change replaces: the last one, or the one before a version to repair."""
         changing = self.driver.controller.changing
-        number = _parent(changing, mends)
+        number = _parent(changing, repairs)
         return _pipeline_at(self.driver.codes, changing, number, self.first)
 
     def make(
-        self, contents: Contents, label: str, *, lazy: bool = False, budget_bytes: int = BUDGET_BYTES, mends: int = 0
+        self, contents: Contents, label: str, *, lazy: bool = False, budget_bytes: int = BUDGET_BYTES, repairs: int = 0
     ) -> str:
         """Makes a version durable and returns the change's id; raises UsageError when it cannot be one."""
         operator = contents.operator
@@ -86,12 +87,14 @@ class PipelineChanges:
             raise UsageError(f"{what} has no entries whose values `migrate` could turn.")
         if budget_bytes < 1:
             raise UsageError(f"The budget must be at least 1 byte, not {budget_bytes}.")
-        if mends and contents.migrate is None:
-            raise UsageError(f"State that had to stay at version {mends} has another shape: give the mended `migrate`.")
+        if repairs and contents.migrate is None:
+            raise UsageError(
+                f"State that had to stay at version {repairs} has another shape: give the repaired `migrate`."
+            )
         raw = self.pickled(contents)
         _loaded(raw)
         self.driver.codes.keep_as(INITIAL, self.pickled(Contents(self.first)))
-        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes, "mends": mends}
+        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes, "repairs": repairs}
         ways = {"migrates": contents.migrate is not None, "returns": contents.back is not None}
         return self.driver.change(partial(_version, self.driver.codes.keep(raw), about | ways)).id
 
@@ -109,18 +112,18 @@ class PipelineChanges:
 
 
 def _version(code: str, about: dict[str, Any], changing: Changing) -> Version:
-    return Version(1 + max(changing.versions, default=0), _parent(changing, about["mends"]), code, **about)
+    return Version(1 + max(changing.versions, default=0), _parent(changing, about["repairs"]), code, **about)
 
 
-def _parent(changing: Changing, mends: int) -> int:
-    """Returns the version that a change builds on; raises UsageError when it is to mend what needs no mending."""
-    if not mends:
+def _parent(changing: Changing, repairs: int) -> int:
+    """Returns the version that a change builds on; raises UsageError when it is to repair what needs no repairing."""
+    if not repairs:
         return changing.latest
     if changing.active:
-        raise UsageError(f"Another change is under way: version {mends} can be mended when that has ended.")
-    if not (changing.required == mends).any() or (changing.required == mends).all():
-        raise UsageError(f"Version {mends} is none at which bins had to stay while others went back.")
-    return changing.versions[mends].parent
+        raise UsageError(f"Another change is under way: version {repairs} can be repaired when that has ended.")
+    if not (changing.required == repairs).any() or (changing.required == repairs).all():
+        raise UsageError(f"Version {repairs} is none at which bins had to stay while others went back.")
+    return changing.versions[repairs].parent
 
 
 class Changeable(RunningQuery):
@@ -140,6 +143,7 @@ class Changeable(RunningQuery):
         back: Callable[..., Any] | None = None,
         lazy: bool = False,
         budget_bytes: int = BUDGET_BYTES,
+        repairs: int = 0,
         mends: int = 0,
     ) -> str:
         """Replaces the operator, or the step of the same name.
@@ -152,17 +156,21 @@ class Changeable(RunningQuery):
             lazy: all records come under the new version at once, and state is turned when a record, or the budget,
                 comes to its bin; by default bin after bin, state and records together.
             budget_bytes: most bytes of state that each worker turns in an epoch without need, one bin at least.
-            mends: a refused version whose `migrate` failed when some bins had gone over and could not go back. Their
-                state is taken as it is for the new operator's; the other bins go over by the new `migrate`.
+            repairs: a refused version whose `migrate` failed when some bins had switched and could not go back. Their
+                state is taken as it is for the new operator's; the other bins switch by the new `migrate`.
+            mends: the earlier name of `repairs`, which goes with the next version.
 
         Raises:
             UsageError: it cannot replace what there is, or cannot be pickled; the query goes on as it was.
         """
-        pipeline = replaced(self.changes.base(mends), by)
+        if mends:
+            warnings.warn("replace(mends=...) is now replace(repairs=...).", FutureWarning, stacklevel=2)
+        repairs = repairs or mends
+        pipeline = replaced(self.changes.base(repairs), by)
         name = by.name if isinstance(by, Step) else type(by.keyed).__name__
         contents = Contents(pipeline, migrate, back)
         label = f"replace {name}"
-        return self.changes.make(contents, label, lazy=lazy, budget_bytes=budget_bytes, mends=mends)
+        return self.changes.make(contents, label, lazy=lazy, budget_bytes=budget_bytes, repairs=repairs)
 
     def insert(self, step: Step, *, before: str | None = None) -> str:
         """Puts a step in front of another one, or behind all steps; raises UsageError as `replace` does."""
@@ -206,6 +214,6 @@ class Changeable(RunningQuery):
                 return {"id": self.insert(pickle.loads(bytes.fromhex(request["code"])), before=request.get("before"))}
             case "replace":
                 given = pickle.loads(bytes.fromhex(request["code"]))
-                how = {name: request[name] for name in ("lazy", "budget_bytes", "mends") if name in request}
+                how = {name: request[name] for name in ("lazy", "budget_bytes", "repairs", "mends") if name in request}
                 return {"id": self.replace(given["by"], migrate=given["migrate"], back=given["back"], **how)}
         return None

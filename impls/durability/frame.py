@@ -1,26 +1,35 @@
-"""Changelog frames: what one worker changed in one epoch, as one checksummed file.
+"""Changelog frames: what one worker changed in one epoch or turn, as one checksummed file or a piece of a segment.
 
 In real-time mode a worker commits several times in an epoch, in *turns*; its file is then a segment of frames.
 
 A file is 4 bytes of magic, format (uint16), CRC-32 of the rest (uint32), the length of the head (uint32), a JSON head,
 and the parts whose lengths the head gives: keyed entries, dense slots, queued records.
+
+A new file for every turn, as epochs have it, would cost 100 to 250 µs sixty times a second; an append costs 16 µs.
 """
 
+import errno
+import os
 import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import ADVICE, CorruptStateError
+from impls.durability.files import Files, sync_path
+from impls.errors import ADVICE, CorruptStateError, StateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.records import from_bytes, to_bytes
 
-__all__ = ["FOLDER", "FORMAT", "Frame", "ends_epoch", "frame_name", "frames_of", "merged", "seal", "unseal"]
+__all__ = [
+    "FOLDER", "FORMAT", "Frame", "Segment", "ends_epoch", "frame_name", "frames_in", "frames_of", "last_frame",
+    "merged", "seal", "unseal",
+]  # fmt: skip
 
 FOLDER = "log"
 FORMAT = 1
@@ -179,3 +188,79 @@ def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str,
         parts.append(body[at : at + size])
         at += size
     return head, parts
+
+
+class Segment:
+    """The open segment of a worker and epoch; a torn frame at its end, left by a process that died, is cut off.
+
+    Raises StateError when it cannot be opened or is damaged.
+    """
+
+    def __init__(self, files: Files, epoch: int, worker: int):
+        self._fsync, name = files.fsync, frame_name(epoch, worker)
+        self.path = files.path(name)
+        raw = files.read(name) or b""
+        self.frames, whole = frames_of(raw, self.path)
+        try:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            if whole < len(raw):
+                os.truncate(self._fd, whole)
+            if files.fsync:
+                sync_path(os.path.dirname(self.path))  # noqa: PTH120 - a Path costs more than the call
+        except OSError as error:
+            raise StateError(f"The changelog {self.path} cannot be opened: {error.strerror}.") from error
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._fd).st_size
+
+    def append(self, raw: bytes) -> None:
+        """Writes an encoded frame behind the others; raises StateError, and leaves the file as it was, if it cannot."""
+        end = self.size
+        try:
+            _write(self._fd, raw)
+            if self._fsync:
+                os.fsync(self._fd)
+        except OSError as error:
+            os.truncate(self._fd, end)
+            raise StateError(f"The changelog {self.path} cannot be written: {error.strerror}.") from error
+
+    def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> "Segment":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _write(fd: int, raw: bytes) -> None:
+    if os.write(fd, raw) != len(raw):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def frames_in(files: Files, worker: int, epoch: int) -> list[Frame]:
+    """Returns the whole frames of a worker's segment, none where there is no segment.
+
+    Raises CorruptStateError that names the file when one is damaged.
+    """
+    name = frame_name(epoch, worker)
+    return frames_of(files.read(name) or b"", files.path(name))[0]
+
+
+def last_frame(files: Files, worker: int, epoch: int) -> Frame | None:
+    """Returns the newest whole frame of a worker among the segments of `epoch` - 1 to `epoch` + 1, None without one.
+
+    Raises CorruptStateError that names the file when one is damaged.
+    """
+    for number in (epoch + 1, epoch, epoch - 1):
+        if found := frames_in(files, worker, number):
+            return found[-1]
+    return None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
-from impls.durability.manifest import Manifest, SnapshotName, read_manifest
+from impls.durability.schedule import Manifest, SnapshotName, read_manifest
 from impls.errors import ADVICE, CorruptStateError, StateError, UsageError
 from impls.faults import fault
 from impls.operators.base import Operator

@@ -15,10 +15,10 @@ from impls.errors import CorruptStateError
 from impls.store import moving
 from impls.store.bins import other_items, read_size, stored_items, verify_items, write_size
 from impls.store.checked import open_record
+from impls.store.moving import entry_rows
 from impls.store.packs import pack_rows
 from impls.store.pages import Leaves, Rows
 from impls.store.records import from_bytes, to_bytes
-from impls.store.rows import entry_rows
 from impls.store.tables import QUEUE, STATE, bin_range, iter_range
 
 __all__ = [

@@ -11,8 +11,7 @@ import pyarrow as pa
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.steps import Step
-from impls.operators.timed import TimedOperator
-from impls.operators.turn import Turn, Turned
+from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState

@@ -2,21 +2,43 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.turn import Turn, Turned
-from impls.protocol.eventtime import EventClock, EventTime, Partial, merge_partials
+from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial, merge_partials
 from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["KeyContext", "KeyedProcess", "TimedOperator", "clock_of"]
+__all__ = ["KeyContext", "KeyedProcess", "TimedOperator", "Turn", "Turned", "clock_of"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One epoch's input of the bins that are marked: bool of shape (B,)."""
+
+    bins: NDArray[np.bool_]
+    watermark: int | None
+    records: pa.Table | None = None
+    merged: Sequence[Partial] = ()
+    clock: EpochClock | None = None
+
+
+@dataclass
+class Turned:
+    """The effects of turns: results, partials merged within the worker, late records, timers fired."""
+
+    results: Results = field(default_factory=Results.none)
+    partials: list[Partial] = field(default_factory=list)
+    late: int = 0
+    fired: int = 0
 
 
 class TimedOperator(Operator):

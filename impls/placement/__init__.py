@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 from impls.protocol.named import defaults_of, modules_with, read_options
 
 __all__ = ["Placing", "Policy", "goal", "initial", "options", "policies"]

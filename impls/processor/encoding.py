@@ -1,6 +1,6 @@
 """State of a StatefulProcessor as entries of bins: what is stored for a value, a list, a map, a timer.
 
-| entry | name (`impls.processor.names`) | value |
+| entry | name (`impls.processor.encoding`) | value |
 |---|---|---|
 | value | VALUE, variable, key | row |
 | list | LIST, variable, key | indexes of the first item and behind the last, 6 bytes each; with a time to live 8 more |
@@ -13,20 +13,107 @@
 Keys are encoded by `impls.processor.keys`, rows by `impls.processor.rows`. With a time to live a value, item or field
 begins with the time at which it expires (8 bytes), and a value, field and list also says under which time its expiry
 stands: one entry has one expiry, at or before the time at which it expires. Times are ms, and sort as bytes.
+
+A name is a family (1 byte), the variable's name with its length (1 byte), the grouping key, and what the family adds:
+the index of a list's item (6 bytes), the key of a map. Keys of more than 150 bytes are named by their digest; where the
+key itself is wanted back, the value begins with it.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pyspark.sql.types import StructType
 
-from impls.processor import names
+from impls.errors import UsageError
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.store.hashing import hash_bytes
 
-__all__ = ["Encoding", "Entries", "Variable", "in_ranges", "list_head", "with_expiry"]
+__all__ = [
+    "AFTER_EXPIRIES", "AFTER_TIMERS", "EXPIRY", "ITEM", "LIST", "MAP", "TIMER", "TIMERS", "VALUE", "Encoding",
+    "Entries", "Variable", "after", "expiry_name", "field_of", "field_part", "in_ranges", "item_name", "key_part",
+    "label_part", "list_head", "rest_of", "time_bytes", "time_of", "timer_name", "with_expiry",
+]  # fmt: skip
+
+TIMER, VALUE, LIST, MAP, EXPIRY, TIMERS, ITEM = (bytes([family]) for family in range(7))
+AFTER_TIMERS, AFTER_EXPIRIES = VALUE, TIMERS  # above all timers, above all expiries
+_KEY_MAX, _LABEL_MAX = 150, 100
+_BIAS = 1 << 63
+_DIGEST, _DIGESTED = 32, 0xFFFF
+
+
+def label_part(variable: str) -> bytes:
+    """Returns the part of a name that says whose entry it is; raises UsageError for a name of more than 100 bytes."""
+    label = variable.encode()
+    if len(label) > _LABEL_MAX:
+        raise UsageError(f"The name of the state variable {variable[:20]}... is longer than {_LABEL_MAX} bytes.")
+    return bytes([len(label)]) + label
+
+
+def key_part(key: bytes) -> bytes:
+    """Returns the part of a name for a grouping key; no other key's begins with it."""
+    if len(key) <= _KEY_MAX:
+        return len(key).to_bytes(2, "big") + key
+    return _DIGESTED.to_bytes(2, "big") + _digest(key)
+
+
+def field_part(key: bytes) -> tuple[bytes, bytes]:
+    """Returns the part of a name for the key of a map's field, and what the value begins with."""
+    if len(key) <= _KEY_MAX:
+        return b"\0" + key, b""
+    return b"\1" + _digest(key), len(key).to_bytes(4, "big") + key
+
+
+def field_of(part: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """Returns (key of the field, the rest of the value) of the part of a name and a value."""
+    if part[:1] == b"\0":
+        return part[1:], value
+    end = 4 + int.from_bytes(value[:4], "big")
+    return value[4:end], value[end:]
+
+
+def rest_of(name: bytes) -> bytes:
+    """Returns what stands behind the grouping key in the name of an entry of a variable."""
+    at = 2 + name[1]
+    size = int.from_bytes(name[at : at + 2], "big")
+    return name[at + 2 + (_DIGEST if size == _DIGESTED else size) :]
+
+
+def item_name(head: bytes, index: int) -> bytes:
+    """Returns the name of a list's item; `head` is that of the list."""
+    return ITEM + head[1:] + index.to_bytes(6, "big")
+
+
+def time_bytes(time: int) -> bytes:
+    """Returns a time such that bytes sort as times do."""
+    return (time + _BIAS).to_bytes(8, "big")
+
+
+def time_of(raw: bytes) -> int:
+    """Reads what `time_bytes` wrote."""
+    return int.from_bytes(raw[:8], "big") - _BIAS
+
+
+def timer_name(time: int, key: bytes) -> tuple[bytes, bytes]:
+    """Returns (name, value) of a timer; the key is in the one or the other."""
+    return TIMER + time_bytes(time) + key_part(key), b"" if len(key) <= _KEY_MAX else key
+
+
+def expiry_name(time: int, entry: bytes) -> bytes:
+    """Returns the name of the note that an entry, or the first item of a list, is to be looked at at a time."""
+    return EXPIRY + time_bytes(time) + entry
+
+
+def after(prefix: bytes) -> bytes:
+    """Returns a name above all that begin with a prefix."""
+    return prefix + b"\xff" * 400
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=_DIGEST).digest()
+
 
 Entries = list[tuple[bytes, bytes]]
 """Names and values of entries."""
@@ -58,8 +145,8 @@ class Variable:
     @property
     def head(self) -> bytes:
         """What the names of its entries begin with; the key follows."""
-        family = {"value": names.VALUE, "list": names.LIST, "map": names.MAP}[self.kind]
-        return family + names.label_part(self.name)
+        family = {"value": VALUE, "list": LIST, "map": MAP}[self.kind]
+        return family + label_part(self.name)
 
 
 def in_ranges(variables: Iterable[Variable]) -> bool:
@@ -74,7 +161,7 @@ def list_head(first: int, end: int) -> bytes:
 
 def with_expiry(expires: int, noted: int | None, row: bytes) -> bytes:
     """Returns a row with the time at which it expires, and that of its expiry entry; None for a list's item."""
-    return names.time_bytes(expires) + (b"" if noted is None else names.time_bytes(noted)) + row
+    return time_bytes(expires) + (b"" if noted is None else time_bytes(noted)) + row
 
 
 class Encoding:
@@ -101,7 +188,7 @@ class Encoding:
 
     def value(self, variable: Variable, key: bytes, row: Sequence[Any], expires: int | None = None) -> Entries:
         """Returns the entries of a value; `expires` is the time at which it does, ms, for one with a time to live."""
-        return self._expiring(variable.head + names.key_part(key), b"", self._row(variable).encode(row), expires)
+        return self._expiring(variable.head + key_part(key), b"", self._row(variable).encode(row), expires)
 
     def items(
         self, variable: Variable, key: bytes, rows: Sequence[Sequence[Any]], expires: Sequence[int] | None = None
@@ -109,14 +196,14 @@ class Encoding:
         """Returns the entries of a list, none for an empty one; `expires` has one time per item."""
         if not rows:
             return []
-        name, codec = variable.head + names.key_part(key), self._row(variable)
+        name, codec = variable.head + key_part(key), self._row(variable)
         head, raw = list_head(0, len(rows)), [codec.encode(row) for row in rows]
         out: Entries = []
         if expires is not None:
-            head += names.time_bytes(min(expires))
+            head += time_bytes(min(expires))
             raw = [with_expiry(at, None, row) for at, row in zip(expires, raw, strict=True)]
-            out.append((names.expiry_name(min(expires), name), b""))
-        return [(name, head), *((names.item_name(name, i), row) for i, row in enumerate(raw)), *out]
+            out.append((expiry_name(min(expires), name), b""))
+        return [(name, head), *((item_name(name, i), row) for i, row in enumerate(raw)), *out]
 
     def field(
         self, variable: Variable, key: bytes, field: Sequence[Any], row: Sequence[Any], expires: int | None = None
@@ -124,8 +211,8 @@ class Encoding:
         """Returns the entries of one field of a map."""
         assert variable.key_schema is not None, "a map has a schema of its keys"
         codec = self._keys.setdefault(variable.name, KeyCodec(variable.key_schema, variable.subject))
-        part, front = names.field_part(codec.encode(field))
-        name = variable.head + names.key_part(key) + part
+        part, front = field_part(codec.encode(field))
+        name = variable.head + key_part(key) + part
         return self._expiring(name, front, self._row(variable).encode(row), expires)
 
     def timers(self, key: bytes, times: Iterable[int]) -> Entries:
@@ -136,12 +223,12 @@ class Encoding:
         ordered = sorted(set(times))
         if not ordered:
             return []
-        own = (names.TIMERS + names.key_part(key), b"".join(map(names.time_bytes, ordered)))
-        return [own, *(names.timer_name(time, key) for time in ordered)]
+        own = (TIMERS + key_part(key), b"".join(map(time_bytes, ordered)))
+        return [own, *(timer_name(time, key) for time in ordered)]
 
     def earliest(self, entries: Entries) -> int | None:
         """Returns the earliest time of timers and expiries among a bin's entries, ms; None without any."""
-        times = [names.time_of(name[1:]) for name, _ in entries if name[:1] in {names.TIMER, names.EXPIRY}]
+        times = [time_of(name[1:]) for name, _ in entries if name[:1] in {TIMER, EXPIRY}]
         return min(times, default=None)
 
     def _row(self, variable: Variable) -> RowCodec:
@@ -152,4 +239,4 @@ class Encoding:
     def _expiring(self, name: bytes, front: bytes, row: bytes, expires: int | None) -> Entries:
         if expires is None:
             return [(name, front + row)]
-        return [(name, front + with_expiry(expires, expires, row)), (names.expiry_name(expires, name), b"")]
+        return [(name, front + with_expiry(expires, expires, row)), (expiry_name(expires, name), b"")]

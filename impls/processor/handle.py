@@ -13,9 +13,9 @@ from pyspark.sql.streaming.stateful_processor import ListState, MapState, Statef
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 from pyspark.sql.types import StructType
 
-from impls.processor import names
+from impls.processor import encoding
 from impls.processor.encoding import Variable
-from impls.processor.evolution import EvolvedRows, History
+from impls.processor.kept import EvolvedRows, History
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.processor.scope import Scope
@@ -91,7 +91,7 @@ class Handle(StatefulProcessorHandle):
         """Sets a timer of the key; setting it again changes nothing."""
         time, times = operator.index(expiryTimestampMs), self._timers("register timer", "register_timer")
         if time not in times:
-            name, value = names.timer_name(time, self._scope.key)
+            name, value = encoding.timer_name(time, self._scope.key)
             self._scope.put(name, value)
             self._put_timers([*times, time])
 
@@ -99,7 +99,7 @@ class Handle(StatefulProcessorHandle):
         """Takes a timer of the key back; one that is not set is left alone."""
         time, times = operator.index(expiryTimestampMs), self._timers("deleting timer", "delete_timer")
         if time in times:
-            self._scope.put(names.timer_name(time, self._scope.key)[0], None)
+            self._scope.put(encoding.timer_name(time, self._scope.key)[0], None)
             self._put_timers([other for other in times if other != time])
 
     def listTimers(self) -> Iterator[int]:
@@ -138,12 +138,12 @@ class Handle(StatefulProcessorHandle):
             )
         if self.phase not in {Phase.INITIALIZED, Phase.DATA_PROCESSED}:
             self._refuse_phase(what, operation)
-        raw = self._scope.get(names.TIMERS) or b""
-        return [names.time_of(raw[at : at + 8]) for at in range(0, len(raw), 8)]
+        raw = self._scope.get(encoding.TIMERS) or b""
+        return [encoding.time_of(raw[at : at + 8]) for at in range(0, len(raw), 8)]
 
     def _put_timers(self, times: list[int]) -> None:
-        raw = b"".join(map(names.time_bytes, sorted(times)))
-        self._scope.put(self._scope.name(names.TIMERS), raw or None)
+        raw = b"".join(map(encoding.time_bytes, sorted(times)))
+        self._scope.put(self._scope.name(encoding.TIMERS), raw or None)
         self._scope.timed.add(self._scope.bin)
 
     def _check_phase(self, what: str, operation: str) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 
-from impls.processor import names
+from impls.processor import encoding
 from impls.processor.encoding import Variable
-from impls.store.buffered import Buffered
+from impls.store.keyed import Buffered
 
 __all__ = ["Deleted", "Scope"]
 
@@ -31,11 +31,11 @@ class Scope:
 
     def expect(self, keys: Iterable[tuple[int, bytes]]) -> None:
         """Says which keys, each with its bin, are to come: the first read of a variable reads it for all of them."""
-        self._places, self._loaded = [(bin_, names.key_part(key)) for bin_, key in keys], set()
+        self._places, self._loaded = [(bin_, encoding.key_part(key)) for bin_, key in keys], set()
 
     def at(self, bin_: int, key: bytes) -> None:
         """Makes a key the one at work."""
-        self.bin, self.key, self._part = bin_, key, names.key_part(key)
+        self.bin, self.key, self._part = bin_, key, encoding.key_part(key)
 
     def name(self, head: bytes) -> bytes:
         """Returns the name of the key's entry, given its beginning."""
@@ -58,9 +58,9 @@ class Scope:
         """Puts the expiry of an entry at a time, None for none, instead of `before`, None where there was none."""
         if due != before:
             if before is not None:
-                self.put(names.expiry_name(before, entry), None)
+                self.put(encoding.expiry_name(before, entry), None)
             if due is not None:
-                self.put(names.expiry_name(due, entry), b"")
+                self.put(encoding.expiry_name(due, entry), b"")
             self.timed.add(self.bin)
 
 

@@ -1,13 +1,18 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
+import json
+import os
 import time as clock
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, GroupedData
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program uses
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorHandleState as Phase
 from pyspark.sql.types import StructField, StructType, TimestampNTZType, TimestampType
@@ -17,7 +22,6 @@ from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
 from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
-from impls.processor.initial import initial_state
 from impls.processor.kept import check_kept
 from impls.processor.keys import columns_sql
 from impls.processor.operator import EVENT_TIME, InitialState, operator_of
@@ -25,13 +29,59 @@ from impls.processor.output import MAX_BYTES, NO_BOUND, json_rows, pandas_settin
 from impls.processor.program import Program
 from impls.processor.scope import Scope
 from impls.protocol.eventtime import NO_TIME, EventTime
-from impls.spark.code import dumped
-from impls.spark.order import ordered
-from impls.spark.watermark import delay_ms, event_time_sql, with_watermark
-from impls.store.records import TIES
-from impls.worker.output import Output
+from impls.spark.columns import ordered
+from impls.spark.shipping import dumped
+from impls.spark.source import delay_ms, event_time_sql, with_watermark
+from impls.store.hashing import bin_sql
+from impls.store.records import TIES, to_bytes
+from impls.worker.results import Output
 
-__all__ = ["OUTPUT_MODES", "transform_with_state"]
+__all__ = ["OUTPUT_MODES", "initial_state", "transform_with_state"]
+
+
+_DONE = "done.json"
+
+
+def initial_state(
+    frame: DataFrame, places: tuple[int, ...], key: str, bins: int, *, folder: Path, now: int
+) -> InitialState:
+    """Writes a frame's rows to files, unless that was done when the checkpoint was made, and says where they are.
+
+    Args:
+        frame: the initial state.
+        places: which of its columns are the grouping key.
+        key: the grouping key's bytes as SQL.
+        bins: number of bins.
+        folder: of the files, which all hosts must see.
+        now: processing time, ms.
+    """
+    done = folder / _DONE
+    if not done.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        own = [F.col(f"`{name}`").alias(f"c{place}") for place, name in enumerate(frame.columns)]
+        rows = frame.select(F.expr(key).alias("key"), *own)
+        routed = rows.select(F.expr(bin_sql("`key`", bins)).alias("bin"), "*").repartition("bin")
+        write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = partial(_write, str(folder.absolute()))
+        routed.mapInArrow(write, "bin int").count()
+        done.write_text(json.dumps({"now": now}))
+    written = int(json.loads(done.read_text())["now"])
+    return InitialState(str(folder.absolute()), written, tuple(frame.columns), places)
+
+
+def _write(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Writes the bins of a task, whose rows are all in it; another attempt writes the same files."""
+    found = [batch for batch in batches if len(batch)]
+    if not found:
+        return
+    table = pa.Table.from_batches(found)
+    bins = table.column("bin").to_numpy()
+    for bin_ in np.unique(bins).tolist():
+        path = Path(folder) / f"{bin_}.arrow"
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_bytes(to_bytes(table.filter(pa.array(bins == bin_))))
+        new.replace(path)
+        yield pa.RecordBatch.from_pydict({"bin": pa.array([bin_], pa.int32())})
+
 
 _TIME_MODES = ("none", "processingtime", "eventtime")
 OUTPUT_MODES = ("append", "update")
@@ -85,7 +135,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         **options: what `impls.stream` takes besides: bins, mechanism, trigger, durability, ...
 
     Raises:
-        UsageError: an argument cannot be used, or a variable has changed as `impls.processor.evolution` does not allow.
+        UsageError: an argument cannot be used, or a variable has changed as `impls.processor.kept` does not allow.
         PySparkRuntimeError: `init` asks for something that Spark refuses too, such as a variable twice.
     """
     frame, keys = _frame_and_keys(grouped, "the first argument")

@@ -1,4 +1,4 @@
-"""Arrays of bins as JSON: base64 of little-endian numbers."""
+"""Bins in arrays: how many there may be, and assignments as arrays of workers."""
 
 import base64
 from collections.abc import Mapping
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["array_of", "arrays_from_json", "arrays_to_json", "text_of"]
+from impls.errors import UsageError
+
+__all__ = ["MAX_BINS", "array_of", "arrays_from_json", "arrays_to_json", "check_bins", "text_of"]
 
 
 def text_of(array: NDArray[Any], kind: str) -> str:
@@ -32,3 +34,15 @@ def arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: in
         if name != "moving" and array.shape != (bins,):
             raise ValueError(f"{name} has {array.size} entries instead of {bins}")
     return arrays
+
+
+MAX_BINS = 1 << 14
+
+
+def check_bins(bins: int, workers: int) -> int:
+    """Returns log2(bins); raises UsageError when bins is not a power of two in 2..16384 or below the workers."""
+    if bins < 2 or bins > MAX_BINS or bins & (bins - 1):
+        raise UsageError(f"The number of bins must be a power of two from 2 to {MAX_BINS}, not {bins}.")
+    if bins < workers:
+        raise UsageError(f"{bins} bins are too few for {workers} workers: give at least one bin per worker.")
+    return bins.bit_length() - 1

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from impls.protocol.arrays import arrays_from_json, arrays_to_json
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event
-from impls.protocol.observation import Observation
-from impls.protocol.versions import Change, Version, Versions, mended_by, shape_of, way_back
+from impls.protocol.versions import Change, Version, Versions, repaired_by, shape_of, way_back
+from impls.protocol.view import Observation
 
 __all__ = ["Bins", "Changing", "Outcome"]
 
@@ -52,7 +52,7 @@ class Changing:
     """Per epoch: accept() any changes, activate(), plan(), hold() the plan that holds, observe().
 
     A change is tried in up to 10 epochs, until records were there to try it on. If that fails, it is refused. Then
-    every bin that is ready goes over; where state changes its shape and the change is not lazy, only as many as the
+    every bin that is ready switches; where state changes its shape and the change is not lazy, only as many as the
     budget allows. A failure until 10 epochs after that takes all of it back, as far as state can go back.
 
     Attributes:
@@ -71,14 +71,14 @@ class Changing:
         self._phase: Phase = "trial"
         self._epochs = 0  # in the phase
         self._why = ""
-        self._mending: list[int] = []  # versions that mend another and have begun
+        self._repairing: list[int] = []  # versions that repair another and have begun
         self._outcomes: dict[str, Outcome] = {}
         self._events: list[Event] = []
 
     @property
     def known(self) -> dict[int, Version]:
-        """The versions by number, without those that are to mend another but have not begun: they mend nothing yet."""
-        return {number: v for number, v in self.versions.items() if not v.mends or number in self._mending}
+        """The versions by number; one that is to repair another counts when it has begun."""
+        return {number: v for number, v in self.versions.items() if not v.repairs or number in self._repairing}
 
     @property
     def latest(self) -> int:
@@ -141,19 +141,19 @@ class Changing:
         if why := self._obstacle(version):
             self._refuse(epoch, why, rolled_back=False)
             return
-        self._mending += [version.number] if version.mends else []
+        self._repairing += [version.number] if version.repairs else []
         self._events.append(ChangeBegun(self._current.id, version.label, epoch, version.number))
 
     def _obstacle(self, version: Version) -> str:
         """Returns why a change cannot begin, "" when it can: its bins are to come from the parent, and to go back."""
-        others = np.flatnonzero(~np.isin(self.required, [version.parent, *mended_by(version, self.versions)]))
+        others = np.flatnonzero(~np.isin(self.required, [version.parent, *repaired_by(version, self.versions)]))
         refused = {outcome.version for outcome in self._outcomes.values() if outcome.state == "refused"}
         if len(others) and version.parent in refused:
             return f"it builds on version {version.parent}, which was refused"
         if len(others):
             bin_, number = int(others[0]), int(self.required[others[0]])
             stay = f"bin {bin_} and others had to stay at version {number} ({len(others)} of {len(self.required)} bins)"
-            return f"{stay}: replace it again, with mends={number}"
+            return f"{stay}: replace it again, with repairs={number}"
         return ""
 
     def _returning(self, version: Version) -> NDArray[np.bool_]:
@@ -171,7 +171,7 @@ class Changing:
     def _towards(
         self, number: int, version: Version, bins: Bins, rising: NDArray[np.bool_], *, guarded: int
     ) -> Versions:
-        """Returns a plan in which bins that rise go over to a version, all or within the budget."""
+        """Returns a plan in which bins that rise switch to a version, all or within the budget."""
         required, shape = self.required.copy(), shape_of(number, self.versions)
         ready = rising & bins.ready
         if version.migrates and not version.lazy:
@@ -245,7 +245,7 @@ class Changing:
             "pending": [change.to_json() for change in self._pending],
             "current": self._current.to_json() if self._current else None,
             "phase": [self._phase, self._epochs, self._why],
-            "mending": list(self._mending),
+            "repairing": list(self._repairing),
             "outcomes": {id_: asdict(outcome) for id_, outcome in self._outcomes.items()},
         }
 
@@ -254,11 +254,11 @@ class Changing:
         for name, array in arrays_from_json(data, _ARRAYS, len(self.required)).items():
             setattr(self, name, array.astype(np.int32))
         self.left = list(data["left"])
-        self.versions = {fields["number"]: Version(**fields) for fields in data["versions"]}
+        self.versions = {fields["number"]: Version.from_json(fields) for fields in data["versions"]}
         self._pending = [Change.from_json(change) for change in data["pending"]]
         self._current = Change.from_json(data["current"]) if data["current"] else None
         self._phase, self._epochs, self._why = data["phase"]
-        self._mending = list(data["mending"])
+        self._repairing = list(data["repairing"])
         self._outcomes = {id_: Outcome(**fields) for id_, fields in data["outcomes"].items()}
 
 

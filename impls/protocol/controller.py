@@ -13,11 +13,9 @@ from impls.protocol.changing import Bins, Changing
 from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.observation import Observation
-from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget
-from impls.protocol.validate import validate
+from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget, validate
 from impls.protocol.versions import Change
-from impls.protocol.view import BinStatus, EpochTimes, View
+from impls.protocol.view import BinStatus, EpochTimes, Observation, View
 
 __all__ = ["Controller", "Event", "MigrationBegun", "MigrationDone"]
 

@@ -158,7 +158,7 @@ class Report:
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
-        turns: in real-time mode its commits; `way`: mean milliseconds of a record by step, see `impls.realtime.way`.
+        turns: in real-time mode its commits; `breakdown`: mean ms of a record by step, see `impls.realtime.latencies`.
         queues, moves, replication, changelog, snapshot, event_time, cache, pipelines: see their classes.
     """
 
@@ -179,7 +179,7 @@ class Report:
     pid: int = 0
     ms: dict[str, float] = field(default_factory=dict)
     turns: int = 0
-    way: dict[str, float] = field(default_factory=dict)
+    breakdown: dict[str, float] = field(default_factory=dict)
     queues: Queues = _NOTHING["queues"]
     moves: Moves = _NOTHING["moves"]
     replication: Replication = _NOTHING["replication"]

@@ -104,7 +104,7 @@ class Coordinator:
         return self._tell()
 
     def _replace(self, session: tuple[str, int]) -> None:
-        """Begins another session; workers that have ended the tick answer again, see `impls.realtime.times`."""
+        """Begins another session; workers that have ended the tick answer again, see `impls.realtime.merging`."""
         self._session = session
         if not self.done:
             self.ended = {}

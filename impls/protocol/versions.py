@@ -1,6 +1,6 @@
 """Versions of a query's pipeline, and which of them each bin runs under, epoch by epoch. Pure.
 
-A change of the pipeline is tried on records of one epoch whose effects are thrown away, then bins go over to the new
+A change of the pipeline is tried on records of one epoch whose effects are thrown away, then bins switch to the new
 version: all at once, or within a budget of bytes where their state changes its shape. It is a version of epoch-based
 reconfiguration (Bartnik et al., BTW 2019), with bins for its operators' instances; function updates that state has to
 follow go bin by bin, as Megaphone's moves do (Hoffmann et al., VLDB 2019, section 3).
@@ -16,18 +16,9 @@ from numpy.typing import NDArray
 from impls.protocol.arrays import array_of, text_of
 
 __all__ = [
-    "BUDGET_BYTES",
-    "Change",
-    "Code",
-    "Failure",
-    "Version",
-    "Versions",
-    "mended_by",
-    "needed",
-    "path_between",
-    "shape_of",
-    "way_back",
-]
+    "BUDGET_BYTES", "Change", "Code", "Failure", "Version", "Versions", "needed", "path_between", "repaired_by",
+    "shape_of", "way_back",
+]  # fmt: skip
 
 BUDGET_BYTES = 256 << 10
 
@@ -46,7 +37,7 @@ class Version:
         migrates: state changes its shape with it; `returns`: there is a way back.
         lazy: state is turned when something touches its bin, and else within the budget; not bin by bin.
         budget_bytes: most bytes of state that each worker turns in an epoch without need, one bin at least.
-        mends: a refused version at which bins had to stay: their state is taken for one of this version's shape.
+        repairs: a refused version at which bins had to stay: their state is taken for one of this version's shape.
     """
 
     number: int
@@ -57,7 +48,12 @@ class Version:
     returns: bool = False
     lazy: bool = False
     budget_bytes: int = BUDGET_BYTES
-    mends: int = 0
+    repairs: int = 0
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Version":
+        """Reads a version's fields; until 2026-11 `repairs` was called `mends`."""
+        return cls(**{"repairs" if name == "mends" else name: value for name, value in fields.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class Change:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Change":
         """Reads what `to_json` wrote."""
-        return cls(data["id"], Version(**data["version"]), data["from_epoch"])
+        return cls(data["id"], Version.from_json(data["version"]), data["from_epoch"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ def path_between(source: int, target: int, versions: Mapping[int, Version]) -> l
     """Returns by which versions, and in which direction, state of one shape becomes state of another."""
     if source == target:
         return []
-    up, down = _shapes(_mended(source, versions), versions), _shapes(target, versions)
+    up, down = _shapes(_repaired(source, versions), versions), _shapes(target, versions)
     common = max(set(up) & set(down))
     back: list[tuple[int, Direction]] = [(number, "back") for number in up if number > common]
     there: list[tuple[int, Direction]] = [(number, "migrate") for number in reversed(down) if number > common]
@@ -153,18 +149,18 @@ def way_back(source: int, target: int, versions: Mapping[int, Version]) -> bool:
     return all(versions[number].returns for number, direction in path if direction == "back")
 
 
-def mended_by(version: Version, versions: Mapping[int, Version]) -> list[int]:
-    """Returns the versions that one mends: the one it names, those which that one was to mend, and so on."""
+def repaired_by(version: Version, versions: Mapping[int, Version]) -> list[int]:
+    """Returns the versions that one repairs: the one it names, those which that one was to repair, and so on."""
     found = []
-    while version.mends:
-        found.append(version.mends)
-        version = versions[version.mends]
+    while version.repairs:
+        found.append(version.repairs)
+        version = versions[version.repairs]
     return found
 
 
-def _mended(shape: int, versions: Mapping[int, Version]) -> int:
-    """Returns the shape that a state is taken for: that of the last version that mends the one it stayed at."""
-    while later := [version.number for version in versions.values() if shape and version.mends == shape]:
+def _repaired(shape: int, versions: Mapping[int, Version]) -> int:
+    """Returns the shape that a state is taken for: that of the last version that repairs the one it stayed at."""
+    while later := [version.number for version in versions.values() if shape and version.repairs == shape]:
         shape = max(later)
     return shape
 

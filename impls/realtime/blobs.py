@@ -1,17 +1,20 @@
-"""Blobs: the records of one worker as a single value, so that Spark's shuffle carries a row instead of thousands.
+"""Blobs, the records of one worker as a single value, and those that wait for a worker's next turn.
 
 A blob is a header, one Arrow record batch without its schema, and zeros up to `PAD_BYTES`.
 """
 
 import struct
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from impls.errors import StateError
 from impls.store.records import concat
 
-__all__ = ["PAD_BYTES", "Blob", "decode", "encode", "table_of"]
+__all__ = ["PAD_BYTES", "Blob", "Intake", "decode", "encode", "table_of"]
+
 
 PAD_BYTES = 8192
 """Least size of a blob: above Spark's limit for an Arrow batch, so that each blob is a batch of its own."""
@@ -71,3 +74,56 @@ def decode(raw: bytes, schema: pa.Schema, *, read_us: int = _NO_TIME) -> Blob:
         raise ValueError(f"{len(raw)} bytes that begin with {raw[:4]!r} are no blob.")
     batch = pa.ipc.read_record_batch(pa.py_buffer(raw).slice(_HEADER.size, size), schema)
     return Blob(source, number, tick, pa.Table.from_batches([batch]), came_us, packed_us, read_us)
+
+
+_RECORDS = 32_768  # of one turn at most: what waits is worked off in turns that others can see
+
+
+class Intake:
+    """put() as blobs come; next() for a turn, then count() when it is committed, or give_back().
+
+    Attributes:
+        applied: by router, the number of its last blob that is committed.
+    """
+
+    def __init__(self, worker: int):
+        self._worker = worker
+        self._waiting: deque[Blob] = deque()
+        self.applied: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, blobs: Sequence[Blob]) -> None:
+        """Takes blobs in the order in which they came."""
+        self._waiting += blobs
+
+    def has(self, tick: int) -> bool:
+        """Returns whether the next blob is of a tick, or of an earlier one."""
+        return bool(self._waiting) and self._waiting[0].tick <= tick
+
+    def next(self, tick: int, window: int = 2 * _RECORDS) -> list[Blob]:
+        """Takes out the blobs of the next turn: of ticks up to this one, and not more than a turn may have.
+
+        That is half of the records that may be on their way to the worker, so that the rest comes during the turn.
+        """
+        chosen: list[Blob] = []
+        records, most = 0, min(window // 2, _RECORDS)
+        while self.has(tick) and records < most:
+            chosen.append(self._waiting.popleft())
+            records += len(chosen[-1].table)
+        return chosen
+
+    def give_back(self, blobs: Sequence[Blob]) -> None:
+        """Puts the blobs of a turn that came to nothing in front of the others."""
+        self._waiting.extendleft(reversed(blobs))
+
+    def count(self, blobs: Sequence[Blob]) -> None:
+        """Takes in that a turn is committed; raises StateError when a blob before one of its blobs is missing."""
+        for blob in blobs:
+            before = self.applied.get(blob.source, 0)
+            if blob.number != before + 1:
+                raise StateError(
+                    f"Worker {self._worker} got blob {blob.number} of router {blob.source} after {before}."
+                )
+            self.applied[blob.source] = blob.number

@@ -8,16 +8,14 @@ from typing import Any
 import lmdb
 
 from impls.durability.files import Files
-from impls.durability.frame import Frame
-from impls.durability.segments import Segment
+from impls.durability.frame import Frame, Segment
 from impls.errors import StateError
 from impls.protocol.report import Report, Written
 from impls.realtime.latencies import Latencies, ended_cells
-from impls.realtime.times import again, counted, settled
+from impls.realtime.merging import again, counted, settled
 from impls.store.checked import get_of_epoch, put_of_epoch
-from impls.store.environment import MAP_BYTES, store_path
+from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
-from impls.store.meta import write_meta
 from impls.store.offsets import Offsets
 from impls.store.queue import put_queued, queued_records, stored_queues, take_queues
 from impls.store.records import Results

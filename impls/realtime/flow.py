@@ -1,4 +1,4 @@
-"""How far routers may be ahead of workers: by as many records as a worker applies in a quarter of a second.
+"""Bounds on what waits: how far routers may be ahead, how long a turn waits for them, what threads hand over.
 
 A worker that cannot follow would otherwise get all that comes while it applies what has come before. Each tick would be
 longer than the one before by the factor of the overload, and bins leave a worker at the ends of ticks only. Records
@@ -6,14 +6,17 @@ that wait before their router take the routing of their time instead. It is the 
 engines.
 """
 
+import threading
+from collections.abc import Collection
 from mmap import mmap
 from pathlib import Path
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Flow", "Pace"]
+__all__ = ["BatchingWindow", "Flow", "Inbox", "Pace"]
+
 
 AHEAD_S = 0.25
 _FIRST, _LEAST, _MOST = 256, 64, 1 << 20  # records
@@ -79,3 +82,116 @@ class Flow:
         ahead = self._cells[:, _SENT:].sum(axis=1) - self._cells[:, _APPLIED]
         room: NDArray[np.int64] = self._cells[:, _WINDOW] - ahead
         return room
+
+
+class BatchingWindow:
+    """wait_s() with the blobs' routers says how long the turn is to wait for those of others.
+
+    A load that comes to several partitions of the input at once leaves their routers one behind the other, by less time
+    than a turn takes. A turn for the first one alone would let the others wait until it is committed.
+
+    Args:
+        wait_s: no turn waits longer, in seconds.
+        lately_s: a router that has sent nothing for so long is not waited for.
+    """
+
+    def __init__(self, *, wait_s: float = 0.003, lately_s: float = 0.02):
+        self._wait_s, self._lately_s = wait_s, lately_s
+        self._sent: dict[int, float] = {}
+        self._since: float | None = None
+
+    def wait_s(self, routers: Collection[int], now: float) -> float:
+        """Returns for how many seconds to wait for blobs of further routers, 0 when the turn is to begin.
+
+        Args:
+            routers: those whose blobs are there.
+            now: a clock that does not go back, in seconds.
+        """
+        self._since = now if self._since is None else self._since
+        self._sent.update(dict.fromkeys(routers, now))
+        awaited = [at for router, at in self._sent.items() if router not in routers and now - at < self._lately_s]
+        left = self._since + self._wait_s - now
+        if awaited and left > 0:
+            return left
+        self._since = None
+        return 0.0
+
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """Collects what comes; `take` returns all of it at once.
+
+    `put` waits while values of more bytes than allowed are there, so memory is bounded and the source is held back.
+    """
+
+    def __init__(self, bytes_max: int):
+        """Makes an inbox whose values have at most `bytes_max` bytes, or are one value."""
+        self._bytes_max = bytes_max
+        self._changed = threading.Condition()
+        self._values: list[T] = []
+        self._messages: list[Any] = []
+        self._bytes = 0
+        self._ended = self._end_taken = self._closed = False
+        self._failure: Exception | None = None
+
+    def put(self, value: T, size: int) -> None:
+        """Adds a value of `size` bytes; waits while there is no room. It is dropped when nobody takes any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._values or self._bytes + size <= self._bytes_max or self._closed)
+            if not self._closed:
+                self._values.append(value)
+                self._bytes += size
+                self._changed.notify_all()
+
+    def tell(self, message: Any) -> None:
+        """Adds a message."""
+        with self._changed:
+            self._messages.append(message)
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        """Says that no value will come."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """Lets `take` raise an error, the first one if there are more; what came before it is not handed out."""
+        with self._changed:
+            self._failure = self._failure or error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Says that nobody will take any more: whoever waits in `put` goes on."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def take(self, timeout_s: float | None = None) -> tuple[list[Any], list[T], bool]:
+        """Waits until there is something and returns (messages, values, whether this is the end of the values).
+
+        Args:
+            timeout_s: waits no longer than this; 0 looks only.
+        """
+        with self._changed:
+            self._changed.wait_for(self._something, timeout_s)
+            if self._failure is not None:
+                raise self._failure
+            messages, self._messages = self._messages, []
+            values, self._values = self._values, []
+            self._bytes, self._end_taken = 0, self._ended
+            self._changed.notify_all()
+            return messages, values, self._ended
+
+    def rest(self, seconds: float) -> None:
+        """Waits so long; raises the error that `fail` was given."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure is not None, seconds)
+            if self._failure is not None:
+                raise self._failure
+
+    def _something(self) -> bool:
+        ended = self._ended and not self._end_taken
+        return bool(self._values or self._messages or ended or self._failure is not None)

@@ -1,6 +1,7 @@
-"""Latencies of a tick that outlive the task that measured them: the driver hears of them when the tick ends."""
+"""Latencies of a tick, and their breakdown: how long its records spent in each step."""
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import lmdb
@@ -8,11 +9,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from impls.realtime.blobs import Blob
 from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
 from impls.worker.cells import CELL, are_moved, make_cells
 
-__all__ = ["Latencies", "ended_cells"]
+__all__ = ["STEPS", "Breakdown", "Latencies", "ended_cells"]
+
 
 _NOW, _ENDED = OUTBOX + b"cells", OUTBOX + b"ended-cells"
 _WHEN = np.dtype([("time", "<i8"), ("moved", "u1")])
@@ -77,3 +80,43 @@ class Latencies:
 def ended_cells(txn: lmdb.Transaction, tick: int) -> bytes:
     """Returns the cells with which a tick ended, none if another one has ended since."""
     return get_of_epoch(txn, _ENDED, tick) or b""
+
+
+STEPS = ("to_router", "route", "shuffle", "wait", "apply", "commit", "log", "send")
+"""From the scheduled time to F, in F, to S, for the turn before, and the phases of the turn."""
+_STAMPED = STEPS[1:4]
+_PHASES = {"drop": "apply", "pull": "apply", "apply": "apply", "commit": "commit", "log": "log", "send": "send"}
+
+
+class Breakdown:
+    """begin() with the blobs of a turn, done() with its phases; means() at the end of a tick."""
+
+    def __init__(self) -> None:
+        self._sums = dict.fromkeys(STEPS, 0.0)
+        self._records = self._turn = 0
+
+    def begin(self, blobs: Sequence[Blob]) -> None:
+        """Takes the stamps of a turn's blobs."""
+        now_us, self._turn = time.time_ns() // 1000, 0
+        for blob in blobs:
+            records = len(blob.table)
+            if not records or blob.came_us < 0 or (due_us := _mean(blob.table.column("time"))) is None:
+                continue
+            stamps = (due_us, blob.came_us, blob.packed_us, blob.read_us, now_us)
+            for step, before, after in zip(("to_router", *_STAMPED), stamps, stamps[1:], strict=False):
+                self._sums[step] += records * (after - before) / 1e3
+            self._turn += records
+        self._records += self._turn
+
+    def done(self, ms: Mapping[str, float]) -> None:
+        """Takes the milliseconds of the turn's phases: all of its records wait for each."""
+        for phase, step in _PHASES.items():
+            self._sums[step] += self._turn * ms.get(phase, 0.0)
+
+    def means(self) -> dict[str, float]:
+        """Returns milliseconds by step, {} without records."""
+        return {step: round(total / self._records, 3) for step, total in self._sums.items()} if self._records else {}
+
+
+def _mean(times: pa.ChunkedArray) -> float | None:
+    return None if times.null_count else float(times.to_numpy().mean())

@@ -1,5 +1,6 @@
-"""One turn of a worker: drops, pulls and records in one commit, then its frame in the changelog and its results."""
+"""One turn of a worker: drops, pulls and records in one commit, then its frame and results; a tick's end."""
 
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,20 +10,22 @@ import lmdb
 from impls.durability.frame import Frame
 from impls.faults import fault
 from impls.protocol.plan import Pull
+from impls.protocol.realtime import Ended
 from impls.protocol.report import Report, Written
 from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.merging import lasting, merged_report
-from impls.realtime.times import seen
+from impls.realtime.latencies import Latencies
+from impls.realtime.merging import counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
 from impls.store.queue import Lengths
-from impls.store.records import counts
+from impls.store.records import Results, counts
 from impls.worker.applying import Applying
-from impls.worker.parts import Phase
+from impls.worker.parts import Phase, write_snapshot
 from impls.worker.pull import pull_bins
 from impls.worker.query import Task
+from impls.worker.replicas import keep_replicas
 
-__all__ = ["Given", "Turned", "run_turn"]
+__all__ = ["Given", "Turned", "end_tick", "run_turn"]
 
 
 _DROP_ITEMS = 1024  # a turn's piece of old copies: 2 to 3 ms, of a bin of 39,000 entries 60 to 90 in one piece
@@ -146,3 +149,39 @@ def _turned(report: Report) -> list[int]:
 
 def _fault(task: Task, point: str) -> None:
     fault(point, worker=task.worker, epoch=task.epoch, attempt=0, migrating=task.order.written.migrating)
+
+
+def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collection[int]) -> Ended:
+    """Commits that the worker has ended its tick, and returns what to answer; a task that comes later repeats it.
+
+    Args:
+        env: the worker's environment.
+        task: its task.
+        report: of the tick.
+        blocked: bins of the worker that run nothing at the tick's end: those that it has not pulled, or holds.
+    """
+    report.pid, report.lmdb_bytes = os.getpid(), env.used_bytes
+    if task.spec.operator.event_time is not None:
+        merge_told(report, task.spec.operator)
+        report.event_time = replace(report.event_time, waits=sorted(blocked))
+    _commit(env, task, report)
+    if task.spec.files is not None and task.order.snapshot:
+        with env.reading(buffers=False) as view:
+            write_snapshot(task, view, report)
+    keep_replicas(task, [], report)
+    fault("before-report", worker=task.worker, epoch=task.epoch, migrating=task.order.written.migrating)
+    answer = Ended(task.epoch, task.worker, counted(report, env.state.said).to_json(), env.latencies.to_bytes())
+    env.latencies = Latencies.none()
+    return answer
+
+
+def _commit(env: TurnEnvironment, task: Task, report: Report) -> None:
+    after = replace(ended(env.state), tick=task.epoch + 1, turn=0, begun=task.epoch, report="", records=0, results=0)
+    txn, frame = env.begin(), env.frame()
+    try:
+        Applying(task, txn, report).report_queues()
+        raw = env.commit(txn, frame, Results.none(), replace(after, ended=report.to_json().decode()))
+    except BaseException:
+        txn.abort()
+        raise
+    env.log(task.epoch, raw)

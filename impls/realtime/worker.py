@@ -13,15 +13,13 @@ from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.realtime import Ended, Final, Marks, Tick
 from impls.protocol.report import Report
-from impls.realtime.blobs import Blob
-from impls.realtime.ending import end_tick
+from impls.realtime.blobs import Blob, Intake
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.flow import Pace
-from impls.realtime.intake import Intake
+from impls.realtime.latencies import Breakdown
 from impls.realtime.merging import merged_report, restored
 from impls.realtime.ticking import WorkerTick
-from impls.realtime.turn import Given, run_turn
-from impls.realtime.way import Way
+from impls.realtime.turn import Given, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.queue import Lengths, queue_lengths
 from impls.store.records import counts
@@ -56,7 +54,7 @@ class TurnWorker:
         self._task: Task | None = None
         self._tick: WorkerTick | None = None
         self._report = Report(worker)
-        self._way = Way()
+        self._breakdown = Breakdown()
         self._lengths: Lengths = {}
         self._missing: set[int] = set()  # bins routed here whose state has not come, after the last tick
         self._said_final = False
@@ -229,23 +227,23 @@ class TurnWorker:
     def _end_tick(self) -> None:
         """Ends the tick and answers."""
         assert self._tick is not None, "it is this one"
-        self._report.way = self._way.means()
+        self._report.breakdown = self._breakdown.means()
         self._say(end_tick(self._open, self._now, self._report, self._blocked(())))
         self._missing = self._tick.missing
-        self._tick, self._report, self._way = None, Report(self._worker), Way()
+        self._tick, self._report, self._breakdown = None, Report(self._worker), Breakdown()
 
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def _turn(self, blobs: Sequence[Blob], pulls: Sequence[Pull]) -> None:
         """Runs one turn and takes in what it leaves; of one that comes to nothing the blobs are given back."""
-        self._way.begin(blobs)
+        self._breakdown.begin(blobs)
         given, begin = Given(blobs, pulls, self._blocked(pulls), self._tick is not None), time.perf_counter()
         try:
             done = run_turn(self._open, self._now, given, self._report)
         except (PipelineError, lmdb.Error, *DAMAGE):
             self._intake.give_back(blobs)
             raise
-        self._way.done(done.ms)
+        self._breakdown.done(done.ms)
         seconds = time.perf_counter() - begin - done.ms.get("pull", 0.0) / 1e3
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
         self._report, self._lengths = done.report, done.lengths

@@ -29,7 +29,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
  * A streaming source without rows whose offset grows every second, or whenever Spark asks while its query is in a hurry.
- * Its metrics are the figures of the query.
+ * Its metrics are those of the query.
  *
  * Spark begins an epoch when an offset of a source has grown. Offsets are whole numbers, as those of Spark's rate source,
  * so a checkpoint with that one goes on with this one.

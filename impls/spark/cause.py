@@ -1,11 +1,15 @@
-"""The cause of a failed query in one line, from the text in which Spark hands it on: Java's and Python's stacks."""
+"""The cause of a failed query in one line, and Spark's loggers that would print stacks where none is needed."""
 
 import re
+from collections.abc import Iterable
 from itertools import takewhile
+
+from pyspark.sql import SparkSession
 
 from impls.errors import FOR_KEY
 
-__all__ = ["cause_of"]
+__all__ = ["cause_of", "silence"]
+
 
 _MOST = 500  # characters of an exception's text
 _TRACEBACK = "Traceback (most recent call last):"
@@ -67,3 +71,10 @@ def _users_line(frames: list[str]) -> str:
                 code = "" if _FRAME.match(following) or not following.strip() else f": {following.strip()}"
                 return f", at {match['path'].rpartition('/')[2]}:{match['line']} in {match['where']}{code}"
     return ""
+
+
+def silence(spark: SparkSession, loggers: Iterable[str]) -> None:
+    """Lets loggers be silent; they are named by what follows `org.apache.spark.`."""
+    log4j = spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for logger in loggers:
+        log4j.core.config.Configurator.setLevel(f"org.apache.spark.{logger}", log4j.Level.OFF)

@@ -56,9 +56,9 @@ class Heartbeat:
             self._hurries = on
             self._source.hurry(self._name, on)
 
-    def tell(self, figures: Mapping[str, Any]) -> None:
+    def tell(self, metrics: Mapping[str, Any]) -> None:
         """Gives Spark the metrics of the epoch that it runs."""
-        self._source.tell(self._name, ",".join(f"{name}={figures.get(name) or 0}" for name in METRICS))
+        self._source.tell(self._name, ",".join(f"{name}={metrics.get(name) or 0}" for name in METRICS))
 
 
 def with_heartbeat(df: DataFrame, driver: Driver) -> tuple[DataFrame, Callable[[], None]]:
@@ -67,7 +67,7 @@ def with_heartbeat(df: DataFrame, driver: Driver) -> tuple[DataFrame, Callable[[
     driver.on_command = heartbeat.hurry
 
     def tell() -> None:
-        heartbeat.tell(driver.figures.counts())
+        heartbeat.tell(driver.metrics.counts())
         heartbeat.hurry(driver.controller.busy)
 
     return heartbeat.added_to(df), tell

@@ -19,8 +19,7 @@ from pyspark.util import PythonEvalType
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
 from impls.spark.compiled import new_object
-from impls.spark.foreach import REPORT_SCHEMA, given, reports_of, schema_of
-from impls.spark.step import run_step
+from impls.spark.step import REPORT_SCHEMA, given, reports_of, run_step, schema_of
 from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import ForeachBatch

@@ -1,17 +1,31 @@
-"""Whether the executors' Python can run a step: a small job on each of them, and its answer in words."""
+"""Python workers of executors: whether they can run a step, and their start before a query's first epoch.
 
+A worker's first results wait for its producer, half a second until the broker has given it an id. In the middle of a
+rescale that is the longest part of the epoch in which a new worker first runs.
+"""
+
+import os
 import re
+import shutil
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
+from impls.spark.master import is_local
+from impls.worker.sinks import Sink
 
-__all__ = ["LIBRARIES", "check_executors", "check_operator", "in_words"]
+__all__ = ["LIBRARIES", "check_executors", "check_operator", "in_words", "warm_workers"]
+
 
 LIBRARIES = {
     "confluent_kafka": "confluent-kafka",
@@ -110,3 +124,45 @@ def in_words(error: str) -> str:
 def _last_line(error: str) -> str:
     lines = [line.strip() for line in error.splitlines() if "Error" in line or "Exception" in line]
     return (lines or [error])[0][:300]
+
+
+_MEET_S = 1.0  # for which a task waits for the others; where other queries have the slots, they never come
+_POLL_S = 0.002
+
+
+def warm_workers(spark: SparkSession, output: Sink) -> int:
+    """Connects a worker for each task that can run at once and returns their number, 0 where it cannot be done.
+
+    On a cluster nothing is done: its tasks need not come back to the workers of this job.
+    """
+    context = spark.sparkContext
+    if not is_local(context.master):
+        return 0
+    tasks, folder = context.defaultParallelism, tempfile.mkdtemp(dir=context._temp_dir)
+    try:
+        rows = spark.range(0, tasks, 1, tasks)
+        rows.mapInArrow(partial(_connect, output, folder, tasks), rows.schema).collect()
+        return len(list(Path(folder).glob("[0-9]*")))
+    except PySparkException:  # the first epoch will do it
+        return 0
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _connect(output: Sink, folder: str, tasks: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from (batch.slice(0, 0) for batch in batches)
+    _meet(Path(folder), tasks)
+    output.connect()
+
+
+def _meet(folder: Path, tasks: int) -> None:
+    """Waits until so many processes are here, so that each task has one of its own; one that gives up sends all on.
+
+    A barrier of Spark's would do it too, and sleeps for a second in each of its tasks.
+    """
+    (folder / str(os.getpid())).touch()
+    given_up, deadline = folder / "given-up", time.monotonic() + _MEET_S
+    while len(list(folder.glob("[0-9]*"))) < tasks and not given_up.exists():
+        if time.monotonic() > deadline:
+            given_up.touch()
+        time.sleep(_POLL_S)

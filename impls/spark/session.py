@@ -1,4 +1,7 @@
-"""The Spark session with the settings that a short epoch needs."""
+"""The Spark session with the settings that a short epoch needs.
+
+With Spark's own settings a host that is cut off is noticed after 120 s, and an epoch waits as long.
+"""
 
 import logging
 import os
@@ -10,13 +13,38 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
+from impls.spark.cause import silence
 from impls.spark.cluster import await_executor, end_session, start_in_time
-from impls.spark.master import check_master, check_retries, is_local
-from impls.spark.quiet import silence
-from impls.spark.remote import remote_settings
+from impls.spark.master import address_towards, check_master, check_retries, is_local, standalone_addresses
 from impls.spark.shipping import Archive, cluster_settings, ship
 
 __all__ = ["check_session", "spark_session"]
+
+
+_LOSSES = {
+    "spark.executor.heartbeatInterval": "1s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "6s",  # after which the driver gives up an executor
+    "spark.network.timeoutInterval": "1s",  # how often it looks
+    "spark.network.timeout": "8s",  # after which a fetch gives up its connection
+    "spark.rpc.io.connectionTimeout": "120s",  # else 8 s without an answer, on a busy host, part driver and master
+    "spark.standalone.executorRemoveDelayOnDisconnection": "0s",  # 5 s, in wait for the master's words on it
+    "spark.shuffle.io.retryWait": "1s",  # 5 s between the tries to fetch from a host that is gone
+}
+
+
+def _remote_settings(master: str | None) -> dict[str, str]:
+    """Returns the settings of a session on a master elsewhere; none for a local one.
+
+    The driver's address is that by which a standalone master is reached. For YARN and Kubernetes it is Spark's choice.
+    """
+    if master is None or is_local(master):
+        return {}
+    addresses = standalone_addresses(master)
+    if not addresses:
+        return _LOSSES
+    own = address_towards(addresses[0][0])
+    return {**_LOSSES, "spark.driver.host": own, "spark.driver.bindAddress": own}
+
 
 _LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _CLASS_PATH = "spark.driver.extraClassPath"
@@ -77,7 +105,7 @@ def spark_session(
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
     given = dict(settings or {})
-    own = {**_FAST, **remote_settings(master), "spark.python.daemon.module": "impls.spark.daemon"}
+    own = {**_FAST, **_remote_settings(master), "spark.python.daemon.module": "impls.spark.daemon"}
     own |= _finding(jars, given.pop(_CLASS_PATH, ""), local=is_local(master))
     own |= given if is_local(master) else _SEATED | cluster_settings(given)
     for key, value in own.items():

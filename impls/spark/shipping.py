@@ -1,21 +1,30 @@
-"""What executors need to run a step: this package's code, and Python with its libraries where the hosts lack them.
+"""What executors need to run a step: this package's code, the user's code as bytes, and Python where hosts lack it.
 
 The code goes as a zip file that Spark copies into each executor's working folder, and PYTHONPATH names it there, so the
 daemon that imports a step's libraries before it forks is found too. An environment goes as an archive (Spark's
 `spark.archives`), unpacked in the same folder, whose Python the executors then start.
 """
 
+import sys
+import sysconfig
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
+from impls.operators.pipeline import Contents, steps_of
 from impls.spark.master import is_local
 from impls.spark.readiness import check_executors, check_operator
 
-__all__ = ["Archive", "check_archive", "cluster_settings", "equip", "ship"]
+__all__ = ["Archive", "check_archive", "cluster_settings", "dumped", "equip", "pickled", "ship"]
+
 
 Archive = Path | str | Callable[[], Path] | None
 """A packed environment: its path or URI; a function that makes it, called only where the executors lack it; or none."""
@@ -115,3 +124,43 @@ def _zip(package: Path, target: Path) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as out:
         for path in sorted(package.rglob("*.py")):
             out.write(path, path.relative_to(package.parent))
+
+
+_INSTALLED = tuple(Path(sysconfig.get_paths()[name]).resolve() for name in ("stdlib", "purelib", "platlib"))
+
+
+def pickled(contents: Contents) -> bytes:
+    """Returns a version's code; raises UsageError when it holds what cannot be pickled."""
+    operator = contents.operator
+    parts = [operator.keyed, *(step.function for step in steps_of(operator)), contents.migrate, contents.back]
+    return dumped(contents, parts)
+
+
+def dumped(what: Any, parts: list[Any]) -> bytes:
+    """Returns an object as bytes, with the code of its parts where that is the user's own.
+
+    Raises:
+        UsageError: it cannot be pickled.
+    """
+    with ExitStack() as stack:
+        registered = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]  # by the user, and to stay so
+        for module in dict.fromkeys(m for m in _own_modules(parts) if m.__name__ not in registered):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+            stack.callback(cloudpickle.unregister_pickle_by_value, module)
+        try:
+            raw: bytes = cloudpickle.dumps(what)  # type: ignore[no-untyped-call]
+        except (TypeError, AttributeError, ValueError, PySparkException) as error:
+            raise UsageError(f"The pipeline cannot be sent to the workers: {error}.") from error
+    return raw
+
+
+def _own_modules(parts: list[Any]) -> Iterator[ModuleType]:
+    """Yields the modules of objects that are neither installed nor of this package: executors may not have them."""
+    for part in parts:
+        name = getattr(part, "__module__", None) or type(part).__module__
+        module = sys.modules.get(name)
+        file = getattr(module, "__file__", None)
+        if module is not None and file is not None and name != "__main__":
+            path = Path(file).resolve()
+            if not any(path.is_relative_to(folder) for folder in (*_INSTALLED, _PACKAGE)):
+                yield module

@@ -12,22 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.protocol.bins import MAX_BINS
+from impls.protocol.arrays import MAX_BINS
 from impls.store.tables import STATE, bin_key
 
 __all__ = [
-    "CHECK_BYTES",
-    "RESIDUE",
-    "check_rows",
-    "open_value",
-    "open_values",
-    "stored_name",
-    "stored_names",
-    "stored_value",
-    "stored_values",
-    "verify_entries",
-    "wrong_rows",
-]
+    "CHECK_BYTES", "RESIDUE", "Changes", "check_rows", "open_value", "open_values", "stored_name", "stored_names",
+    "stored_value", "stored_values", "verify_entries", "wrong_rows",
+]  # fmt: skip
 
 CHECK_BYTES = 4
 RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
@@ -123,3 +114,18 @@ def _crc_of_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
     for column in np.ascontiguousarray(rows.T):
         crc = _CRC[(crc ^ column) & np.uint32(0xFF)] ^ (crc >> np.uint32(8))
     return ~crc
+
+
+class Changes:
+    """What an epoch writes, in stored form and order: the content of its changelog frame.
+
+    Attributes:
+        names, values: of keyed entries; a value of None deletes.
+        codes, counts: lists of int64 arrays, dense slots and their counts.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self.values: list[bytes | None] = []
+        self.codes: list[NDArray[np.int64]] = []
+        self.counts: list[NDArray[np.int64]] = []

@@ -7,13 +7,19 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import lmdb
 
 from impls.errors import CorruptStateError, StateError
+from impls.protocol.jsontext import from_text, to_text
+from impls.store.checked import get_checked, put_checked
+from impls.store.tables import META
 
-__all__ = ["DAMAGE", "MAP_BYTES", "Store", "set_aside", "store_path", "wipe"]
+__all__ = [
+    "DAMAGE", "FORMAT", "MAP_BYTES", "Meta", "Store", "read_meta", "set_aside", "store_path", "wipe", "write_meta",
+]  # fmt: skip
 
 MAP_BYTES = 1 << 30
 DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
@@ -203,3 +209,47 @@ def wipe(path: Path) -> None:
     set_aside(path)
     for doomed in path.parent.glob(f".{path.name}-*.aside"):
         shutil.rmtree(doomed, ignore_errors=True)
+
+
+FORMAT = 4
+_READ = (3, FORMAT)  # 3 had no packs
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """What an environment says of itself: the query and worker it belongs to and the last epoch committed in it."""
+
+    query: str
+    worker: int
+    epoch: int
+    generation: int
+    store: str
+    format: int = FORMAT
+
+    @classmethod
+    def new(cls, query: str, worker: int, epoch: int, generation: int) -> "Meta":
+        """Returns the meta record of a new environment with an identity of its own."""
+        return cls(query, worker, epoch, generation, uuid.uuid4().hex)
+
+    def at_epoch(self, epoch: int, generation: int) -> "Meta":
+        """Returns the meta record as it is after an epoch."""
+        return replace(self, epoch=epoch, generation=generation, format=FORMAT)
+
+
+def read_meta(txn: lmdb.Transaction) -> Meta | None:
+    """Returns the environment's meta record, None for a new environment.
+
+    Raises CorruptStateError for a damaged one and StateError for another format.
+    """
+    raw = get_checked(txn, META)
+    if raw is None:
+        return None
+    data = from_text(raw)
+    if data.get("format") not in _READ:
+        raise StateError(f"The state has format {data.get('format')}; this version reads format {FORMAT}.")
+    return Meta(**data)
+
+
+def write_meta(txn: lmdb.Transaction, meta: Meta) -> None:
+    """Writes the meta record."""
+    put_checked(txn, META, to_text(meta))

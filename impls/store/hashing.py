@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 
 __all__ = ["SEED", "bin_of_hash", "bin_sql", "hash_bytes", "hash_int64"]
 

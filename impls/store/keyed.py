@@ -12,11 +12,72 @@ from typing import Any
 
 from impls.errors import UsageError
 from impls.protocol.eventtime import Partial
-from impls.store.buffered import Buffered
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
-__all__ = ["Keyed", "name_of"]
+__all__ = ["Buffered", "Keyed", "name_of"]
+
+
+_Place = tuple[int, bytes]
+
+
+class Buffered:
+    """Entries by (bin, name); what is written is seen at once and stored by flush()."""
+
+    def __init__(self, state: BinState):
+        self.state = state
+        self._stored: dict[_Place, bytes | None] = {}
+        self._written: dict[int, dict[bytes, bytes | None]] = {}
+
+    def load(self, places: Iterable[_Place]) -> None:
+        """Reads many entries at once; reading them one by one afterwards costs nothing."""
+        wanted = [place for place in dict.fromkeys(places) if place not in self._stored]
+        if wanted:
+            found = self.state.get_many([b for b, _ in wanted], [name for _, name in wanted])
+            self._stored |= dict(zip(wanted, found, strict=True))
+
+    def get(self, bin_: int, name: bytes) -> bytes | None:
+        """Returns an entry's value, None when it is not there."""
+        own = self._written.get(bin_)
+        if own is not None and name in own:
+            return own[name]
+        if (bin_, name) not in self._stored:
+            self.load([(bin_, name)])
+        return self._stored[bin_, name]
+
+    def put(self, bin_: int, name: bytes, value: bytes | None) -> None:
+        """Writes an entry; None deletes it."""
+        self._written.setdefault(bin_, {})[name] = value
+
+    def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
+        """Returns (name, value) of a bin's entries with low <= name < high, in order of names."""
+        found = self.state.scan(bin_, low, high)
+        self._stored |= {(bin_, name): value for name, value in found}
+        own = {name: value for name, value in self._written.get(bin_, {}).items() if low <= name < high}
+        if not own:
+            return found
+        merged: dict[bytes, bytes | None] = {**dict(found), **own}
+        return sorted((name, value) for name, value in merged.items() if value is not None)
+
+    def delete_all(self, bin_: int, low: bytes, high: bytes) -> None:
+        """Deletes the entries that scan() returns."""
+        for name, _ in self.scan(bin_, low, high):
+            self.put(bin_, name, None)
+
+    def flush(self) -> None:
+        """Writes what has changed to the state."""
+        written = [(b, name, value) for b, own in self._written.items() for name, value in own.items()]
+        self.load([(b, name) for b, name, _ in written])
+        puts = [(b, name, value) for b, name, value in written if value is not None]
+        old = [self._stored[b, name] for b, name, _ in puts]
+        for b, name, value in written:
+            if value is None and self._stored[b, name] is not None:
+                self.state.delete(b, name)
+        if puts:
+            self.state.put_many([b for b, _, _ in puts], [n for _, n, _ in puts], [v for _, _, v in puts], old)
+        self._stored |= {(b, name): value for b, name, value in written}
+        self._written.clear()
+
 
 _KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
 _TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
+from impls.store.checked import whole_range
 from impls.store.entries import open_value
-from impls.store.hidden import whole_range
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_range
 

@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.store.checked import checked, open_record
+from impls.store.checked import checked, open_record, whole_range
 from impls.store.entries import CHECK_BYTES, RESIDUE, open_value
-from impls.store.hidden import whole_range
 from impls.store.tables import PACKS, STATE, bin_range, iter_range
 
 __all__ = [

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 TIES = ("rescale_file", "rescale_row")
-"""Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.order`."""
+"""Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.columns`."""
 
 _NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 

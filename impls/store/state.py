@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from impls.errors import CorruptStateError
 from impls.store.bins import read_size, write_size
 from impls.store.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
-from impls.store.changes import Changes
+from impls.store.checked import check_absent, whole_range
 from impls.store.entries import (
     CHECK_BYTES,
+    Changes,
     open_value,
     open_values,
     stored_name,
@@ -21,7 +22,6 @@ from impls.store.entries import (
     stored_values,
     wrong_rows,
 )
-from impls.store.hidden import check_absent, whole_range
 from impls.store.packs import beside_packs, unpack, unpack_range
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
 

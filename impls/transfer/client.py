@@ -15,9 +15,8 @@ from pyarrow import flight
 
 from impls.errors import CorruptStateError
 from impls.store.bins import BinArrival, open_size
-from impls.transfer.batches import is_size, items_of, runs_of
 from impls.transfer.settings import TLS_NAME, Transfer
-from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, proof_of, seal
+from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, is_size, items_of, proof_of, runs_of, seal
 
 __all__ = ["fetch"]
 

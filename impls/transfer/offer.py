@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from impls.transfer.owner import Owner
 from impls.transfer.places import Places
-from impls.transfer.process import Charge
+from impls.transfer.process import Charge, Owner
 from impls.transfer.settings import Transfer
 
 __all__ = ["offer"]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from impls.protocol.eventtime import Partial
 from impls.protocol.report import Pipelines, Queues, Report
-from impls.store.changes import Changes
+from impls.store.entries import Changes
 from impls.store.offsets import Advance, Offsets
 from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
 from impls.store.records import Results, in_turn

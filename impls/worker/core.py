@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from impls.durability import frame as frames
 from impls.errors import CorruptStateError, StateError
 from impls.faults import fault
+from impls.protocol.mechanism import WorkerStore
 from impls.protocol.report import Report, Written
-from impls.protocol.shared import WorkerStore
 from impls.store.bins import drop_bin, drop_piece, read_size
 from impls.store.checked import get_of_epoch, put_of_epoch
-from impls.store.environment import MAP_BYTES
-from impls.store.meta import read_meta, write_meta
+from impls.store.environment import MAP_BYTES, read_meta, write_meta
 from impls.store.records import Results, counts, from_bytes, times_of, to_bytes
 from impls.store.tables import OUTBOX
 from impls.worker.applying import Applying

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from impls.protocol.shared import WorkerStore
+from impls.protocol.mechanism import WorkerStore
+from impls.store.environment import Meta
 from impls.store.lock import WriterLock
-from impls.store.meta import Meta
 
 __all__ = ["Cause", "Opened", "Untrusted"]
 

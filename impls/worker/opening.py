@@ -10,18 +10,17 @@ import numpy as np
 from impls.durability.frame import Frame, frame_name
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
+from impls.protocol.mechanism import Shared, WorkerStore
 from impls.protocol.report import Report
-from impls.protocol.shared import Shared, WorkerStore
 from impls.store.checked import get_of_epoch
-from impls.store.environment import DAMAGE, Store, set_aside, store_path
+from impls.store.environment import DAMAGE, Meta, Store, read_meta, set_aside, store_path, write_meta
 from impls.store.lock import WriterLock, holds, take_lock
-from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.opened import Cause, Opened, Untrusted
 from impls.worker.query import Task
-from impls.worker.refill import has_worked, refill
 from impls.worker.replicas import copy_replicas
+from impls.worker.turnstate import has_worked, refill
 
 __all__ = ["open_worker"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from impls.durability.files import Files
 from impls.durability.restore import Source
 from impls.operators.base import Operator
+from impls.protocol.mechanism import Shared
 from impls.protocol.order import EpochOrder
-from impls.protocol.shared import Shared
 from impls.transfer.settings import Transfer
 from impls.worker.sinks import Sink
 

@@ -18,9 +18,8 @@ from impls.errors import StateError
 from impls.protocol.report import Replication, Report
 from impls.store.bins import copy_bin, drop_bin
 from impls.store.checked import get_checked, put_checked
-from impls.store.environment import DAMAGE, Store, store_path, wipe
+from impls.store.environment import DAMAGE, Meta, Store, read_meta, store_path, wipe, write_meta
 from impls.store.lock import take_lock
-from impls.store.meta import Meta, read_meta, write_meta
 from impls.store.records import concat
 from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX, iter_range

@@ -19,8 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.operators.base import Operator
-from impls.operators.timed import TimedOperator
-from impls.operators.turn import Turn, Turned
+from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EpochClock, Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
 from impls.store.queue import put_queued, queue_lengths, queued_records, take_queues

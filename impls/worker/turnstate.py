@@ -1,16 +1,22 @@
-"""What a worker in real-time mode knows beside its bins, committed with every turn and logged in its frame."""
+"""What a worker in real-time mode knows beside its bins, committed with every turn, and how that is rebuilt."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lmdb
+import numpy as np
 
+from impls.durability.frame import frames_in, last_frame
+from impls.durability.restore import Restored, RestoreRequest, restore
 from impls.errors import StateError
 from impls.protocol.jsontext import from_text, to_text
-from impls.store.checked import get_checked, put_checked
+from impls.store.checked import get_checked, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
+from impls.worker.query import Task
 
-__all__ = ["INDEX_BITS", "TurnState", "last_frame_of", "put_frame", "read_turn", "write_turn"]
+__all__ = ["INDEX_BITS", "TurnState", "has_worked", "last_frame_of", "put_frame", "read_turn", "refill", "write_turn"]
+
 
 INDEX_BITS = 18  # results of a turn are numbered below 2^18, turns of a tick below 2^14: together 32 bits
 _TURNS = 1 << (32 - INDEX_BITS)
@@ -31,7 +37,7 @@ class TurnState:
         records, results: how many of each the tick has had so far.
         ended: of a turn that ends a tick, the worker's whole report, without `said`.
         times, ahead: [partition, highest event time] of the batch's records that count in the report of the tick under
-            way, and in that of the next one, see `impls.realtime.times`.
+            way, and in that of the next one, see `impls.realtime.merging`.
         said: those that have counted in the report of the last tick ended.
     """
 
@@ -87,3 +93,39 @@ def put_frame(txn: lmdb.Transaction, frame: bytes) -> None:
 def last_frame_of(txn: lmdb.Transaction) -> bytes | None:
     """Returns the frame of the last turn committed, None before the first."""
     return get_checked(txn, _FRAME)
+
+
+def has_worked(task: Task) -> bool:
+    """Returns whether the changelog has turns of the worker in its epoch, also where it began with nothing."""
+    files = task.spec.files
+    return task.spec.turns and files is not None and bool(frames_in(files, task.worker, task.epoch))
+
+
+def refill(task: Task, txn: lmdb.Transaction, states: dict[int, int], have: Mapping[int, int]) -> tuple[Restored, int]:
+    """Puts a worker as it was after its last turn into an empty environment; returns also the last epoch it ended.
+
+    Args:
+        task: the worker's task in an epoch that it may have worked in already, and even ended.
+        txn: gets bins, queues and what the turn has committed beside them.
+        states: bin -> worker that held it when the epoch began.
+        have: bin -> epoch whose end the transaction shows the bin at already.
+    """
+    source, files = task.spec.source(), task.spec.files
+    assert source is not None, "an environment is rebuilt from durable files alone"
+    assert files is not None, "the same"
+    last = last_frame(files, task.worker, task.epoch)
+    now = frames_in(files, task.worker, task.epoch)
+    later = [*now, *frames_in(files, task.worker, task.epoch + 1)]
+    states = states | {bin_: task.worker for frame in later for bin_, _ in frame.pulls}
+    queues = tuple(np.flatnonzero(task.order.written.plan.routing == task.worker).tolist())
+    upto = task.epoch - 1 if last is None else max(task.epoch - 1, last.epoch)
+    request = RestoreRequest(states, queues, task.worker, have, open_from=task.epoch)
+    restored = restore(source, txn, upto, request)
+    if last is not None and last.turn is not None:
+        write_turn(txn, replace(TurnState(**last.turn["after"]), ended=""))
+        put_frame(txn, last.encode())
+    said = [(frame.turn or {}).get("after", {}).get("ended") for frame in now]
+    ended = [report for report in said if report]
+    if ended:
+        put_of_epoch(txn, OUTBOX + b"report", task.epoch, ended[-1].encode())
+    return restored, task.epoch if ended else task.epoch - 1

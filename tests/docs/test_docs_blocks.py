@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from blocks import WAYS, blocks_of, check_command, commands_in
 
-from harness.cli.graph import modules
+from harness.cli.development import modules
 from harness.docs.pages import documents
 from harness.files import ROOT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.results.validate import validate
+from harness.results.summary import validate
 from harness.suites.bench import run_bench
 from impls.errors import UsageError
 

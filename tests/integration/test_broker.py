@@ -26,7 +26,7 @@ from harness.setup.java import find_java
 from impls.driver.arrivals import asking, end_offsets
 from impls.errors import StateError, UsageError
 from impls.store.records import Results
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 DEADLINE_S = 20.0
 PARENT = """

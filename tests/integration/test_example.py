@@ -11,7 +11,7 @@ pytestmark = pytest.mark.spark
 def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
     from impls.operators import StatefulMap
-    from impls.worker.output import Output
+    from impls.worker.results import Output
 
     class RunningAverage(StatefulMap):
         columns = ("amount",)
@@ -59,7 +59,7 @@ def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_p
 def test_its_code_changes_while_it_runs(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
     from impls.operators import Filter, StatefulMap
-    from impls.worker.output import Output
+    from impls.worker.results import Output
 
     class RunningAverage(StatefulMap):
         columns = ("amount",)

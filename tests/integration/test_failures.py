@@ -10,9 +10,9 @@ from rich.console import Console
 
 from harness.experiment.description import Experiment
 from harness.live.view import LiveView
-from harness.results.validate import validate
+from harness.results.summary import validate
 from harness.run import process
-from harness.suites.runs import prepare_runs, run_and_report
+from harness.suites.bench import prepare_runs, run_and_report
 from impls.errors import StateError, UsageError
 
 _SMALL = Experiment(mechanisms=("none",), keys=1000, bins=8, rate=1000, duration_s=3.0, lead_in_s=0.0, workers=2)

@@ -181,7 +181,7 @@ def test_a_source_without_an_order_is_refused_before_anything_is_made(spark, tmp
         start(spark.range(3).selectExpr("id as key"))
     assert not (tmp_path / "checkpoint").exists()
     with start(rate.selectExpr("value % 10 as key", "0 as partition", "value as offset")) as query:
-        await_true(lambda: query.await_end(0) or query.figures()["records"] >= 100, "records of the rate source")
+        await_true(lambda: query.await_end(0) or query.metrics()["records"] >= 100, "records of the rate source")
 
 
 @pytest.mark.spark

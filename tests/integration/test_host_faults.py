@@ -4,8 +4,8 @@ import pytest
 from processes import working_on
 from rich.console import Console
 
-from harness.suites.faults.host_faults import draw_host_schedule
 from harness.suites.faults.run import fault_test
+from harness.suites.faults.schedule import draw_host_schedule
 
 pytestmark = pytest.mark.timeout(300)
 SEED = 1

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from harness.lab.hosts.cluster import cluster
-from harness.lab.hosts.kernel import can_isolate
-from harness.lab.hosts.marked import processes_of
+from harness.lab.hosts.isolated import can_isolate
+from harness.lab.hosts.programs import processes_of
 from harness.lab.waiting import wait_for
 from impls.errors import UsageError
 

@@ -9,7 +9,7 @@ import pytest
 from topics import DEADLINE_S, contents
 
 from generators.keys import make_keys
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share, Stream
 from harness.experiment.description import LOAD_MOST, Experiment
 from harness.files import read_json

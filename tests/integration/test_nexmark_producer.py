@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from generators.clock import now_us
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share
 
 ROOT = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from harness.oracle.columns import OracleError
 from harness.oracle.read import read_records, read_results, result_partitions
-from harness.oracle.run import check_run
+from harness.oracle.run import CheckedRun, check_run
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.worker.results import NUMBER
 
@@ -101,14 +101,7 @@ def test_run_gets_its_verdict(kafka, sent, tmp_path, fault, verdict, kind):
     history = histories.make(2, fault=fault)
     topics = sent(history)
     run, checkpoint = _run_folder(tmp_path, history, topics[0])
-    answer = check_run(
-        kafka,
-        run,
-        checkpoint=checkpoint,
-        bin_of=histories.bin_of,
-        input_topic=topics[0],
-        output_topic=topics[1],
-    )
+    answer = check_run(CheckedRun(kafka, run, histories.bin_of, topics=topics), checkpoint)
     assert answer["verdict"] == verdict, answer["reasons"]
     assert (answer["records"], answer["crossed"] > 0) == (len(history.records), True)
     assert kind is None or answer[kind] > 0
@@ -118,7 +111,7 @@ def test_run_gets_its_verdict(kafka, sent, tmp_path, fault, verdict, kind):
 
 def test_topic_that_does_not_exist_is_unknown(kafka, tmp_path):
     run, checkpoint = _run_folder(tmp_path, histories.make(2), "nowhere")
-    answer = check_run(kafka, run, checkpoint=checkpoint, bin_of=histories.bin_of, input_topic="nowhere")
+    answer = check_run(CheckedRun(kafka, run, histories.bin_of, topics=("nowhere", "out")), checkpoint)
     assert answer["verdict"] == "unknown"
     assert "'nowhere' does not exist" in answer["reasons"][0]
     assert json.loads((run / "oracle.json").read_text())["verdict"] == "unknown"

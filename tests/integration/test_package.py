@@ -17,8 +17,7 @@ import pytest
 import rescale_bench
 from harness.files import ROOT
 from harness.setup.dist import build
-from harness.setup.interpreter import packages_folder
-from harness.setup.pack import closure
+from harness.setup.pack import closure, packages_folder
 
 pytestmark = pytest.mark.lengthy
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

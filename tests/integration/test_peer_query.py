@@ -10,8 +10,8 @@ from confluent_kafka import Consumer, Producer
 from pipeline import await_true
 
 from generators.stream import keycount_values
-from harness.lab.peers.engine import Engine, Job
-from harness.run.peer import PeerQuery
+from harness.lab.engines.engine import Engine, Job
+from harness.run.engine import EngineQuery
 from impls.errors import StateError, UsageError
 
 KEYS, BINS = 20, 4
@@ -81,7 +81,7 @@ def running(kafka, topic_factory, tmp_path):
     job = Job(kafka, (topic_factory(1), topic_factory(1)), topic_factory(1), f"g-{tmp_path.name}", 4, tmp_path)
     send(kafka, job.topics[1], 0)
     engine, ticks, events = Counting(job), [], []
-    query = PeerQuery(
+    query = EngineQuery(
         engine, job, workers=2, bins=BINS, on_epoch=lambda line, more: (ticks.append(line), events.extend(more)),
         on_event=lambda kind, fields: events.append({"kind": kind, **fields}),
     )  # fmt: skip

@@ -16,7 +16,7 @@ from topics import DEADLINE_S, contents, ends
 
 from generators.clock import now_us
 from generators.keys import make_keys
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import NUMBER_BYTES, Share, Stream
 
 ROOT = Path(__file__).parents[2]

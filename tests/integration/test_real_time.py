@@ -21,8 +21,8 @@ from generators.stream import keycount_values
 from harness.lab.processes import python_workers
 from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
-from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.settings import real_time_settings
+from impls.spark.realtime.start import check_real_time
 from impls.worker.results import Deduplicator, number_of
 
 DEADLINE_S = 120.0

@@ -52,7 +52,7 @@ def test_a_checkpoint_of_a_later_format_is_refused(release, spark, kafka, topic_
 def test_a_result_of_a_release_is_read_drawn_and_compared(release, tmp_path, capsys):
     from harness.report.across import compare
     from harness.report.report import redraw
-    from harness.results.validate import validate
+    from harness.results.summary import validate
 
     place = tmp_path / release
     shutil.copytree(released.RELEASES / release / "result", place)
@@ -65,7 +65,7 @@ def test_a_result_of_a_release_is_read_drawn_and_compared(release, tmp_path, cap
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_result_of_a_later_schema_is_refused(release, tmp_path):
-    from harness.results.validate import validate
+    from harness.results.summary import validate
 
     result = json.loads((released.RELEASES / release / "result" / "result.json").read_text())
     (tmp_path / "result.json").write_text(json.dumps({**result, "schema": 99}))

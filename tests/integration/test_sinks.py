@@ -14,7 +14,7 @@ import impls
 from harness.live.top import top
 from impls.errors import StateError
 from impls.spark.heartbeat import METRICS, metrics_of
-from impls.spark.offsetlog import epoch_begin
+from impls.spark.source import epoch_begin
 
 pytestmark = pytest.mark.spark
 USERS = 30
@@ -171,10 +171,10 @@ def test_a_listener_and_top_see_a_migration_of_a_query_whose_results_go_nowhere(
     try:
         with caplog.at_level(logging.INFO, "impls"), start(None) as query:
             source.send(300)
-            await_of(query, lambda: query.figures()["records"] == 300, "the records")
+            await_of(query, lambda: query.metrics()["records"] == 300, "the records")
             query.rescale(4)
             assert query.await_migration(60)
-            moved = query.figures()["moved_bytes"]
+            moved = query.metrics()["moved_bytes"]
             assert top(str(tmp_path / "checkpoint"), once=True, as_json=True, interval=1.0) == 0
             shown = json.loads(capsys.readouterr().out)
             assert top(str(tmp_path / "checkpoint"), once=True, as_json=False, interval=1.0) == 0

@@ -11,9 +11,9 @@ import pytest
 from pipeline import await_true
 
 from harness.lab.processes import python_workers
-from impls.spark.warm import warm_workers
-from impls.worker import output as outbox
-from impls.worker.output import Output
+from impls.spark.readiness import warm_workers
+from impls.worker import results as outbox
+from impls.worker.results import Output
 from impls.worker.sinks import Nowhere
 
 pytestmark = pytest.mark.spark

@@ -11,12 +11,10 @@ from harness.experiment.make import make_experiment
 from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.live.view import LiveView
 from harness.report.across import find_experiments, write_comparison
-from harness.report.comparison import comparison, print_comparison
-from harness.report.conclusions import conclusions
+from harness.report.comparison import comparison, conclusions, print_comparison
 from harness.report.report import write_report
 from harness.results.entry import ENTRY_FILE, summarise_run
-from harness.results.summary import write_result
-from harness.results.validate import validate
+from harness.results.summary import validate, write_result
 from plots.data import load
 
 VICTIM = "megaphone-batched"

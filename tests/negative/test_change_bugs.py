@@ -21,7 +21,7 @@ from impls.protocol.versions import Versions
 from impls.realtime import environment, merging, turn
 from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.tables import SHAPE, bin_range, drop_range
-from impls.worker import sources, versions
+from impls.worker import pull, versions
 from impls.worker.applying import Applying
 from impls.worker.core import WorkerCore
 
@@ -33,7 +33,7 @@ QUIET = {"faults": 0, "operator": "chain", "mechanism": "megaphone-fluid", "comm
 EAGER, LAZY, BACK = 0, 8 + 16, 2 + 4  # one byte of budget; 60 bytes; a way back, and failures on rare records
 SHAPES = ((2, "shape", EAGER), (6, "shape", LAZY), (10, "shape", EAGER))
 WAITING = {"mechanism": "on-demand", "options": {"budget": 0}, "changes": ((2, "shape", EAGER), (4, "shape", EAGER))}
-MENDED = ((3, "migrate-fails", 512), (16, "shape", 256 + 16), (24, "shape", 256 + 4 + 16))
+REPAIRED = ((3, "migrate-fails", 512), (16, "shape", 256 + 16), (24, "shape", 256 + 4 + 16))
 RARE = ((2, "shape", EAGER + BACK), (6, "shape", LAZY + BACK))
 
 
@@ -44,7 +44,7 @@ def shape_left_behind_by_its_bin(patch):
         write_size(txn, bin_, entries - drop_range(txn, *bin_range(SHAPE, bin_)), after)
         return size
 
-    patch.setattr(sources, "copy_bin", copy)
+    patch.setattr(pull, "copy_bin", copy)
 
 
 def bins_that_move_or_wait_go_over(patch):
@@ -179,7 +179,7 @@ MICRO_BATCH = {
     versions_of_bins_not_replayed: ({**QUIET, "changes": SHAPES, "kinds": {"driver": 1}, "faults": 8}, {"replay"}),
     guard_given_up_while_a_version_is_taken_back: ({**QUIET, "changes": RARE}, {"stuck", "refused"}),
     states_that_had_to_stay_turned_again: (
-        {**QUIET, "epochs": 26, "changes": MENDED}, {"shapes", "state", "stuck", "results"}
+        {**QUIET, "epochs": 26, "changes": REPAIRED}, {"shapes", "state", "stuck", "results"}
     ),
     refits_forgotten: ({**QUIET, "changes": SHAPES}, {"shapes", "goal"}),
 }  # fmt: skip

@@ -3,8 +3,8 @@
 import pytest
 from controlled import Death, Died, Input, Query, findings, record
 
+from impls.controltopic.commands import Waiting
 from impls.controltopic.pending import PendingCommands
-from impls.controltopic.waiting import Waiting
 
 TIMES = [[10, 20, 30, 40, 50, 60], [10, 25, 35, 36, 37, 60]]
 SENT = {

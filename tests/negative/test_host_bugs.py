@@ -18,7 +18,7 @@ from impls.transfer import client, server, ticket
 from impls.transfer.server import BinServer
 from impls.transfer.ticket import RefusedError
 from impls.worker import pull as pulling
-from impls.worker import replicas, sources
+from impls.worker import replicas
 from impls.worker.pull import Puller
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
@@ -89,7 +89,7 @@ def bins_of_a_broken_pull_taken_for_there(patch):
             yield from ((bin_, 0) for bin_ in args[2].bins)
 
     patch.setattr(Puller, "_pull", pull)
-    patch.setattr(sources, "fetch", fetch)
+    patch.setattr(pulling, "fetch", fetch)
 
 
 def bin_that_did_not_come_whole_kept(patch):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from impls.errors import InvalidPlanError
-from impls.protocol.plan import EpochPlan, Pull
-from impls.protocol.validate import validate
+from impls.protocol.plan import EpochPlan, Pull, validate
 from impls.protocol.view import View
 
 ROUTING = np.array([0, 0, 1, 1], np.int32)

@@ -7,12 +7,12 @@ from planted import dropped_before_the_pull_is_observed
 from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find
 
 from impls.durability import restore
-from impls.durability.segments import Segment
+from impls.durability.frame import Segment
 from impls.protocol.realtime import Final, Marks
 from impls.protocol.session import Coordinator
 from impls.realtime import environment, turn
+from impls.realtime.blobs import Intake
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.intake import Intake
 from impls.realtime.router import Router
 from impls.realtime.ticking import WorkerTick
 from impls.realtime.worker import TurnWorker
@@ -21,7 +21,7 @@ from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.offsets import Offsets
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, STATE_TABLES, bin_range, drop_range
-from impls.worker import opening, sources
+from impls.worker import opening, pull
 
 
 def pull_before_final(patch):
@@ -58,7 +58,7 @@ def offsets_left_behind_by_their_bin(patch):
         write_size(txn, bin_, entries - drop_range(txn, *bin_range(OFFSETS, bin_)), after)
         return size
 
-    patch.setattr(sources, "copy_bin", copy)
+    patch.setattr(pull, "copy_bin", copy)
 
 
 def offsets_of_a_pulled_bin_not_read(patch):

@@ -6,8 +6,8 @@ import pytest
 from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, find
 
 from impls.protocol.realtime import Marks
-from impls.realtime import ending, environment, merging, turn, worker
-from impls.realtime import times as event_times
+from impls.realtime import environment, merging, turn, worker
+from impls.realtime import merging as event_times
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.ticking import WorkerTick
 from impls.realtime.worker import TurnWorker
@@ -52,7 +52,7 @@ def times_of_a_repeated_batch_counted(patch):
 
 
 def bins_that_wait_not_told(patch):
-    plain = ending.end_tick
+    plain = turn.end_tick
     patch.setattr(worker, "end_tick", lambda env, task, report, _: plain(env, task, report, ()))
 
 
@@ -94,14 +94,14 @@ def what_queues_hold_taken_for_new(patch):
 
 
 def shadows_one_tick_behind(patch):
-    plain = ending.keep_replicas
+    plain = turn.keep_replicas
 
     def keep_replicas(task, received, report):
         plain(task, received, report)
         shown = [[bin_, min(at, task.epoch - 1)] for bin_, at in report.replication.replicas]
         report.replication = replace(report.replication, replicas=shown)
 
-    patch.setattr(ending, "keep_replicas", keep_replicas)
+    patch.setattr(turn, "keep_replicas", keep_replicas)
 
 
 def ticks_of_unchanged_routing_do_not_wait_for_their_marks(patch):

@@ -23,7 +23,7 @@ from impls.durability.frame import FOLDER
 from impls.errors import StateError
 from impls.protocol import controller
 from impls.protocol.plan import EpochPlan, Pull
-from impls.store import bins, blocks, hidden, state, tables
+from impls.store import bins, blocks, checked, state, tables
 from impls.store.bins import copy_bin
 from impls.store.checked import get_checked
 from impls.store.environment import Store, store_path
@@ -237,7 +237,7 @@ def bins_copied_in_whatever_order(patch):
 
 
 def neighbours_of_other_tables_not_verified(patch):
-    patch.setattr(hidden, "_verify", lambda *_: None)
+    patch.setattr(checked, "_verify", lambda *_: None)
 
 
 def range_believed_where_damage_ends_it(patch):

@@ -11,7 +11,7 @@ from impls.operators.nexmark import make
 from impls.protocol import eventtime
 from impls.store.bins import copy_bin
 from impls.store.state import BinState
-from impls.worker import sources, turns
+from impls.worker import pull, turns
 
 
 @pytest.fixture(autouse=True)
@@ -62,5 +62,5 @@ def test_timers_left_behind_by_their_bin_are_seen(tmp_path, monkeypatch):
         moved_state.write_sizes()
         return size
 
-    monkeypatch.setattr(sources, "copy_bin", copy)
+    monkeypatch.setattr(pull, "copy_bin", copy)
     assert not moved(tmp_path, "q4")

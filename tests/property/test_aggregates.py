@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from impls.errors import StateError
 from impls.operators import Aggregate
-from impls.operators.aggregates.rows import RowCodec
-from impls.operators.aggregates.types import arrow_type
+from impls.operators.aggregates.rows import RowCodec, arrow_type
 from impls.store.environment import Store
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState

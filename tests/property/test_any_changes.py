@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from impls.protocol.changing import PROOF_EPOCHS, TRIAL_EPOCHS, Bins, Changing
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused
-from impls.protocol.observation import Observation
 from impls.protocol.versions import Change, Failure, Version, Versions, shape_of, way_back
+from impls.protocol.view import Observation
 
 BINS = 6
 EPOCHS = 18

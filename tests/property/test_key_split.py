@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sent import check_shares_and_restarts, splits
 
 from generators.keys import make_keys
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Stream
 
 SAMPLERS = st.builds(

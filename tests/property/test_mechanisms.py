@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from harness.suites.conformance.bounds import bound, completes
 from impls import catalog
 from impls.protocol.moves import NEVER
-from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.validate import validate
+from impls.protocol.plan import EpochPlan, WrittenPlan, validate
 from impls.protocol.view import View
 
 pytestmark = pytest.mark.sampled(3)

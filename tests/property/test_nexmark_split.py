@@ -7,7 +7,7 @@ from sent import check_shares_and_restarts, sent, splits
 
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share
 
 START_US = 1_700_000_000_000_000

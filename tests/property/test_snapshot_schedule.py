@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from impls.durability.manifest import Manifest
-from impls.durability.schedule import FinishedEpoch, SnapshotSchedule, needless_log, needless_snapshots
+from impls.durability.schedule import FinishedEpoch, Manifest, SnapshotSchedule, needless_log, needless_snapshots
 
 
 class History:

@@ -15,9 +15,8 @@ from impls.driver.checkpoint import Base
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
-from impls.protocol.view import View
+from impls.protocol.view import Observation, View
 
 
 class OnDemand(Mechanism):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from impls.protocol.controller import Controller
-from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.view import Observation
 
 KEYS_PER_BIN = 3
 DROP_ENTRIES = 4

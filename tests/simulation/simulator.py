@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
+from impls.protocol.view import Observation
 
 
 @dataclass

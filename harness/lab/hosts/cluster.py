@@ -1,8 +1,10 @@
 """A cluster of hosts for a test, a run or a user: started, looked at, disturbed and stopped from Python."""
 
+import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +13,88 @@ from typing import Any
 import psutil
 
 from harness import guard
-from harness.files import read_json
+from harness.files import ROOT, read_json
 from harness.lab.hosts.control import tell
-from harness.lab.hosts.kernel import can_isolate
-from harness.lab.hosts.marked import executors_of, processes_of, worker_of
+from harness.lab.hosts.isolated import can_isolate
+from harness.lab.hosts.programs import HOST_VARIABLE, executors_of, processes_of, worker_of
 from harness.lab.hosts.settings import Settings
-from harness.lab.hosts.starting import await_start, prepare, supervisor_command, supervisor_environment
 from harness.lab.processes import kill_all
 from harness.lab.waiting import wait_for
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 
-__all__ = ["Cluster", "Host", "cluster"]
+__all__ = [
+    "Cluster", "Host", "await_start", "cluster", "end_all", "forget", "prepare", "runs", "supervisor_command",
+    "supervisor_environment",
+]  # fmt: skip
+
+_START_DEADLINE_S = 120.0
+
+
+def prepare(folder: Path, settings: Settings) -> Path:
+    """Makes a cluster's folder and returns its absolute path; raises UsageError where a cluster runs in it."""
+    folder = folder.absolute()
+    if runs(folder):
+        raise UsageError(f"A cluster runs in {folder} already: ./inv cluster.stop ends it.")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cluster.json").unlink(missing_ok=True)
+    settings.write(folder / "settings.json")
+    return folder
+
+
+def runs(folder: Path) -> bool:
+    """Returns whether a supervisor answers in a folder."""
+    try:
+        tell(folder, do="status")
+    except UsageError:
+        return False
+    return True
+
+
+def supervisor_command(folder: Path) -> list[str | Path]:
+    """Returns the command of the supervisor of the cluster in a folder."""
+    return [sys.executable, "-m", "harness.lab.hosts.supervisor", folder]
+
+
+def supervisor_environment(folder: Path) -> dict[str, str]:
+    """Returns the environment in which a supervisor finds this project, with the mark of its cluster."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    mark = {HOST_VARIABLE: f"{folder}#supervisor"}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), **mark}
+
+
+def await_start(folder: Path, ended: Callable[[], int | None]) -> None:
+    """Returns when the cluster is up, or has told why it is not; raises UsageError when it ended without a word."""
+    told = folder / "cluster.json"
+    wait_for(lambda: told.exists() or ended() is not None, "the cluster to come up", _START_DEADLINE_S)
+    if not read_json(told):
+        last = (folder / "supervisor.log").read_text(errors="replace").strip().splitlines()[-1:]
+        raise UsageError(f"The cluster did not come up: {(last or ['it said nothing'])[0]}")
+
+
+_END_S = 15.0
+
+
+def end_all(folder: Path) -> None:
+    """Ends every process of the cluster in a folder, also when its supervisor does not answer any more.
+
+    Raises:
+        UsageError: there is no cluster.
+    """
+    if not processes_of(folder):
+        raise UsageError(f"No cluster runs in {folder}.")
+    with suppress(UsageError, StateError):
+        tell(folder, do="stop")
+        wait_for(lambda: not processes_of(folder), "the cluster to end", _END_S)
+    kill_all([process.pid for process in processes_of(folder)])
+
+
+def forget(folder: Path) -> None:
+    """Deletes what the hosts of an ended cluster have kept, their logs excepted, and its address."""
+    for name in ("cluster.json", "control"):
+        (folder / name).unlink(missing_ok=True)
+    for kept in [*folder.glob("hosts/*/state"), *folder.glob("hosts/*/local"), folder / "state", folder / "here"]:
+        shutil.rmtree(kept, ignore_errors=True)
+
 
 _END_DEADLINE_S = 30.0
 _GRACE_S = 10.0

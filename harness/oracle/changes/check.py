@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.oracle.bins import BinOf
-from harness.oracle.changes.columns import Listed, Plans, leaves_out
-from harness.oracle.changes.lists import Findings, Lists, accepted
-from harness.oracle.columns import MovedBins, Ranges, Records, Waits
+from harness.oracle.changes.columns import Findings, Listed, Lists, Plans, accepted, leaves_out
+from harness.oracle.columns import BinOf, MovedBins, Ranges, Records, Waits
 from harness.oracle.differences import CLASSES, Differences
 
 __all__ = ["Boundaries", "Judged", "check"]

@@ -1,7 +1,6 @@
 """Checks one query whose pipeline changed: its topics, its plans and its own files, into `oracle.json`."""
 
 import base64
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.files import read_json, read_lines
-from harness.oracle.bins import BinOf
 from harness.oracle.changes.check import Boundaries, check
 from harness.oracle.changes.columns import Code, Listed, Plans
-from harness.oracle.offsets import read_ranges
-from harness.oracle.read import key_column, number_columns, read_columns, read_records, result_partitions
-from harness.oracle.run import read_facts, read_moves, read_waits
-from harness.oracle.verdict import Facts, answered, judge
+from harness.oracle.read import key_column, number_columns, read_columns, read_ranges
+from harness.oracle.run import CheckedRun, Watch, read_facts, read_moves, read_waits
+from harness.oracle.verdict import Facts, judge
 
 __all__ = ["VERSIONS_FILE", "check_changes"]
 
@@ -56,11 +53,11 @@ def _required(versions: dict[str, Any]) -> NDArray[np.int64]:
     return np.frombuffer(base64.b64decode(given), "<u4").astype(np.int64)
 
 
-def _facts(folder: Path, plans: Plans, expected: int) -> Facts:
+def _facts(run: CheckedRun, plans: Plans) -> Facts:
     """Returns the facts of a run, with its changes beside its migrations."""
-    told = read_facts(folder, expected=expected + len(plans.ids))
-    ends = {str(event["id"]) for event in read_lines(folder / "events.jsonl") if event["kind"] == "change_end"}
-    done = ends | set(read_json(folder / VERSIONS_FILE).get("held", []))
+    told = read_facts(run.folder, expected=run.expected_migrations + len(plans.ids))
+    ends = {str(event["id"]) for event in read_lines(run.folder / "events.jsonl") if event["kind"] == "change_end"}
+    done = ends | set(read_json(run.folder / VERSIONS_FILE).get("held", []))
     ids = frozenset(plans.ids)
     return Facts(told.produced, told.commanded | ids, told.completed | (ids & done), told.expected)
 
@@ -73,45 +70,26 @@ def _as_json(boundaries: Boundaries) -> list[dict[str, Any]]:
     ]
 
 
-def check_changes(
-    bootstrap: str,
-    folder: Path,
-    *,
-    checkpoint: Path | None,
-    bin_of: BinOf,
-    expected_migrations: int = 0,
-    input_topic: str = "in",
-    output_topic: str = "out",
-    deadline_s: float = 60.0,
-) -> dict[str, Any]:
-    """Checks a finished run, writes `oracle.json` into its folder and returns the same; never raises for a bad run.
+def check_changes(run: CheckedRun, checkpoint: Path | None) -> dict[str, Any]:
+    """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
     Besides what every oracle says there is `boundaries`: by version and partition of the input the offset of each
     bin's first record under the version.
 
     Args:
-        bootstrap: broker addresses.
-        folder: the run's folder: versions.json, generator.json, events.jsonl and plan.jsonl are read.
+        run: what is checked; its folder has versions.json too.
         checkpoint: the checkpoint folder of the query, whose offset and commit logs are read; None in real time.
-        bin_of: bins of keys, see `harness.oracle.bins`.
-        expected_migrations: migrations that were to be commanded.
-        input_topic: topic with the input.
-        output_topic: topic with the results.
-        deadline_s: longest time for each topic, in seconds.
     """
 
-    def ask() -> dict[str, Any]:
-        begun = time.monotonic()
-        plans, moves = _read_plans(folder, bin_of.bins, ticks=checkpoint is None), read_moves(folder)
-        records = read_records(bootstrap, input_topic, deadline_s=deadline_s)
-        results = _read_listed(bootstrap, output_topic, deadline_s)
-        read = time.monotonic()
-        where: dict[str, Any] = {"moves": moves, "partitions": result_partitions(bootstrap, output_topic)}
+    def ask(watch: Watch) -> dict[str, Any]:
+        plans = _read_plans(run.folder, run.bin_of.bins, ticks=checkpoint is None)
+        records, results = run.records(), _read_listed(run.bootstrap, run.topics[1], run.deadline_s)
+        watch.read()
+        where: dict[str, Any] = {"moves": read_moves(run.folder), "partitions": run.partitions()}
         if checkpoint is not None:
-            where |= {"ranges": read_ranges(checkpoint, input_topic), "waits": read_waits(folder)}
-        judged = check(records, results, plans, bin_of=bin_of, **where)
-        seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-        answer = judge(judged.found, _facts(folder, plans, expected_migrations))
-        return {**answer, "boundaries": _as_json(judged.boundaries), "seconds": seconds}
+            where |= {"ranges": read_ranges(checkpoint, run.topics[0]), "waits": read_waits(run.folder)}
+        judged = check(records, results, plans, bin_of=run.bin_of, **where)
+        answer = judge(judged.found, _facts(run, plans))
+        return {**answer, "boundaries": _as_json(judged.boundaries), "seconds": watch.seconds()}
 
-    return answered(folder, ask)
+    return run.answer(ask)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.cells import encode_cells
-from harness.oracle.bins import BinOf
-from harness.oracle.columns import Columns, Ranges, RawResults, Records
+from harness.oracle.columns import BinOf, Columns, Ranges, RawResults, Records
 from impls.worker.cells import make_cells
 
 __all__ = ["Arrivals", "NativeResults", "arrivals_of", "as_results", "cell_lines"]

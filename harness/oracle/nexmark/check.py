@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from harness.oracle.bins import BinOf
-from harness.oracle.columns import Columns, MovedBins, Ranges
+from harness.oracle.columns import BinOf, Columns, MovedBins, Ranges
 from harness.oracle.differences import NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events

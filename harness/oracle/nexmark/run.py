@@ -1,43 +1,34 @@
 """Checks one NEXMark run into `oracle.json`; of one in Spark's own API it also finds the latencies."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 
 from harness.files import read_json, read_lines
 from harness.measure.cells import encode_cells
-from harness.oracle.bins import BinOf
 from harness.oracle.native.check import restarts, write_cells
-from harness.oracle.nexmark.check import Arrived, Rules, check
-from harness.oracle.nexmark.tables import read_events, read_json_results, read_plain_results
-from harness.oracle.offsets import read_ranges
-from harness.oracle.run import read_facts, read_moves
+from harness.oracle.nexmark.check import Arrived, Rules, check, chosen_events
+from harness.oracle.nexmark.queries import DEFINITIONS
+from harness.oracle.nexmark.tables import load_events, read_events, read_json_results, read_plain_results
+from harness.oracle.read import read_ranges
+from harness.oracle.run import CheckedRun, Watch, read_moves
 from harness.oracle.turns.run import moved_at
-from harness.oracle.verdict import answered, judge
+from harness.oracle.verdict import judge
 from impls.mechanisms.native_spark.nexmark import DELAY_MS
 from impls.worker.cells import make_cells
 
-__all__ = ["check_nexmark"]
+__all__ = ["check_nexmark", "events_read"]
+
 
 _DEADLINE_S = 300.0
 _NATIVE = Rules(DELAY_MS, fastest=True, repeats=True)
 
 
 def check_nexmark(
-    bootstrap: str,
-    folder: Path,
-    *,
-    query: str,
-    checkpoint: Path,
-    bin_of: BinOf,
-    topics: tuple[str, str],
-    expected_migrations: int = 0,
-    disorder: int = 0,
-    native: bool = False,
-    turns: bool = False,
+    run: CheckedRun, checkpoint: Path, *, query: str, disorder: int = 0, native: bool = False, turns: bool = False
 ) -> dict[str, Any]:
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
@@ -45,37 +36,32 @@ def check_nexmark(
     this runtime `late`. With `native` it writes cells.jsonl too.
 
     Args:
-        bootstrap: broker addresses.
-        folder: the run's folder.
-        query: q0 to q8.
+        run: what is checked.
         checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
-        bin_of: bins of keys, see `harness.oracle.bins`.
-        topics: input and results topic.
-        expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
+        query: q0 to q8.
         disorder: how far events of one partition may be out of order, ms.
-        turns: results are numbered by the workers' turns, and Spark's logs say nothing of them: real time.
         native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
+        turns: results are numbered by the workers' turns, and Spark's logs say nothing of them: real time.
     """
 
-    def ask() -> dict[str, Any]:
-        begun = time.monotonic()
-        ranges = None if turns else read_ranges(checkpoint, topics[0], several=native)
-        events = read_events(bootstrap, topics[0], deadline_s=_DEADLINE_S)
-        results = (read_plain_results if native else read_json_results)(bootstrap, topics[1], deadline_s=_DEADLINE_S)
-        read = time.monotonic()
-        moves = restarts(folder, bin_of.bins) if native else (moved_at if turns else read_moves)(folder)
+    def ask(watch: Watch) -> dict[str, Any]:
+        folder, (source, sink) = run.folder, run.topics
+        ranges = None if turns else read_ranges(checkpoint, source, several=native)
+        events = read_events(run.bootstrap, source, deadline_s=_DEADLINE_S)
+        results = (read_plain_results if native else read_json_results)(run.bootstrap, sink, deadline_s=_DEADLINE_S)
+        watch.read()
+        moves = restarts(folder, run.bin_of.bins) if native else (moved_at if turns else read_moves)(folder)
         rules = _NATIVE if native else Rules(disorder)
-        found, arrived = check(events, results, ranges, query=query, bin_of=bin_of, moves=moves, rules=rules)
+        found, arrived = check(events, results, ranges, query=query, bin_of=run.bin_of, moves=moves, rules=rules)
         measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))
-        answer = {**judge(found, read_facts(folder, expected=expected_migrations)), "measured": measured}
+        answer = {**judge(found, run.facts()), "measured": measured}
         if native:
             write_cells(folder, _cells(folder, arrived))
             return answer
         late = sum(int(line.get("late", 0)) for line in read_lines(folder / "epochs.jsonl"))
-        seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-        return {**answer, "late": late, "seconds": seconds}
+        return {**answer, "late": late, "seconds": watch.seconds()}
 
-    return answered(folder, ask)
+    return run.answer(ask)
 
 
 def _cells(folder: Path, arrived: Arrived) -> Iterator[dict[str, object]]:
@@ -88,3 +74,18 @@ def _cells(folder: Path, arrived: Arrived) -> Iterator[dict[str, object]]:
         if number in done:
             cells, _ = make_cells(arrived.scheduled_us[rows], done[number], np.zeros(len(rows), bool))
             yield {"epoch": number, "worker": 0, "done_us": done[number], "cells": encode_cells(cells)}
+
+
+def events_read(bootstrap: str, topic: str, query: str) -> int:
+    """Returns the number of events in a topic, up to its present end, that a query reads.
+
+    Raises:
+        OracleError: the topic cannot be read in five minutes.
+    """
+    events = read_events(bootstrap, topic, deadline_s=_DEADLINE_S)
+    if not len(events):
+        return 0
+    with duckdb.connect() as db:
+        load_events(db, events)
+        (number,) = db.execute(f"SELECT count(*) FROM ({chosen_events(DEFINITIONS[query])})").fetchall()[0]
+    return int(number)

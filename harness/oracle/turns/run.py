@@ -1,23 +1,64 @@
-"""Checks one run in real time: its two topics, its workers' environments and its own files, into `oracle.json`."""
+"""Checks one run in real time: its two topics, its workers' environments and its own files, into `oracle.json`.
+
+An environment is an LMDB folder `worker-NNNN`. Next offsets are in table 7: the key is the byte 7, the bin (2 bytes)
+and the partition (4 bytes), the value the next offset (8 bytes) and a checksum (4 bytes); numbers are big-endian.
+"""
 
 import base64
-import time
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.files import read_lines
-from harness.oracle.bins import BinOf
 from harness.oracle.columns import MovedBins, NextOffsets, OracleError
-from harness.oracle.read import read_records, read_results, result_partitions
-from harness.oracle.run import read_facts, read_moves
+from harness.oracle.run import CheckedRun, Watch, read_moves
 from harness.oracle.turns.check import check
-from harness.oracle.turns.state import read_next_offsets
-from harness.oracle.verdict import answered, judge
+from harness.oracle.verdict import judge
 
-__all__ = ["check_turns", "moved_at"]
+__all__ = ["check_turns", "moved_at", "read_next_offsets"]
+
+
+_TABLE = 7
+_KEY, _VALUE = struct.Struct(">BHI"), struct.Struct(">QI")
+
+
+def read_next_offsets(state: Path, owners: NDArray[np.int64]) -> NextOffsets:
+    """Returns the next offsets of every bin as its owner has them.
+
+    Args:
+        state: folder of the workers' environments; nobody writes there any more.
+        owners: the worker of each bin.
+
+    Raises:
+        OracleError: an environment is missing, or holds what is no next offset.
+    """
+    rows = [
+        (bin_, partition, after, worker)
+        for worker in np.unique(owners).tolist()
+        for bin_, partition, after in _stored(state / f"worker-{worker:04d}")
+        if bin_ < len(owners) and owners[bin_] == worker
+    ]
+    return NextOffsets.of(rows)
+
+
+def _stored(folder: Path) -> Iterator[tuple[int, int, int]]:
+    if not (folder / "data.mdb").exists():
+        raise OracleError(f"The environment {folder} is not there.")
+    with lmdb.open(str(folder), readonly=True, lock=False) as env, env.begin() as txn:
+        cursor = txn.cursor()
+        alive = cursor.set_range(bytes([_TABLE]))
+        while alive and cursor.key()[0] == _TABLE:
+            try:
+                (_, bin_, partition), (after, _) = _KEY.unpack(cursor.key()), _VALUE.unpack(cursor.value())
+            except struct.error as error:
+                raise OracleError(f"The environment {folder} holds a next offset of another form: {error}.") from error
+            yield bin_, partition, after
+            alive = cursor.next()
 
 
 def moved_at(folder: Path) -> MovedBins:
@@ -40,45 +81,23 @@ def _owners(folder: Path) -> NDArray[np.int64]:
     return np.frombuffer(base64.b64decode(plans[max(plans)]["routing"]), "<u2").astype(np.int64)
 
 
-def check_turns(
-    bootstrap: str,
-    folder: Path,
-    *,
-    bin_of: BinOf,
-    state: Path | None,
-    expected_migrations: int = 0,
-    input_topic: str = "in",
-    output_topic: str = "out",
-    deadline_s: float = 60.0,
-) -> dict[str, Any]:
-    """Checks a finished run, writes `oracle.json` into its folder and returns the same; never raises for a bad run.
+def check_turns(run: CheckedRun, state: Path | None) -> dict[str, Any]:
+    """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
     Besides what every oracle says there is `undecided`: bins whose records may have interleaved in too many ways to say
     whether their turns can be explained.
 
     Args:
-        bootstrap: broker addresses.
-        folder: the run's folder: generator.json, events.jsonl and plan.jsonl are read.
-        bin_of: bins of keys, see `harness.oracle.bins`.
+        run: what is checked.
         state: folder of the workers' environments; None where a shared store has the state.
-        expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
-        input_topic: topic with the input.
-        output_topic: topic with the results.
-        deadline_s: longest time for each topic, in seconds.
     """
 
-    def ask() -> dict[str, Any]:
-        begun = time.monotonic()
-        records = read_records(bootstrap, input_topic, deadline_s=deadline_s)
-        results = read_results(bootstrap, output_topic, deadline_s=deadline_s)
-        partitions = result_partitions(bootstrap, output_topic)
-        stored: NextOffsets | None = None if state is None else read_next_offsets(state, _owners(folder))
-        read = time.monotonic()
-        checked = check(
-            records, results, bin_of=bin_of, partitions=partitions, moves=moved_at(folder), next_offsets=stored
-        )
-        seconds = {"read": round(read - begun, 3), "check": round(time.monotonic() - read, 3)}
-        answer = judge(checked.found, read_facts(folder, expected=expected_migrations))
-        return {**answer, "undecided": checked.undecided, "seconds": seconds}
+    def ask(watch: Watch) -> dict[str, Any]:
+        records, results, partitions = run.records(), run.results(), run.partitions()
+        stored: NextOffsets | None = None if state is None else read_next_offsets(state, _owners(run.folder))
+        watch.read()
+        where: dict[str, Any] = {"bin_of": run.bin_of, "moves": moved_at(run.folder), "next_offsets": stored}
+        checked = check(records, results, partitions=partitions, **where)
+        return {**judge(checked.found, run.facts()), "undecided": checked.undecided, "seconds": watch.seconds()}
 
-    return answered(folder, ask)
+    return run.answer(ask)

@@ -1,29 +1,86 @@
 """`./inv autoscale`: options in, experiments or simulations, and a table, a JSON result and figures out."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
+from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.table import Column, Table
-
 from harness.files import RESULTS, read_json, write_json, write_text
-from harness.options import CUT_OFF, ending
+from harness.options import ending
 from harness.report.markdown import table_lines
-from harness.results.place import result_folder
-from harness.run.runs import check_machine
-from harness.setup.jars import ensure_jars
-from harness.suites.autoscale.findings import findings
+from harness.report.terminal import terminal, terminal_table
 from harness.suites.autoscale.rows import is_simulated, predicted, rows_of
 from harness.suites.autoscale.suite import FIXED, AutoscaleSuite, Cell, suite_from
-from harness.suites.scale.costs import read_costs
-from harness.suites.several import in_turn
+from harness.suites.scale.network import read_costs
+from harness.suites.skeleton import measure_in_turn
 from impls.errors import UsageError
 from plots.autoscale import write_figures
 from plots.metrics import DASH
 
-__all__ = ["COLUMNS", "RESULT_FILE", "measured", "run_autoscale", "texts"]
+__all__ = ["COLUMNS", "RESULT_FILE", "findings", "measured", "run_autoscale", "texts"]
+
+
+_RESTART = "restart"
+_STEP_RESCALES = 3
+
+Row = Mapping[str, Any]
+
+
+def findings(rows: Sequence[Row]) -> list[str]:
+    """Returns sentences about each load and policy, of the runs that were valid (or predicted) only."""
+    found = [row for row in rows if row.get("score") and row["verdict"] in {"valid", "predicted"}]
+    out: list[str] = []
+    for (load, policy), group in groupby(found, key=lambda row: (row["load"], row["policy"])):
+        several = list(group)
+        if load in {"step", "surge"}:
+            out += _steps(load, policy, several)
+        if load == "steady":
+            out += _calm(policy, several)
+        out += _against_restart(load, policy, several)
+    return out
+
+
+def _by_mechanism(rows: Sequence[Row]) -> dict[str, list[Mapping[str, float | None]]]:
+    out: dict[str, list[Mapping[str, float | None]]] = {}
+    for row in rows:
+        out.setdefault(row["mechanism"], []).append(row["score"])
+    return out
+
+
+def _steps(load: str, policy: str, rows: Sequence[Row]) -> Iterator[str]:
+    for mechanism, scores in _by_mechanism(rows).items():
+        if mechanism == "none":
+            continue
+        taken = [score["rescales_to_right"] for score in scores]
+        right = sum(number is not None and number <= _STEP_RESCALES for number in taken)
+        yield f"{load}, {policy}, {mechanism}: right within {_STEP_RESCALES} rescales in {right} of {len(scores)} runs."
+
+
+def _calm(policy: str, rows: Sequence[Row]) -> Iterator[str]:
+    for mechanism, scores in _by_mechanism(rows).items():
+        if mechanism != "none":
+            turned, rescales = (sum(score[name] or 0 for score in scores) for name in ("oscillations", "rescales"))
+            told = f"{turned:g} oscillations and {rescales:g} rescales in {len(scores)} runs"
+            yield f"steady, {policy}, {mechanism}: {told}."
+
+
+def _against_restart(load: str, policy: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Compares medians over rounds; a restart that was never above the objective cannot be divided by."""
+    scores = _by_mechanism(rows)
+    stops = {name: found for name, found in scores.items() if _RESTART in name}
+    for name, found in scores.items():
+        for stop, others in stops.items() if name not in stops else ():
+            above, worker = ({n: median(s[k] or 0.0 for s in of) for n, of in ((name, found), (stop, others))}
+                             for k in ("above_s", "worker_s"))  # fmt: skip
+            if above[stop] and worker[stop]:
+                yield (
+                    f"{load}, {policy}: {name} was above the objective for {above[name]:.1f} s, {stop} for "
+                    f"{above[stop]:.1f} s ({above[name] / above[stop]:.2f} times), at "
+                    f"{worker[name] / worker[stop]:.2f} times the worker-seconds."
+                )
+
 
 RESULT_FILE = "autoscale.json"
 _NAMES = ("load", "policy", "mechanism", "verdict")
@@ -38,7 +95,6 @@ _FIGURES = {
 }
 _PREDICTED = {"predicted above s": ("above_s", 1), "predicted worker-s": ("worker_s", 0)}
 COLUMNS = (*_NAMES, *_FIGURES, *_PREDICTED)
-_WIDE = 160
 
 
 def texts(row: Mapping[str, Any]) -> list[str]:
@@ -53,33 +109,15 @@ def _text(score: Mapping[str, Any] | None, name: str, digits: int) -> str:
     return DASH if value is None else f"{value:,.{digits}f}"
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = [Column(name, overflow="fold", justify="left" if name in _NAMES else "right") for name in COLUMNS]
-    out = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        out.add_row(*texts(row))
-    return out
-
-
 def measured(suite: AutoscaleSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
-    """Runs what is missing of a suite and returns its folder and the worst exit code; what is done is kept.
+    """Runs what is missing of a suite and writes its tables, see `harness.suites.skeleton.measure_in_turn`."""
+    cells, rows = suite.cells(), list[dict[str, Any]]()
 
-    Raises:
-        UsageError: the machine lacks something, or the folder cannot be made.
-    """
-    cells = suite.cells()
-    for cell in cells:
-        check_machine(cell.experiment, output)
-    ensure_jars()
-    folder, rows, worst = result_folder(suite, output, force=force), list[dict[str, Any]](), 0
-    for cell, (path, code) in zip(cells, in_turn([cell.experiment for cell in cells], folder), strict=False):
-        worst = max(worst, code)
-        rows += rows_of(suite, cell, path, read_costs())
+    def take(folder: Path, number: int, path: Path) -> None:
+        rows.extend(rows_of(suite, cells[number], path, read_costs()))
         _write(suite, folder, rows)
-        if code == CUT_OFF:
-            return folder, worst
-    (folder / "done").touch()
-    return folder, worst
+
+    return measure_in_turn(suite, [cell.experiment for cell in cells], output, take, force=force)
 
 
 def _write(suite: AutoscaleSuite, folder: Path, rows: Sequence[dict[str, Any]]) -> None:
@@ -111,22 +149,24 @@ def _simulate(suite: AutoscaleSuite, cell: Cell, mechanism: str, costs: Any, sca
         return {**row, "verdict": str(error)}
 
 
+def _show(rows: Sequence[Row], sentences: Sequence[str]) -> None:
+    console = terminal()
+    console.print(terminal_table(COLUMNS, map(texts, rows), _NAMES))
+    for sentence in sentences:
+        console.print(sentence)
+
+
 @ending("cut off; the same options again go on")
 def run_autoscale(options: Mapping[str, Any]) -> int:
     """Measures or simulates, prints the table and the result's path, and returns the exit code as `./inv bench`."""
     suite = suite_from(options)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
     if (workers := options.get("simulate")) is not None:
         rows = _simulated(suite.in_batches(), int(workers))
-        console.print(_table(rows))
-        for sentence in findings(rows):
-            console.print(sentence)
+        _show(rows, findings(rows))
         return 0
     output = Path(options.get("output") or RESULTS)
     folder, code = measured(suite, output, force=bool(options.get("force")))
     result = read_json(folder / RESULT_FILE)
-    console.print(_table(result["rows"]))
-    for sentence in result["findings"]:
-        console.print(sentence)
+    _show(result["rows"], result["findings"])
     sys.stdout.write(f"{folder}\n")
     return code

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from generators.rates import Schedule
-from generators.shapes import make_schedule
+from generators.rates import Schedule, make_schedule
 from harness.measure.scores import Needed
 
 __all__ = ["LOADS", "LoadShape", "load_shapes", "needed_of"]
@@ -22,7 +21,7 @@ class LoadShape:
     Attributes:
         name: as an option names it.
         base: base rate in units.
-        shape: of the rate, as `generators.shapes` reads it; times count from the end of the lead-in.
+        shape: of the rate, as `generators.rates` reads it; times count from the end of the lead-in.
         step_s: when the rate steps, on the same clock; None where it does not.
         more: fields of the experiment besides.
     """

@@ -22,7 +22,7 @@ from harness.measure.scores import (
 from harness.suites.autoscale.loads import needed_of
 from harness.suites.autoscale.suite import AutoscaleSuite, Cell
 from harness.suites.scale.autoscaled import AutoscaledSetting, Outcome, predict_autoscaled
-from harness.suites.scale.costs import Costs
+from harness.suites.scale.network import Costs
 from harness.suites.scale.scenario import at_scale
 from impls.autoscale.loop import AutoscaleSettings
 from impls.errors import UsageError

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from harness.experiment.autoscale import parse_autoscale
-from harness.experiment.description import Experiment
+from harness.experiment.description import Experiment, parse_autoscale
 from harness.experiment.make import make_experiment, mechanism_options
 from harness.experiment.parameters import MICRO_BATCH
 from harness.options import parse_list, parse_names

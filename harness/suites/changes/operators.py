@@ -17,7 +17,7 @@ from harness.oracle.changes.columns import ENTRY, HEADER, Code
 from impls.operators import Filter, HashCount, Map, Operator
 from impls.operators.pipeline import pipeline_of
 from impls.operators.steps import Step
-from impls.spark.code import dumped
+from impls.spark.shipping import dumped
 from impls.store.records import Results
 from impls.store.state import BinState
 

@@ -23,7 +23,7 @@ from harness.suites.changes.operators import COLUMNS, version_0
 from harness.suites.faults.query import await_query, end, main
 from impls.api import RealTime, stream
 from impls.driver.handle import StreamHandle
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 __all__ = ["write_pipeline"]
 

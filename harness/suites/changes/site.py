@@ -12,9 +12,10 @@ from harness.experiment.schedules import megaphone_pattern
 from harness.files import JsonLines, read_lines, write_json
 from harness.lab.processes import jvm_of
 from harness.measure.memory import MemorySampler
-from harness.oracle.bins import hash_bins
 from harness.oracle.changes.columns import Code
 from harness.oracle.changes.run import VERSIONS_FILE, check_changes
+from harness.oracle.columns import hash_bins
+from harness.oracle.run import CheckedRun
 from harness.suites.changes.cases import Case
 from harness.suites.changes.operators import request_for
 from harness.suites.changes.query import write_pipeline
@@ -197,11 +198,8 @@ class ChangeSite(Site):
         told = {"codes": [asdict(code) for code in self._codes], "ids": self._ids, "held": self._held}
         told |= {"by_generation": self._generations, "unplanned": bool(self._generations) and self._case.real_time}
         write_json(self.folder / VERSIONS_FILE, told)
-        return check_changes(
-            self.broker.bootstrap, self.folder, bin_of=hash_bins(self._case.setting.bins),
-            checkpoint=None if self._case.real_time else self.checkpoint / "spark",
-            expected_migrations=self.migrations,
-        )  # fmt: skip
+        run = CheckedRun(self.broker.bootstrap, self.folder, hash_bins(self._case.setting.bins), self.migrations)
+        return check_changes(run, None if self._case.real_time else self.checkpoint / "spark")
 
     def close(self) -> None:
         """Ends every process that still runs."""

@@ -1,7 +1,7 @@
 """`./inv changes`: the experiments of Bartnik et al. (BTW 2019) on a query that runs, each against stop and restart.
 
 Operator migration is a rebalance: a quarter of the bins move. A filter is put in between source and map, and the map's
-function is replaced: every bin goes over to the new pipeline between two epochs (in real time between two turns of its
+function is replaced: every bin switches to the new pipeline between two epochs (in real time between two turns of its
 owner). The baseline stops the whole query and starts it on the same checkpoint with the new code, or the new
 assignment; the Spark session and its JVM stay, and so do the workers' environments on disk. A second baseline ends the
 application as well, as whoever replaces code in a Spark program without this runtime has to.
@@ -18,13 +18,14 @@ from typing import Any
 
 import jsonschema
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import MICRO_BATCH, PARAMETERS
 from harness.files import RESULTS, read_json, write_json
 from harness.options import ending, parse_names
 from harness.options.declared import read_given
+from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import Described, result_folder
 from harness.setup.jars import ensure_jars
@@ -43,7 +44,6 @@ __all__ = ["changes", "checks_of", "inflicted", "report", "run_changes", "suite_
 
 _SCHEMA, _SCHEMA_FILE = 1, Path(__file__).with_name("schema.json")
 _FILE = "changes.json"
-_WIDE = 160
 _PEAK_BOUND, _EXCESS_BOUND = 1.25, 50.0
 _DEFAULTS: dict[str, Any] = {
     "workers": (2, 4), "rate": 5_000, "duration_s": 12.0, "lead_in_s": 5.0, "keys": 1_000_000, "bins": 256, "seed": 1,
@@ -128,17 +128,15 @@ def inflicted(suite: _Suite, folder: Path, console: Console) -> list[dict[str, A
 
 
 def _table(entries: Sequence[Mapping[str, Any]]) -> Table:
-    columns = [Column(name, no_wrap=True) for name in _NAMES]
-    columns += [Column(name, justify="right") for name in ("steady p50", "p99 ms", *_FIGURES)]
-    table = Table(*columns, box=None, pad_edge=False)
+    rows = []
     for entry in entries:
         steady = entry.get("latency_ms", {}).get("steady", {})
         numbers = [(steady.get("p50"), 0), (steady.get("p99"), 0)]
         numbers += [(entry.get(name), digits) for name, digits in _FIGURES.values()]
         told = {**entry, "verdict": ", ".join([entry["verdict"], *marks(dict(entry))])}
         texts = [DASH if value is None else f"{value:,.{digits}f}" for value, digits in numbers]
-        table.add_row(*(told[name] for name in _NAMES), *texts)
-    return table
+        rows.append([*(told[name] for name in _NAMES), *texts])
+    return terminal_table((*_NAMES, "steady p50", "p99 ms", *_FIGURES), rows, _NAMES)
 
 
 def checks_of(entries: Sequence[Mapping[str, Any]]) -> list[Check]:
@@ -175,7 +173,7 @@ def run_changes(options: Mapping[str, Any]) -> int:
     It is 0 when every verdict is valid, 1 otherwise, 2 for bad input and 130 when it was cut off. The last line printed
     is the folder of the result.
     """
-    suite, console = suite_from(options), Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    suite, console = suite_from(options), terminal()
     use_java()
     ensure_jars()
     folder = result_folder(suite, Path(options.get("output") or RESULTS), force=bool(options.get("force")))

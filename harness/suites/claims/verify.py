@@ -1,6 +1,5 @@
 """Checks claims: gathers the evidence of each, asks its predicate, prints the verdict with its figures."""
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from rich.markup import escape
 
 from harness.files import RESULTS
 from harness.options import ending, parse_list
+from harness.report.terminal import terminal
 from harness.setup.java import use_java
 from harness.suites.claims import gather
 from harness.suites.claims.claims import Claim, ClaimSource, read_claims
@@ -21,7 +21,6 @@ from impls.errors import UsageError
 __all__ = ["Checked", "check", "run_claims"]
 
 _QUICK_MINUTES = 10
-_WIDE = 120
 _STYLES = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow"}
 
 
@@ -80,7 +79,7 @@ def run_claims(
         force: measure anew.
         listing: say what there is, and run nothing.
     """
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = terminal()
     claims = _chosen(read_claims(), only, quick=quick)
     if listing:
         _list(console, claims)

@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from harness.oracle.bins import BinOf, dense_bins, hash_bins
-from harness.oracle.columns import MovedBins, NextOffsets, Ranges, RawResults, Records, Waits
+from harness.oracle.columns import (
+    BinOf,
+    MovedBins,
+    NextOffsets,
+    Ranges,
+    RawResults,
+    Records,
+    Waits,
+    dense_bins,
+    hash_bins,
+)
 from harness.oracle.differences import Differences
 from harness.oracle.keycount import check
 from harness.oracle.turns.check import check as check_turns

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from harness.experiment.description import shares_store
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
@@ -19,6 +19,7 @@ from harness.files import RESULTS, JsonLines, read_lines, write_json
 from harness.lab.bringup import KEEP_LOGS, Services, bring_up, open_session
 from harness.lab.hosts.cluster import cluster as cluster_of
 from harness.options import CUT_OFF, ending, parse_names
+from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
 from harness.setup.jars import ensure_jars
@@ -35,7 +36,6 @@ __all__ = ["conformance", "run_conformance", "selected"]
 _ROWS, _SUITE, _DONE = "rows.jsonl", "suite.json", "done"
 _HEAVY = ("broker", "redis", "runs", "cluster")
 _WORKERS = 4  # of most cases: that many slots there are
-_WIDTH = 160  # of a log file, so that names stay whole
 
 
 def selected(
@@ -140,13 +140,12 @@ def _table_of(rows: Sequence[Row], mode: str) -> Table:
     ]
     if any(row.network_bytes for row in rows):
         figures.append("from other hosts")
-    columns = [Column(name, no_wrap=True, justify="left" if name in words else "right") for name in (*words, *figures)]
-    table = Table(*columns, box=None, pad_edge=False)
+    texts = []
     for row in rows:
         *cells, _reasons, network = astuple(row)
-        cells = [*cells, network][: len(columns)]
-        table.add_row(*(cell if isinstance(cell, str) else "-" if cell is None else f"{cell:,}" for cell in cells))
-    return table
+        cells = [*cells, network][: len(words) + len(figures)]
+        texts.append([cell if isinstance(cell, str) else "-" if cell is None else f"{cell:,}" for cell in cells])
+    return terminal_table((*words, *figures), texts, words)
 
 
 def _folder(planned: Sequence[Tour], output: Path, *, hosts: int, force: bool, mode: str) -> Path:
@@ -178,7 +177,7 @@ def run_conformance(
     It is 0 when every case is valid, 1 otherwise, 2 for bad input and 130 when it was cut off; the same options go on
     with what was cut off.
     """
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = terminal()
     planned = tours(selected(mechanism, operator, scenario, quick=quick, mode=mode))
     cases = sum(len(tour.scenarios) for tour in planned)
     if mode == REAL_TIME and cluster:

@@ -14,9 +14,8 @@ from impls import catalog
 from impls.driver.driver import EpochRecord
 from impls.errors import InvalidPlanError
 from impls.protocol.events import MigrationBegun, MigrationDone
-from impls.protocol.plan import Pull
+from impls.protocol.plan import Pull, validate
 from impls.protocol.report import Report
-from impls.protocol.validate import validate
 from impls.protocol.view import View
 
 __all__ = ["Delta", "Watch", "WatchedMigration"]

@@ -1,17 +1,94 @@
-"""The page of a comparison of engines: one HTML file with its conclusions, its table and its figures."""
+"""What a comparison of engines writes: engines.json, engines.md, a page, and the sentences beside the table."""
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.files import write_text
+import numpy as np
+
+from harness.files import ROOT, read_json, write_json, write_text
+from harness.report.markdown import table_lines
 from harness.report.page import Cell, Column, inline, render
-from harness.suites.engines.said import CANNOT, PROMISES, summary
 from plots.engines import Drawn, write_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show
 
-__all__ = ["COUNTS", "FIGURES", "NAMES", "write_page"]
+__all__ = [
+    "CANNOT", "COLUMNS", "COUNTS", "FIGURES", "NAMES", "RESULT_FILE", "conclusions", "guarantees",
+    "summary", "texts", "write_reference", "write_result",
+]  # fmt: skip
+
+_OURS = "megaphone-batched, real time"
+_PROMISES = {
+    "this runtime": (
+        "exactly once in its state; results at least once, a repeat has the number of the first; changelog written "
+        "with every turn, snapshots in the background"
+    ),
+    "native-real-time": (
+        "exactly once in its state, results at least once; what came in since the begin of the batch (--batch) comes "
+        "again after a restart"
+    ),
+    "flink-adaptive, flink-savepoint": (
+        "exactly once in its state, results at least once as the sink is; checkpoint every checkpoint_s (10 s)"
+    ),
+    "kafka-streams-*": (
+        "at least once in state and results by default (guarantee=exactly_once_v2 for exactly once); commit every "
+        "commit_ms (30 s); changelog topic in Kafka"
+    ),
+}
+CANNOT = (
+    "What this comparison cannot show: one machine of few cores, broker and generator beside the engine, so no engine "
+    "has its usual room; one broker without replicas, and local disks in place of object stores; a count per key, the "
+    "smallest state there is per key; no engine was tuned beyond the settings named."
+)
+
+
+def guarantees() -> list[str]:
+    """Returns a line of a list for each engine."""
+    return [f"- {engine}: {text}." for engine, text in _PROMISES.items()]
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a sentence: from which to which ratio this runtime goes over all engines and numbers of keys."""
+    found = [ratios for _, _, ratios in _compared(rows)]
+    spans = {name: [ratios[name] for ratios in found if name in ratios] for name in _WORDS}
+    told = [f"its {_WORDS[name]} {min(span):.2f} to {max(span):.2f} times" for name, span in spans.items() if span]
+    return f"This runtime against each other engine: {', '.join(told)} theirs." if told else ""
+
+
+def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns sentences: at each number of keys this runtime's peak and steady latency over those of each other.
+
+    Medians over the rounds; runs that are not valid, or were made on a busy machine, are left out.
+    """
+    return [
+        f"{keys:,} keys, this runtime against {engine}: "
+        + ", ".join(f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios.items())
+        + "."
+        for keys, engine, ratios in _compared(rows)
+    ]
+
+
+_WORDS = {"peak_ms": "highest latency in a rescale", "p50_ms": "steady p50", "p99_ms": "steady p99"}
+
+
+def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, dict[str, float]]]:
+    """Yields keys, engine and this runtime's figures over the engine's, where there are any."""
+    for keys in sorted({row["keys"] for row in rows}):
+        here = [row for row in rows if row["keys"] == keys and row["verdict"] == "valid"]
+        for engine in sorted({row["engine"] for row in here if not row["engine"].startswith(_OURS)}):
+            fault = engine[len(engine.partition(" with ")[0]) :]
+            ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS + fault, engine))
+            ratios = {name: value for name in _WORDS if (value := _ratio(ours, theirs, name)) is not None}
+            if ratios:
+                yield keys, engine, ratios
+
+
+def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> float | None:
+    values = [[row[name] for row in rows if row[name] is not None] for rows in (ours, theirs)]
+    return float(np.median(values[0]) / np.median(values[1])) if all(values) else None
+
 
 NAMES = ("keys", "engine", "rescale", "verdict")
 # heading of a column -> name in a row, unit, meaning
@@ -33,7 +110,7 @@ COUNTS = {
 }
 
 
-def write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[Drawn]:
+def _write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[Drawn]:
     """Writes engines.html, and the figures into a folder beside it, and returns these.
 
     Args:
@@ -51,7 +128,7 @@ def write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[Dr
         "figures": [
             (one.name, one.title, one.caption, inline(element(svg), one.name)) for one, svg in drawn
         ],
-        "promises": list(PROMISES.items()),
+        "promises": list(_PROMISES.items()),
         "cannot": CANNOT,
     }  # fmt: skip
     write_text(folder / "engines.html", render("engines.html.j2", content))
@@ -74,3 +151,63 @@ def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
 
 def _cell(value: float | None, shown: str) -> Cell:
     return Cell(shown, "" if value is None else value)
+
+
+COLUMNS = (*NAMES, *FIGURES, *COUNTS)
+RESULT_FILE = "engines.json"
+_RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done")
+_STEADY = ("keys", "engine", "steady p50", "p99", "p99.9", *COUNTS)
+_MARKDOWN, _DRAWN = "engines.md", "figures"
+_REFERENCE = ROOT / "results" / "reference" / "engines"
+
+
+def texts(row: Mapping[str, Any]) -> list[str]:
+    """Returns what a row of the table shows."""
+    names = [f"{row['keys']:,}", *(str(row[name] or "-") for name in NAMES[1:])]
+    counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name, _ in COUNTS.values()]
+    return [*names, *(show(row[name], unit) for name, unit, _ in FIGURES.values()), *counts]
+
+
+def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequence[dict[str, Any]]) -> None:
+    """Writes what is known so far into a result folder.
+
+    Args:
+        folder: with experiment.json.
+        rows: of the table.
+        timelines: one of each run that may be compared.
+    """
+    here = read_json(folder / "experiment.json")["environment"]
+    result = {"environment": here, "rows": rows, "timelines": timelines, "conclusions": conclusions(rows)}
+    write_json(folder / RESULT_FILE, result)
+    drawn = _write_page(result, folder, _DRAWN)
+    write_text(folder / _MARKDOWN, _markdown(result, drawn))
+
+
+def _markdown(result: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
+    where = f"{where_measured(result['environment']).capitalize()}."
+    lines = ["# Engines compared", "", where, summary(result["rows"]), ""]
+    lines += ["## Rescales", "", *_table(_RESCALES, result["rows"], "lllr"), ""]
+    lines += ["## Steady state and correctness", "", *_table(_STEADY, result["rows"], "llr"), ""]
+    lines += ["## This runtime against each engine", "", *(f"- {said}" for said in result["conclusions"]), ""]
+    lines += ["## Figures", ""] if drawn else []
+    for one in drawn:
+        lines += [f"![{one.title}. {one.caption}]({_DRAWN}/{one.file}.svg)", ""]
+    return "\n".join([*lines, "What each engine promises, and when it writes:", "", *guarantees(), "", CANNOT, ""])
+
+
+def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], align: str) -> Iterator[str]:
+    """Yields a table of some columns, which is as wide as a page; rows that are the same in them stand there once."""
+    shown = [dict(zip(COLUMNS, texts(row), strict=True)) for row in rows]
+    return table_lines(columns, dict.fromkeys(tuple(row[name] for name in columns) for row in shown), align)
+
+
+def write_reference(folder: Path) -> None:
+    """Copies a result's table and figures to the small results that go with the project."""
+    _REFERENCE.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / _MARKDOWN, _REFERENCE / "README.md")
+    result = read_json(folder / RESULT_FILE)
+    result["environment"].pop("host", None)  # it says nothing to others
+    del result["timelines"]  # the figures show them
+    write_json(_REFERENCE / RESULT_FILE, result)
+    shutil.rmtree(_REFERENCE / _DRAWN, ignore_errors=True)
+    shutil.copytree(folder / _DRAWN, _REFERENCE / _DRAWN, ignore=shutil.ignore_patterns("*.png"))

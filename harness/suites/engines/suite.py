@@ -6,28 +6,110 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Column, Table
+import numpy as np
+from numpy.typing import NDArray
 
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, read_json
-from harness.options import CUT_OFF, ending, parse_list, parse_number
+from harness.options import ending, parse_list, parse_number
 from harness.options.declared import read_given
-from harness.results.place import Described, result_folder
-from harness.run.runs import check_machine
-from harness.setup.jars import ensure_jars
-from harness.suites.engines.figures import row_of, timeline_of
-from harness.suites.engines.page import NAMES
-from harness.suites.engines.said import CANNOT
-from harness.suites.engines.written import COLUMNS, RESULT_FILE, texts, write_reference, write_result
+from harness.report.terminal import terminal, terminal_table
+from harness.results.entry import RunFiles
+from harness.results.place import Described
+from harness.suites.engines.page import CANNOT, COLUMNS, NAMES, RESULT_FILE, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK
-from harness.suites.several import in_turn
+from harness.suites.skeleton import measure_in_turn
 from impls.errors import UsageError
-from plots.data import load
+from plots.data import StoredRun, load
+from plots.metrics import marks
 
-__all__ = ["EnginesSuite", "measured", "run_compare_engines", "suite_from"]
+__all__ = [
+    "EnginesSuite", "cpu_s", "longest_gap_s", "measured", "row_of", "run_compare_engines", "suite_from",
+]  # fmt: skip
+
+_ENGINE_ROLES = ("jvm", "worker", "executor")
+_MIB = 1 << 20
+
+
+def longest_gap_s(done_us: NDArray[np.int64], begin_us: int, end_us: int) -> float | None:
+    """Returns the longest time without a result from the last one before `begin_us` to the first behind `end_us`.
+
+    >>> longest_gap_s(np.array([0, 9, 10, 40, 50]) * 1_000_000, 12_000_000, 20_000_000)
+    30.0
+    """
+    done = np.unique(done_us)
+    if len(done) < 2:
+        return None
+    low = max(int(np.searchsorted(done, begin_us, "right")) - 1, 0)
+    high = min(int(np.searchsorted(done, end_us)), len(done) - 1)
+    return float(np.diff(done[low : high + 1]).max(initial=0)) / 1e6
+
+
+def cpu_s(samples: Sequence[Mapping[str, Any]]) -> float:
+    """Returns the processor time in s of a run's processes by samples of memory.jsonl.
+
+    A process that ends takes what it has used along: then the sum falls, and what it falls by is no use.
+    """
+    own = [int(sample["cpu"]["own"]) for sample in samples if "cpu" in sample]
+    return float(np.maximum(np.diff(own), 0).sum()) / 1e6
+
+
+def row_of(keys: int, entry: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Returns a row for each rescale of a run: names, times in ms and s, None in place of what is not known.
+
+    Args:
+        keys: number of keys.
+        entry: of the run, in result.json.
+        folder: of the run.
+    """
+    files = RunFiles(folder)
+    steady, memory = entry["latency_ms"]["steady"], entry["memory_bytes"]
+    records = entry["generator"]["records"]
+    about = {
+        "keys": keys,
+        "engine": entry["mechanism"],
+        "round": entry["round"],
+        "verdict": ", ".join([entry["verdict"], *marks(entry)]),
+        "p50_ms": steady["p50"], "p99_ms": steady["p99"], "p999_ms": steady["p999"],
+        "cpu_s_per_million": cpu_s(files.memory) / records * 1e6 if records else None,
+        "memory_mib": sum(memory.get(role, 0) for role in _ENGINE_ROLES) / _MIB,
+        "lost": entry["lost"], "doubled": entry["doubled"], "repeats": _repeats(folder),
+        "reasons": entry["reasons"],
+    }  # fmt: skip
+    return [{**about, **_rescale(found, files)} for found in entry["migrations"]] or [{**about, **_NO_RESCALE}]
+
+
+def _timeline_of(keys: int, run: StoredRun) -> dict[str, Any]:
+    """Returns the highest latency in ms of each 250 ms of a run, and when its rescales were under way, in s."""
+    found = run.timeline
+    return {
+        "keys": keys, "engine": run.mechanism, "round": run.round,
+        "at_s": found["at_s"].round(2).tolist(), "max_ms": found["max"].round(1).tolist(),
+        "rescales": [[round(begin, 2), round(end, 2)] for begin, end in run.migrations()],
+    }  # fmt: skip
+
+
+_NO_RESCALE = dict.fromkeys(("rescale", "peak_ms", "slow_s", "gap_s", "held_s"))
+
+
+def _repeats(folder: Path) -> int | None:
+    found = read_json(folder / "oracle.json").get("repeats")
+    return None if found is None else int(found)
+
+
+def _rescale(found: Mapping[str, Any], files: RunFiles) -> dict[str, Any]:
+    begin_us = files.start_us + round(found["begin_s"] * 1e6)
+    end_us = begin_us if found["end_s"] is None else files.start_us + round(found["end_s"] * 1e6)
+    return {
+        "rescale": found["label"],
+        "peak_ms": found["peak_ms"],
+        "slow_s": found["slow_s"],
+        "gap_s": longest_gap_s(files.cells.done_us, begin_us, end_us),
+        "held_s": None if found["end_s"] is None else found["end_s"] - found["begin_s"],
+    }
+
 
 _NATIVE = "native-real-time"  # whose processes are one, which a fault would end
 _MECHANISMS = (
@@ -36,7 +118,6 @@ _MECHANISMS = (
 )  # fmt: skip
 _KEYS = "1M,4M,10M"
 _GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch", "fault")
-_WIDE = 190
 
 
 @dataclass(frozen=True)
@@ -70,33 +151,17 @@ def _experiment(keys: int, shared: Mapping[str, Any]) -> Experiment:
 
 
 def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
-    """Runs what is missing of a suite, writes its table, and returns its folder and the worst exit code.
-
-    Raises:
-        UsageError: the machine lacks something, or the folder cannot be made.
-    """
-    for experiment in suite.experiments:
-        check_machine(experiment, output)
-    ensure_jars()
-    folder, worst = result_folder(suite, output, force=force), 0
+    """Runs what is missing of a suite and writes its table, see `harness.suites.skeleton.measure_in_turn`."""
     rows, lines = list[dict[str, Any]](), list[dict[str, Any]]()
-    for path, code in in_turn(suite.experiments, folder):
-        worst, result = max(worst, code), read_json(path / "result.json")
-        keys = int(result["experiment"]["keys"])
-        rows += [row for entry in result["runs"] for row in row_of(keys, entry, path / entry["folder"])]
-        lines += [timeline_of(keys, run) for run in load(path).comparable()]
+
+    def take(folder: Path, number: int, path: Path) -> None:
+        keys = suite.experiments[number].keys
+        for entry in read_json(path / "result.json")["runs"]:
+            rows.extend(row_of(keys, entry, path / entry["folder"]))
+        lines.extend(_timeline_of(keys, run) for run in load(path).comparable())
         write_result(folder, rows, lines)
-    if worst != CUT_OFF:
-        (folder / "done").touch()
-    return folder, worst
 
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    columns = [Column(name, overflow="fold", justify="left" if name in NAMES[1:] else "right") for name in COLUMNS]
-    out = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        out.add_row(*texts(row))
-    return out
+    return measure_in_turn(suite, suite.experiments, output, take, force=force)
 
 
 @ending("cut off; the same options again go on")
@@ -109,9 +174,9 @@ def run_compare_engines(options: Mapping[str, Any]) -> int:
     folder, code = measured(suite, output, force=bool(options.get("force")))
     if reference and code == 0:
         write_reference(folder)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = terminal()
     result = read_json(folder / RESULT_FILE)
-    console.print(_table(result["rows"]))
+    console.print(terminal_table(COLUMNS, map(texts, result["rows"]), NAMES[1:]))
     for sentence in [*result["conclusions"], CANNOT]:
         console.print(sentence)
     sys.stdout.write(f"{folder}\n")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from generators.clock import now_us
-from harness.experiment.faults import ANY_PHASE
+from harness.experiment.schedules import ANY_PHASE
 from harness.lab.hosts.cluster import Host
 from harness.suites.faults.hosts import HostSite
 from harness.suites.faults.inflict import FaultEffect, MissedError, await_fired, kill, migrate_if_asked, wait

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from generators.clock import now_us
-from harness.experiment.faults import ANY_PHASE, DRIVER_POINTS
+from harness.experiment.schedules import ANY_PHASE, DRIVER_POINTS
 from harness.files import read_json
 from harness.lab.processes import jvm_of, kill_all, lives, processes_of, python_workers, signal_if_alive
 from harness.suites.faults.schedule import Fault

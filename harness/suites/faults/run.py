@@ -20,16 +20,16 @@ from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import RESULTS, write_json
 from harness.lab.processes import signal_if_alive
 from harness.options import CUT_OFF, ending, parse_names
+from harness.report.terminal import terminal
 from harness.results.machine import describe_machine
 from harness.results.place import new_folder
 from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
-from harness.suites.faults.host_faults import HOST_FAULTS, check_rights, draw_host_schedule
 from harness.suites.faults.host_inflict import inflict_on_hosts
 from harness.suites.faults.hosts import HostSite
 from harness.suites.faults.inflict import FaultEffect, MissedError, inflict
 from harness.suites.faults.report import FILE, Outcome, Verdict, report_of, show
-from harness.suites.faults.schedule import EXPECTED, Fault, draw_schedule
+from harness.suites.faults.schedule import EXPECTED, HOST_FAULTS, Fault, check_rights, draw_host_schedule, draw_schedule
 from harness.suites.faults.site import Site, StuckError
 from impls import catalog
 from impls.durability.files import check_level
@@ -38,7 +38,6 @@ from impls.errors import StateError, UsageError
 __all__ = ["fault_test", "run_fault_test"]
 
 _HEAVY = ("state", "checkpoint", "broker", "cluster")
-_WIDTH = 140  # of a log file, so that names stay whole
 _REFUSE_DEADLINE_S = 90.0
 _RESUME_DEADLINE_S = 120.0
 _SETTLE_DEADLINE_S = 90.0
@@ -218,7 +217,7 @@ def run_fault_test(
     It is 0 when nothing was lost or doubled and every fault ended as expected, 1 otherwise, 2 for bad input and 130
     when it was cut off. The last line printed is the folder with the report.
     """
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = terminal()
     check_level(durability)
     if mode == REAL_TIME and cluster is not None:
         raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster.")

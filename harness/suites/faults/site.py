@@ -18,8 +18,8 @@ from harness.lab.bringup import embedded_broker
 from harness.lab.processes import Arming, ProcessEnd, QueryProcess
 from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
-from harness.oracle.bins import dense_bins
-from harness.oracle.run import check_run
+from harness.oracle.columns import dense_bins
+from harness.oracle.run import CheckedRun, check_run
 from harness.oracle.turns.run import check_turns
 from harness.run.load import Load
 from harness.suites.faults.schedule import Fault
@@ -212,10 +212,8 @@ class Site:
 
     def _check(self) -> dict[str, Any]:
         """Returns the oracle's answer."""
-        where: dict[str, Any] = {"bin_of": dense_bins(_KEYS, BINS), "expected_migrations": self.migrations}
-        if self._mode == REAL_TIME:
-            return check_turns(self.broker.bootstrap, self.folder, state=self.state, **where)
-        return check_run(self.broker.bootstrap, self.folder, checkpoint=self.checkpoint / "spark", **where)
+        run = CheckedRun(self.broker.bootstrap, self.folder, dense_bins(_KEYS, BINS), self.migrations)
+        return check_turns(run, self.state) if self._mode == REAL_TIME else check_run(run, self.checkpoint / "spark")
 
     def _drained(self, sent: int) -> Callable[[], bool]:
         """Returns what says that all records are applied.

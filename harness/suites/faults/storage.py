@@ -14,7 +14,7 @@ import numpy as np
 
 from impls.durability.files import Files
 from impls.durability.frame import frame_name
-from impls.durability.manifest import read_manifest
+from impls.durability.schedule import read_manifest
 from impls.durability.snapshot import snapshot_name
 from impls.errors import StateError
 

@@ -7,22 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from harness.experiment.checks import lacks_twin
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, read_json, write_json, write_text
-from harness.options import CUT_OFF, ending, parse_list
+from harness.options import ending, parse_list
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
-from harness.results.place import Described, result_folder
-from harness.run.runs import check_machine
-from harness.setup.jars import ensure_jars
+from harness.report.terminal import terminal, terminal_table
+from harness.results.place import Described
 from harness.suites.options import NEXMARK_QUICK
-from harness.suites.several import in_turn
+from harness.suites.skeleton import measure_in_turn
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
 
@@ -61,11 +59,7 @@ def _texts(row: Mapping[str, Any]) -> list[str]:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Returns the rows for a terminal."""
-    columns = [Column(name, overflow="fold", justify="left" if name in _NAMES else "right") for name in COLUMNS]
-    out = Table(*columns, box=None, pad_edge=False)
-    for row in rows:
-        out.add_row(*_texts(row))
-    return out
+    return terminal_table(COLUMNS, map(_texts, rows), _NAMES)
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -75,7 +69,6 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 _MECHANISMS = "megaphone-batched,meces"
 _NATIVE = "native-repartition"
-_WIDE = 160
 _TABLE = "nexmark.json"
 
 
@@ -112,27 +105,15 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
 
 
 def measured(suite: NexmarkSuite, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
-    """Runs what is missing of a suite, writes its table, and returns its folder and the worst exit code.
-
-    Raises:
-        UsageError: the machine lacks something, or the folder cannot be made.
-    """
-    for experiment in suite.experiments:
-        check_machine(experiment, output)
-    ensure_jars()
-    folder = result_folder(suite, output, force=force)
+    """Runs what is missing of a suite and writes its table, see `harness.suites.skeleton.measure_in_turn`."""
     rows: list[dict[str, Any]] = []
-    worst = 0
-    for experiment, (path, code) in zip(
-        suite.experiments, in_turn(suite.experiments, folder, again=again), strict=False
-    ):
-        worst = max(worst, code)
-        rows += rows_of(experiment.query, read_json(path / "result.json"))
-    write_json(folder / _TABLE, rows)
-    write_text(folder / "nexmark.md", markdown(rows))
-    if worst != CUT_OFF:
-        (folder / "done").touch()
-    return folder, worst
+
+    def take(folder: Path, number: int, path: Path) -> None:
+        rows.extend(rows_of(suite.experiments[number].query, read_json(path / "result.json")))
+        write_json(folder / _TABLE, rows)
+        write_text(folder / "nexmark.md", markdown(rows))
+
+    return measure_in_turn(suite, suite.experiments, output, take, force=force, again=again)
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
@@ -146,7 +127,7 @@ def run_nexmark(options: Mapping[str, Any]) -> int:
     """Runs the queries, prints their table and the result's path, and returns the exit code as `./inv bench` does."""
     suite, output = suite_from(options), Path(options.get("output") or RESULTS)
     folder, code = measured(suite, output, force=bool(options.get("force")))
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+    console = terminal()
     console.print(table(read_rows(folder)))
     sys.stdout.write(f"{folder}\n")
     return code

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.experiment.make import make_experiment
-from harness.lab.hosts.kernel import can_isolate
+from harness.lab.hosts.isolated import can_isolate
 from harness.lab.measuring import measured_in_child
 from harness.suites.perf.lost_host import Loss, Settings
 from harness.suites.perf.moving import excess_ms, rescale_experiment

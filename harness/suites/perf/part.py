@@ -13,10 +13,10 @@ import numpy as np
 from harness.experiment.description import Experiment
 from harness.files import read_json
 from harness.results.entry import ENTRY_FILE
-from harness.results.failure import failure_of, told_failure
-from harness.run.lines import Lines
+from harness.results.place import failure_of, told_failure
+from harness.run.progress import Lines
 from harness.run.runs import AGAIN, NamedRun, Watcher, begin_anew, busy_runs, run_all
-from harness.suites.runs import place_run
+from harness.suites.bench import place_run
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 

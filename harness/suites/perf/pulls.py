@@ -16,18 +16,16 @@ import numpy as np
 
 from harness.files import ROOT
 from harness.lab.hosts.cluster import cluster
-from harness.lab.hosts.kernel import can_isolate
+from harness.lab.hosts.isolated import can_isolate
 from harness.suites.perf.handing import GENERATION, QUERY
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from impls.errors import StateError
 from impls.store.bins import copy_bin
-from impls.store.environment import Store, store_path
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
-from impls.transfer.certificate import certificate_of
 from impls.transfer.client import fetch
-from impls.transfer.settings import Transfer
+from impls.transfer.settings import Transfer, certificate_of
 from impls.transfer.ticket import Ticket
 
 __all__ = ["PART"]

@@ -29,8 +29,8 @@ from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
-from impls.worker.output import Output
 from impls.worker.query import QuerySpec, Task
+from impls.worker.results import Output
 
 _BINS = 256
 _RECORDS = 500  # of an epoch

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from harness.experiment.parameters import PARAMETERS
-from harness.files import RESULTS, read_json, read_lines, write_json, write_text
+from harness.files import RESULTS, ROOT, read_json, read_lines, write_json, write_text
 from harness.options import ending
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
@@ -25,12 +25,48 @@ from harness.setup.jars import ensure_jars
 from harness.setup.java import use_java
 from harness.suites.options import REGRESS
 from harness.suites.regress.decide import Change, Runs, Verdict, compare, resampled, sides
-from harness.suites.regress.reference import base_of, store
 from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, work_tree
 from impls.errors import UsageError
 from plots.perf import draw_trend
 
-__all__ = ["Comparison", "append", "line_of", "markdown", "run_regress"]
+__all__ = ["Comparison", "append", "base_of", "line_of", "markdown", "run_regress", "store"]
+
+
+_STORED = ROOT / "results" / "reference" / "regress.json"
+
+
+def base_of(stored: Path = _STORED) -> str:
+    """Returns the base of the stored comparison; raises UsageError where none is stored, as outside a clone."""
+    commit = read_json(stored).get("base")
+    if commit is None:
+        raise UsageError(f"{stored} names no revision to compare with: name one with --base.")
+    return str(commit)
+
+
+def store(
+    commits: Mapping[str, str],
+    bench: list[str],
+    found: Mapping[str, Any],
+    machine: Mapping[str, Any],
+    stored: Path = _STORED,
+) -> None:
+    """Writes a comparison as the stored one.
+
+    Args:
+        commits: base and head.
+        bench: the options that both ran with.
+        found: findings and second by mechanism, as `harness.suites.regress.decide.compare` gives them.
+        machine: what it was measured on, see `harness.results.machine`.
+        stored: the file.
+    """
+    ratios = {
+        mechanism: {
+            change.measure: {"base": round(change.base, 2), "head_over_base": str(change.ratio)} for change in changes
+        }
+        for mechanism, changes in {**found["findings"], **found["second"]}.items()
+    }
+    write_json(stored, {**commits, "bench": bench, "ratios": ratios, "machine": dict(machine)})
+
 
 _OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from generators.rates import Schedule
 from harness.measure.scores import Changed, Needed, Score, oscillations, right_after
 from harness.suites.scale.cluster import Cluster, SimulatedEpoch
-from harness.suites.scale.costs import Costs
-from harness.suites.scale.shaped import ShapedLoad
+from harness.suites.scale.load import ShapedLoad
+from harness.suites.scale.network import Costs
 from impls import catalog
 from impls.autoscale.intervals import Gathering, Look, Sample
 from impls.autoscale.loop import Autoscaler, AutoscaleSettings
@@ -18,8 +18,8 @@ from impls.errors import UsageError
 from impls.placement import goal, initial
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command
-from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
+from impls.protocol.view import Observation
 
 __all__ = ["AutoscaledSetting", "Outcome", "predict_autoscaled"]
 

@@ -13,8 +13,8 @@ from scipy.optimize import nnls
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
 from harness.results.machine import describe_machine
-from harness.results.validate import validate
-from harness.suites.scale.costs import COSTS, Costs
+from harness.results.summary import validate
+from harness.suites.scale.network import COSTS, Costs
 from harness.suites.scale.pulls import Pulls
 from impls.errors import UsageError
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import EvenLoad, Segments
-from harness.suites.scale.network import Crossing, Network
-from impls.protocol.observation import Observation
+from harness.suites.scale.network import Costs, Crossing, Network
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.view import Observation
 from impls.worker.pull import on_demand, within_budget
 
 __all__ = ["Cluster", "SimulatedEpoch"]

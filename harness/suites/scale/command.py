@@ -1,19 +1,18 @@
 """`./inv simulate-scale`: options in, tables out."""
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Column, Table
 
 from harness.options import ending, parse_list
 from harness.options.declared import read_given
+from harness.report.terminal import terminal
 from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import calibrate, read_runs, with_pulls
-from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
+from harness.suites.scale.network import DEFAULT_COSTS, Costs, read_costs, write_costs
 from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.scenario import Compared, Scenario, at_scale, compare, errors_of, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
@@ -28,7 +27,6 @@ _NO_HOSTS = "the network between workers beyond --bandwidth"
 _HOSTS = "what else is sent on the hosts' network, such as records and results"
 _PULLS = "pulls"  # among the folders to calibrate from
 _MIB = 1 << 20
-_WIDTH = 150
 
 
 @ending()
@@ -50,7 +48,7 @@ def _simulate(given: dict[str, Any], costs: Costs) -> None:
     values = read_given(SCALE, given)
     setting = scenario.setting(at_scale(costs, values.get("bandwidth")))
     outcomes = list(predict_all(setting, scenario.mechanisms, values.get("jobs")))
-    console = _console()
+    console = terminal()
     found = [one for one, _ in outcomes if one is not None]
     console.print(prediction_table(found, _title(scenario), hosts=bool(scenario.hosts)))
     for _, why in outcomes:
@@ -88,7 +86,7 @@ def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
 
 def _check(folder: Path, costs: Costs) -> None:
     rows = compare(folder, costs)
-    console = _console()
+    console = terminal()
     console.print(_check_table(rows, f"{folder.name}: first migration of every valid run"))
     for figure, error in errors_of(rows).items():
         text = "no run whose load was met" if error is None else f"median error {100 * error:.0f} %"
@@ -115,7 +113,7 @@ def _calibrate(folders: str, path: Path) -> None:
     if _PULLS in named:
         costs = with_pulls(costs, measure_pulls())
     write_costs(costs, path)
-    _console().print(f"{path}: {_origin(costs)}")
+    terminal().print(f"{path}: {_origin(costs)}")
 
 
 def _title(scenario: Scenario) -> str:
@@ -146,7 +144,3 @@ def _origin(costs: Costs) -> str:
 
 def _text(value: float | None, digits: int = 0) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDTH)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from impls.errors import StateError
-from impls.store.environment import Store, store_path
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.state import BinState
 from impls.transfer.client import fetch
 from impls.transfer.offer import offer

@@ -18,9 +18,8 @@ from harness.experiment.schedules import megaphone_pattern, plan_for
 from harness.options.declared import read_given
 from harness.suites.options import SCALE
 from harness.suites.scale.calibrate import read_runs
-from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import zipf_bins
-from harness.suites.scale.network import Network
+from harness.suites.scale.network import Costs, Network
 from harness.suites.scale.simulate import Prediction, Setting, predict
 from impls import catalog
 from impls.errors import UsageError

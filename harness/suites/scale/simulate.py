@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.suites.scale.cluster import Cluster, SimulatedEpoch
-from harness.suites.scale.costs import Costs
 from harness.suites.scale.load import EvenLoad, Histogram
-from harness.suites.scale.network import Network
+from harness.suites.scale.network import Costs, Network
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command
-from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
+from impls.protocol.view import Observation
 
 __all__ = ["Prediction", "Setting", "predict"]
 

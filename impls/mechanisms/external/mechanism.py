@@ -25,7 +25,7 @@ CACHE_BYTES = 64 << 20
 class SharedRedis:
     """The store that all workers of a query share: a Redis server, and a cache in each worker's process.
 
-    See `impls.protocol.shared.Shared` for what its methods promise.
+    See `impls.protocol.mechanism.Shared` for what its methods promise.
 
     Attributes:
         url: the server's address.

@@ -1,1 +1,1 @@
-"""Apache Flink as a baseline: what it runs is in `harness.lab.peers.flink`."""
+"""Apache Flink as a baseline: what it runs is in `harness.lab.engines.flink`."""

@@ -1,1 +1,1 @@
-"""Kafka Streams as a baseline: what it runs is in `harness.lab.peers.streams`."""
+"""Kafka Streams as a baseline: what it runs is in `harness.lab.engines.streams`."""

@@ -17,13 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from impls.driver.running import RunningQuery
+from impls.driver.observed import RunningQuery
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.native import Native
 from impls.mechanisms.native_spark.processor import count_by_processor
-from impls.mechanisms.native_spark.progress import EpochListener, found_nothing, idle_polls, newest_epoch, state_bytes
+from impls.mechanisms.native_spark.ticks import EpochListener, found_nothing, idle_polls, newest_epoch, state_bytes
 from impls.placement import initial
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 __all__ = ["NativeQuery", "RecordSource", "next_workers"]
 

@@ -14,9 +14,8 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from impls.errors import StateError
-from impls.mechanisms.native_spark.progress import state_bytes
 from impls.mechanisms.native_spark.query import NativeQuery
-from impls.mechanisms.native_spark.ticks import Ends, Ticks
+from impls.mechanisms.native_spark.ticks import Ends, Ticks, state_bytes
 
 __all__ = ["NATIVE_REAL_TIME_SETTINGS", "NativeRealTimeQuery"]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from impls.errors import UsageError
 from impls.operators.aggregates import folds
 from impls.operators.aggregates.folds import Groups
-from impls.operators.aggregates.types import DECIMAL_DIGITS, arrow_type, decimal_of
+from impls.operators.aggregates.rows import DECIMAL_DIGITS, arrow_type, decimal_of
 
 __all__ = ["Buffer", "Measure", "function_and_column"]
 

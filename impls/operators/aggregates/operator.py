@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.aggregates.folds import Groups
-from impls.operators.aggregates.jsonrows import json_rows
 from impls.operators.aggregates.measures import Buffer, Measure
-from impls.operators.aggregates.rows import RowCodec
-from impls.operators.aggregates.types import arrow_type, key_type
+from impls.operators.aggregates.rows import RowCodec, arrow_type, json_rows, key_type
 from impls.operators.base import Operator
 from impls.store.records import Results
 from impls.store.state import BinState

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 from impls.errors import UsageError
 from impls.operators.aggregates.operator import Aggregate, keys_of
-from impls.operators.timed import TimedOperator
-from impls.operators.turn import Turn, Turned
+from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EventTime, whole_ms
 from impls.store.keyed import Keyed
 from impls.store.records import Results

@@ -10,10 +10,8 @@ import pyarrow as pa
 
 from impls.errors import StateError
 from impls.protocol.realtime import Failed
-from impls.realtime.batching import BatchingWindow
 from impls.realtime.blobs import Blob, decode
-from impls.realtime.flow import Flow, Pace
-from impls.realtime.inbox import Inbox
+from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace
 from impls.realtime.link import Link
 from impls.realtime.worker import TurnWorker
 from impls.spark.realtime.wiring import Wiring

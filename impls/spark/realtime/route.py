@@ -9,8 +9,7 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from impls.errors import StateError
 from impls.protocol.realtime import Failed, Route
-from impls.realtime.flow import Flow
-from impls.realtime.inbox import Inbox
+from impls.realtime.flow import Flow, Inbox
 from impls.realtime.link import Link
 from impls.realtime.router import Router
 from impls.spark.realtime.wiring import Wiring

@@ -24,12 +24,11 @@ from impls.protocol.realtime import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
-from impls.spark.cause import cause_of
-from impls.spark.quiet import silence
-from impls.spark.realtime.inputlog import InputLog
+from impls.spark.cause import cause_of, silence
 from impls.spark.realtime.own import worker_maker
 from impls.spark.realtime.query import records_schema, worker_query
 from impls.spark.realtime.wiring import Wiring
+from impls.spark.source import InputLog
 from impls.worker.query import QuerySpec
 
 __all__ = ["RealTimeQuery", "routers_counted", "runner_of"]

@@ -55,7 +55,7 @@ class Asking:
             _, kind, value = self._left.pop(0)
             number, stuck = 1 + max(changing.versions, default=0), self._stuck(changing)
             if stuck and not changing.active and value & 256:
-                recipe, request = self._mending(stuck[-1], number, value)
+                recipe, request = self._repairing(stuck[-1], number, value)
             else:
                 recipe, request = self._recipe(latest, number, kind, value)
             self.recipes[recipe.number] = recipe
@@ -113,7 +113,7 @@ class Asking:
         recipe = latest.next(number, chain=after, migrate=migrate, back=back, may_fail=fails or bool(rare))
         return recipe, lambda handle: handle.replace(after, migrate=migrate, back=back, **how)
 
-    def _mending(self, broken: int, number: int, value: int) -> tuple[Recipe, Any]:
+    def _repairing(self, broken: int, number: int, value: int) -> tuple[Recipe, Any]:
         """Returns a version that takes the states which had to stay as they are, and turns the others."""
         if self._kind != "chain":
             recipe, _ = self._same(self.recipes[self.recipes[broken].parent], number, value, fails=False)
@@ -124,8 +124,8 @@ class Asking:
             migrate = Reshape(before.chain.form, form, add=23)
             back = Reshape(form, before.chain.form, add=5) if value & 4 else None
             recipe = before.next(number, chain=by, migrate=migrate, back=back)
-        how = {"lazy": bool(value & 8), "budget_bytes": (1, 60, 300, 1 << 20)[value >> 4 & 3], "mends": broken}
-        found = replace(recipe, mends=broken)
+        how = {"lazy": bool(value & 8), "budget_bytes": (1, 60, 300, 1 << 20)[value >> 4 & 3], "repairs": broken}
+        found = replace(recipe, repairs=broken)
         return found, lambda handle: handle.replace(by, migrate=found.migrate, back=found.back, **how)
 
     def _stuck(self, changing: Changing) -> list[int]:
@@ -151,7 +151,7 @@ class Asking:
                 self._ended[event.version] = type(event)
             if isinstance(event, ChangeRefused):
                 recipe = self.recipes[event.version]
-                fits = recipe.may_fail or not (recipe.mends or self._stands(recipe.parent, changing))
+                fits = recipe.may_fail or not (recipe.repairs or self._stands(recipe.parent, changing))
                 require(fits, "changes", f"version {event.version} is refused without a cause: {event.why}")
 
     def _stands(self, number: int, changing: Changing) -> bool:

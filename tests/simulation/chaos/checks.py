@@ -14,9 +14,9 @@ from chaos.violation import require
 from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, MigrationBegun, MigrationDone
-from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.versions import Change
+from impls.protocol.view import Observation
 
 _DEADLY = 2  # attempts that die in an environment before the next one makes another
 

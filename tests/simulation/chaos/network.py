@@ -13,12 +13,11 @@ from chaos.parameters import Parameters
 from chaos.stage import Attempt
 from chaos.violation import Violation
 from impls.errors import CorruptStateError
-from impls.store.meta import read_meta
+from impls.store.environment import read_meta
 from impls.transfer import client, server
-from impls.transfer.batches import items_of
 from impls.transfer.server import BinServer
 from impls.transfer.settings import Transfer
-from impls.transfer.ticket import RefusedError, Ticket, seal
+from impls.transfer.ticket import RefusedError, Ticket, items_of, seal
 
 _STARTS_IN = (0, 0, 0, 1, 6)  # tasks that ask for a server before it answers
 

@@ -20,8 +20,8 @@ from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
-from impls.durability.manifest import read_manifest
 from impls.durability.restore import RestoreRequest, Source, restore
+from impls.durability.schedule import read_manifest
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
@@ -29,8 +29,7 @@ from impls.protocol.report import Report
 from impls.store.bins import verify_items
 from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import open_record
-from impls.store.environment import Store, store_path
-from impls.store.meta import read_meta
+from impls.store.environment import Store, read_meta, store_path
 from impls.store.packs import unpacked
 from impls.store.records import from_bytes
 from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SHAPE, SIZE, STATE, iter_range

@@ -19,11 +19,11 @@ from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
 from impls.durability.files import Files
 from impls.protocol import changing, events
+from impls.store import environment, lock, moving, packs
 from impls.store import environment as stores
-from impls.store import lock, meta, moving, packs
 from impls.store.environment import Store
 from impls.transfer import client, server
-from impls.worker import attempts, opening, parts, sources
+from impls.worker import attempts, opening, parts, pull
 from impls.worker import core as worker
 
 Wrote = Callable[[str, bytes], None]
@@ -40,7 +40,7 @@ def simulated(
     with contextlib.ExitStack() as stack:
         for module in (driver, lock, opening, parts, worker):
             stack.enter_context(mock.patch.object(module, "time", cluster.clock))
-        for module in (checkpoint, events, meta, stores):
+        for module in (checkpoint, environment, events, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(parameters.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
@@ -69,7 +69,7 @@ def packing(seed: int) -> Iterator[None]:
 def networked(cluster: Cluster, network: Network) -> Iterator[None]:
     """Has tasks find the simulated servers, and pullers ask them."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(sources, "time", cluster.clock))
+        stack.enter_context(mock.patch.object(pull, "time", cluster.clock))
         stack.enter_context(mock.patch.object(attempts, "offer", network.offer))
         stack.enter_context(mock.patch.object(client, "_Reader", network.reader()))
         stack.enter_context(mock.patch.object(server, "Store", SimpleNamespace(open=_open_beside_writers)))

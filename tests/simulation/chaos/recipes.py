@@ -114,7 +114,7 @@ class Recipe:
         steps: by name, in order.
         migrate, back: as given.
         may_fail: the change may be refused on its own account.
-        mends: the version whose bins' state is taken for one of this version's shape, 0 for none.
+        repairs: the version whose bins' state is taken for one of this version's shape, 0 for none.
     """
 
     number: int = 0
@@ -124,7 +124,7 @@ class Recipe:
     migrate: Any = None
     back: Any = None
     may_fail: bool = False
-    mends: int = 0
+    repairs: int = 0
 
     @property
     def fails(self) -> int:
@@ -134,7 +134,7 @@ class Recipe:
 
     def next(self, number: int, **changed: Any) -> "Recipe":
         """Returns a version that follows on it."""
-        plain = {"migrate": None, "back": None, "may_fail": bool(self.fails), "mends": 0}
+        plain = {"migrate": None, "back": None, "may_fail": bool(self.fails), "repairs": 0}
         return replace(self, number=number, parent=self.number, **plain | changed)
 
     def keeps(self, key: Any) -> bool:
@@ -169,15 +169,15 @@ class Recipes(dict[int, Recipe]):
             number = self[number].parent
         return number
 
-    def mended(self, shape: int) -> int:
+    def repaired(self, shape: int) -> int:
         """Returns the shape that a state is taken for."""
-        later = [recipe.number for recipe in self.values() if shape and recipe.mends == shape]
-        return self.mended(max(later)) if later else shape
+        later = [recipe.number for recipe in self.values() if shape and recipe.repairs == shape]
+        return self.repaired(max(later)) if later else shape
 
     def without(self, refused: int, shape: int) -> int:
         """Returns the version under which a bin runs where one is refused: its parent, if its state can go there."""
         parent = self[refused].parent
-        source, target = self.mended(shape), self.shape_of(parent)
+        source, target = self.repaired(shape), self.shape_of(parent)
         while shape != target and source not in self._above(target):
             if self[source].back is None:
                 return shape
@@ -186,7 +186,7 @@ class Recipes(dict[int, Recipe]):
 
     def turned(self, state: dict[int, Any], source: int, target: int) -> dict[int, Any]:
         """Returns the state of a bin in another shape."""
-        source = source if source == target else self.mended(source)
+        source = source if source == target else self.repaired(source)
         while source != target and source not in self._above(target):
             state = _mapped(state, self[source].back)
             source = self.shape_of(self[source].parent)

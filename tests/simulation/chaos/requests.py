@@ -19,7 +19,7 @@ def draw_changes(seed: int, epochs: int) -> tuple[Asked, ...]:
     for _ in range(random.randint(1, 5)):
         found.append((epoch, random.choice(CHANGES), random.randrange(1 << 16)))
         epoch += random.choice((0, 0, 1, 3, 6))
-    if random.random() < 0.25:  # one that fails half way, and one that mends it
+    if random.random() < 0.25:  # one that fails half way, and one that repairs it
         half = (1 << 16) - 1 - 2 - 4 - 8 - 16 - 32  # on some states, without a way back, bin by bin
         found = [
             (epochs // 4, "migrate-fails", random.randrange(1 << 16) & half | 512),

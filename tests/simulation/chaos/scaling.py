@@ -9,7 +9,7 @@ from chaos.violation import require
 from impls.autoscale.intervals import Gathering, Look, Sample
 from impls.autoscale.loop import Autoscaler, AutoscaleSettings
 from impls.driver.autoscaling import past_of
-from impls.driver.record import EpochRecord
+from impls.driver.epochs import EpochRecord
 
 _MOST = 6
 _INTERVAL_S, _COOLDOWN_S = 2.0, 8.0

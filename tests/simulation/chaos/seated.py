@@ -14,7 +14,7 @@ from impls.worker.query import QuerySpec
 
 @dataclass
 class SeatedSimulation:
-    """Does what `impls.spark.seated.SeatedExecutor` does, with simulated hosts in Spark's place."""
+    """Does what `impls.spark.executor.SeatedExecutor` does, with simulated hosts in Spark's place."""
 
     cluster: Cluster
     spec: QuerySpec

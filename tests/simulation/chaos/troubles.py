@@ -16,8 +16,7 @@ from chaos.oracle import Attempts
 from chaos.parameters import RESTART, Fault, Parameters
 from chaos.violation import Violation
 from impls.errors import StateError
-from impls.store.environment import Store
-from impls.store.meta import read_meta
+from impls.store.environment import Store, read_meta
 
 
 class Troubles:

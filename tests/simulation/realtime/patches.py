@@ -15,14 +15,14 @@ from chaos.patches import packing
 from impls import faults
 from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
-from impls.durability import segments
+from impls.durability import frame
 from impls.durability.files import Files
 from impls.errors import CorruptStateError
 from impls.protocol import changing, events
-from impls.realtime import ending, intake, latencies, turn, way
+from impls.realtime import blobs, latencies, turn
 from impls.realtime.environment import TurnEnvironment
+from impls.store import environment, lock
 from impls.store import environment as stores
-from impls.store import lock, meta
 from impls.worker import opening, parts
 from realtime.parameters import Parameters
 
@@ -58,18 +58,18 @@ def simulated(p: Parameters, point: Point) -> Iterator[None]:
     random, clock = Random(p.seed + 4), Clock()
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, latencies, lock, opening, parts, turn, way):
+        for module in (driver, latencies, lock, opening, parts, turn):
             stack.enter_context(mock.patch.object(module, "time", clock))
-        for module in (checkpoint, events, meta, stores):
+        for module in (checkpoint, environment, events, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(p.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", p.proof_epochs))
-        stack.enter_context(mock.patch.object(intake, "_RECORDS", p.turn))
+        stack.enter_context(mock.patch.object(blobs, "_RECORDS", p.turn))
         stack.enter_context(mock.patch.object(turn, "_DROP_ITEMS", 1 + p.seed % 3))
-        stack.enter_context(mock.patch.object(segments, "_write", _torn(segments._write, point)))
-        snapshot = _damaged_snapshot(ending.write_snapshot, point)
-        stack.enter_context(mock.patch.object(ending, "write_snapshot", snapshot))
+        stack.enter_context(mock.patch.object(frame, "_write", _torn(frame._write, point)))
+        snapshot = _damaged_snapshot(turn.write_snapshot, point)
+        stack.enter_context(mock.patch.object(turn, "write_snapshot", snapshot))
         for name in ("_read", "begin"):
             found = _damaged(getattr(TurnEnvironment, name), point)
             stack.enter_context(mock.patch.object(TurnEnvironment, name, found))

@@ -8,9 +8,8 @@ from hdrh.histogram import HdrHistogram
 
 from generators.errors import GeneratorError
 from generators.keys import make_keys
-from generators.lag import LagHistogram
-from generators.rates import ConstantRate
-from generators.shapes import make_schedule
+from generators.openloop import LagHistogram
+from generators.rates import ConstantRate, make_schedule
 from generators.stream import Share, Stream, keycount_values
 
 # a digest that moves means that streams made before and after are different workloads under one name

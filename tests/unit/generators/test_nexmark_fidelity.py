@@ -14,7 +14,7 @@ from decoding import decode
 
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share
 
 RATE, EVENTS, START_US = 10_000, 400_000, 1_700_000_000_000_000

@@ -12,7 +12,7 @@ from generators.errors import GeneratorError
 from generators.nexmark import order
 from generators.nexmark.profile import MEGAPHONE_HORIZON_S, make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share
 
 WHOLE = Share(0, 1, 1)

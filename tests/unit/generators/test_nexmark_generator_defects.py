@@ -13,7 +13,7 @@ from digests import nexmark_digest
 
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share
 from harness.files import ROOT
 
@@ -24,7 +24,7 @@ PRINT_DIGEST = """
 from digests import nexmark_digest
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 profile = make_profile("default", 1000, out_of_order="delay=0.1", channels=True)
 print(nexmark_digest(NexmarkStream(profile, make_schedule("constant", 1000), 1000, 5, start_us=0, records=3000)))
 """

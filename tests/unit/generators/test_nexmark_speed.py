@@ -8,7 +8,7 @@ import pytest
 from generators.nexmark.profile import make_profile
 from generators.nexmark.speed import Speed, main, measure, middle
 from generators.nexmark.stream import NexmarkStream
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from generators.stream import Share
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from impls.aggregation import KeyColumns
-from impls.operators.aggregates.types import key_type
+from impls.operators.aggregates.rows import key_type
 from impls.processor.keys import KeyCodec
 
 WINDOW = t.StructType([t.StructField("start", t.TimestampType()), t.StructField("end", t.TimestampType())])

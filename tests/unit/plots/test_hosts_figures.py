@@ -7,7 +7,7 @@ import pytest
 from synthetic import BIN_BYTES, HOSTS, MOVED_BINS, new_experiment
 
 from plots.data import load
-from plots.figures import svg_of
+from plots.figure import svg_of
 from plots.hosts import FIGURES, _pulled_per_second, _workers_by_host
 
 

@@ -10,11 +10,11 @@ from synthetic import new_experiment
 
 from plots import metrics, theme, timelines
 from plots.data import load
-from plots.figures import all_figures, svg_of, write_all
+from plots.figure import all_figures, svg_of, write_all
 from plots.latency import restart_and_live
 
 # What an experiment in micro-batches has something of; test_ticks.py has the figure of the other mode.
-SHOWN = [figure for figure in all_figures() if figure.name != "record_way"]
+SHOWN = [figure for figure in all_figures() if figure.name != "latency_breakdown"]
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ from impls.aggregation import aggregate
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.conf import own_state_store
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 __all__ = ["AdoptedSettings", "Adoption"]
 

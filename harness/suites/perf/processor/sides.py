@@ -4,17 +4,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from harness.run.pipeline import read_records
-from harness.suites.perf.processor.counter import OUTPUT, Counter
 from impls.mechanisms.native_spark.conf import own_state_store
 from impls.processor.start import transform_with_state
-from impls.worker.output import Output
+from impls.worker.results import Output
 
-__all__ = ["SIDES", "Place", "running"]
+__all__ = ["OUTPUT", "SIDES", "Counter", "Place", "running"]
+
+
+OUTPUT = "key long, count long, scheduled_us long"
+
+
+class Counter(StatefulProcessor):
+    """Keeps a count per key, and sends it with the time of each record, so that every record's latency is known."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Takes the handle of the key's state."""
+        self._count = handle.getValueState("count", "count long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Counts the rows of a key."""
+        before = self._count.get()
+        count = before[0] if before is not None else 0
+        for row in rows:
+            count += 1
+            yield Row(key=key[0], count=count, scheduled_us=row.scheduled_us)
+        self._count.update((count,))
+
+    def close(self) -> None:
+        """Does nothing."""
+
 
 SIDES = ("Spark", "live")
 _BINS = 256

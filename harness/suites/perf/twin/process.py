@@ -29,7 +29,7 @@ from harness.suites.perf.twin.pairs import TurnBlock
 from harness.suites.perf.twin.query import BLOCK_EPOCHS, Alternating, TimedBlocks, TurnEpoch
 from impls.errors import StateError
 from impls.spark.heartbeat import Heartbeat
-from impls.worker.output import Output
+from impls.worker.results import Output
 
 __all__ = ["EpochMark", "TwinSettings", "blocks_of"]
 

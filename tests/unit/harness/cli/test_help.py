@@ -10,8 +10,7 @@ import pytest
 
 import tasks
 from harness.cli.verb import Verb
-from harness.options.declared import FLAG
-from harness.options.help import help_text, shown
+from harness.options.declared import FLAG, help_text, shown
 
 ROOT = Path(__file__).parents[4]
 _GROUPS = tasks.namespace.collections.items()
@@ -116,3 +115,11 @@ def test_what_tasks_run_is_there():
     for where in found:
         module, _, name = where.partition(":")
         assert callable(getattr(importlib.import_module(module), name)), where
+
+
+def test_an_option_that_was_renamed_is_read_with_a_warning():
+    said = inv("pipeline.replace", "nowhere", "--code", "rules.py:limit", "--mends=two")
+    assert said.returncode == 2
+    warning, refused = said.stderr.splitlines()
+    assert warning == "--mends is now --repairs; the old name goes with the next version."
+    assert "two" in refused

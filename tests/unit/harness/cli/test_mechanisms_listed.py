@@ -27,7 +27,7 @@ def test_mechanisms_and_baselines_are_told_apart():
     )
     assert (
         [str(name) for name in engines.columns[0].cells]
-        == catalog.peers()
+        == catalog.engines()
         == [
             "flink-adaptive",
             "flink-savepoint",

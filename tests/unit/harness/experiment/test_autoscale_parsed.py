@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.experiment.autoscale import parse_autoscale
+from harness.experiment.description import parse_autoscale
 from harness.experiment.make import make_experiment
 from harness.experiment.schedules import plan_for
 from impls.errors import UsageError

@@ -13,13 +13,13 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import experiment_from, make_experiment
 from harness.experiment.parameters import BENCH, PARAMETERS, PRESETS
 from harness.options.declared import BYTES, COUNT, INTEGER, POWER, REAL, WORKERS, Option
-from harness.results.validate import read_schema
+from harness.results.summary import read_schema
 from harness.suites.options import SCALE
 from harness.suites.scale.scenario import Scenario
 from impls.durability.files import LEVELS
 from impls.errors import UsageError
 from impls.operators.keycount import COSTS, VALUE_BYTES_MAX
-from impls.protocol.bins import MAX_BINS
+from impls.protocol.arrays import MAX_BINS
 
 GROUPS = ["What to run", "Load", "Cluster", "Output"]
 NUMBERS = {COUNT, INTEGER, POWER, REAL, WORKERS}

@@ -12,7 +12,7 @@ from telling import epoch_record
 from harness.live import top as live_top
 from harness.live.top import frame_of, top
 from impls.driver.control import ControlServer
-from impls.driver.figures import Figures
+from impls.driver.metrics import Metrics
 from impls.protocol.events import MigrationBegun, MigrationDone
 
 STATUS = {
@@ -22,8 +22,8 @@ STATUS = {
 
 
 @pytest.fixture
-def figures():
-    found = Figures()
+def metrics():
+    found = Metrics()
     found.take(replace(epoch_record(7, np.arange(1, 101)), events=(MigrationBegun("a", "rescale to 2 workers", 7, 8),)))
     return found
 
@@ -35,12 +35,12 @@ def _shown(answer, width=100):
     return captured.get()
 
 
-def _answer(figures, **status):
-    return {"query": "rescale-12345678", "status": STATUS | status, "figures": figures.now()}
+def _answer(metrics, **status):
+    return {"query": "rescale-12345678", "status": STATUS | status, "metrics": metrics.now()}
 
 
-def test_it_shows_the_query_its_migration_its_workers_and_what_happened(figures):
-    text = _shown(_answer(figures))
+def test_it_shows_the_query_its_migration_its_workers_and_what_happened(metrics):
+    text = _shown(_answer(metrics))
     for part in (
         "rescale-12345678  running  epoch 7 (210 ms)  generation 2  2 workers  8 bins",
         "100 records", "latency p50 50.0  p99 98.9  max 100.0 ms", "queue 12 records  state 0.0 MiB",
@@ -52,30 +52,30 @@ def test_it_shows_the_query_its_migration_its_workers_and_what_happened(figures)
     assert "host" not in text, "there is one host"
 
 
-def test_it_shows_what_only_some_queries_have(figures):
+def test_it_shows_what_only_some_queries_have(metrics):
     autoscale = {"policy": "ds2", "min": 1, "max": 4, "last": None}
-    text = _shown(_answer(figures, watermark=None, settled=True, versions={"0": 4, "1": 4}, autoscale=autoscale))
+    text = _shown(_answer(metrics, watermark=None, settled=True, versions={"0": 4, "1": 4}, autoscale=autoscale))
     assert "watermark none yet  settled" in text
     assert "versions 0: 4 bins, 1: 4 bins" in text
     assert "autoscale ds2, 1 to 4 workers: no decision yet" in text
 
 
-def test_the_last_migration_is_shown_when_none_runs(figures):
-    figures.take(replace(epoch_record(8, [1]), events=(MigrationDone("a", 8),)))
-    assert "last migration: rescale to 2 workers: done, 4 bins" in _shown(_answer(figures, migrating=False))
-    assert "no migration so far" in _shown(_answer(Figures(), migrating=False))
-    assert "migration under way: 6 bins left" in _shown(_answer(Figures())), "begun before this driver"
+def test_the_last_migration_is_shown_when_none_runs(metrics):
+    metrics.take(replace(epoch_record(8, [1]), events=(MigrationDone("a", 8),)))
+    assert "last migration: rescale to 2 workers: done, 4 bins" in _shown(_answer(metrics, migrating=False))
+    assert "no migration so far" in _shown(_answer(Metrics(), migrating=False))
+    assert "migration under way: 6 bins left" in _shown(_answer(Metrics())), "begun before this driver"
 
 
 @pytest.mark.parametrize("width", [20, 40, 80])
-def test_no_line_is_wider_than_the_terminal_and_workers_stay_legible(figures, width):
-    text = _shown(_answer(figures), width)
+def test_no_line_is_wider_than_the_terminal_and_workers_stay_legible(metrics, width):
+    text = _shown(_answer(metrics), width)
     assert max(map(len, text.splitlines())) <= width
     assert any(line.split()[:2] == ["0", "6"] for line in text.splitlines())
 
 
 @pytest.fixture
-def running(tmp_path, figures):
+def running(tmp_path, metrics):
     """The checkpoint of a query that answers, and what it was asked; it ends behind the third request."""
     own, asked = tmp_path / "rescale", []
     own.mkdir()
@@ -84,7 +84,7 @@ def running(tmp_path, figures):
         asked.append(request)
         if len(asked) > 3:
             raise live_top.UsageError("The query has ended.")
-        return _answer(figures)
+        return _answer(metrics)
 
     server = ControlServer(own, handle)
     yield tmp_path, asked

@@ -14,8 +14,7 @@ from harness.measure.migrations import migrations_of, moved, outcome
 from harness.report.comparison import comparison_table
 from harness.report.report import write_report
 from harness.results.entry import ENTRY_FILE, summarise_run
-from harness.results.summary import write_result
-from harness.results.validate import validate
+from harness.results.summary import validate, write_result
 from harness.suites.perf.part import migrations
 from harness.suites.regress.trees import measures_of
 from impls.errors import StateError

@@ -6,7 +6,6 @@ import pytest
 from harness.measure.cells import Cells
 from harness.measure.hdr import highest_equivalent, quantise
 from harness.measure.migrations import Migration, migrations_of, moved
-from harness.measure.warmup import warm_up
 from harness.measure.windows import (
     TAGS,
     Peak,
@@ -17,6 +16,7 @@ from harness.measure.windows import (
     steady_span_us,
     tag_records,
     timeline,
+    warm_up,
 )
 from impls.worker.cells import INTERVAL_US
 

@@ -10,7 +10,7 @@ from harness.oracle.keycount import check
 from harness.oracle.native.attribute import NativeResults, arrivals_of, as_results, cell_lines
 from impls import catalog
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.progress import found_nothing, idle_polls
+from impls.mechanisms.native_spark.ticks import found_nothing, idle_polls
 
 PRELOADED = histories.KEYS // 2
 

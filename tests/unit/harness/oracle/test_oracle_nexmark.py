@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import judged, ranges, results, topic
 
-from harness.oracle.bins import hash_bins
-from harness.oracle.columns import MovedBins
-from harness.oracle.nexmark import reading
+from harness.oracle.columns import MovedBins, hash_bins
+from harness.oracle.nexmark import run
 from harness.oracle.nexmark.check import check
 from harness.oracle.nexmark.queries import DEFINITIONS
 from impls.operators.nexmark import QUERIES
@@ -115,8 +114,8 @@ def test_in_real_time_all_events_must_have_been_read_and_cross_by_their_schedule
     assert 0 < found.crossed["m"] < len(arrived)
     short = check(topic(events), results(answers[1:]), None, query="q3", bin_of=hash_bins(16), moves=moves)[0]
     assert short.totals["lost"] == 1
-    monkeypatch.setattr(reading, "read_events", lambda *_, **__: topic(events))
-    assert reading.events_read("broker", "in", "q3") == len(arrived)
-    assert reading.events_read("broker", "in", "q0") == len(events)
-    monkeypatch.setattr(reading, "read_events", lambda *_, **__: topic([]))
-    assert reading.events_read("broker", "in", "q5") == 0
+    monkeypatch.setattr(run, "read_events", lambda *_, **__: topic(events))
+    assert run.events_read("broker", "in", "q3") == len(arrived)
+    assert run.events_read("broker", "in", "q0") == len(events)
+    monkeypatch.setattr(run, "read_events", lambda *_, **__: topic([]))
+    assert run.events_read("broker", "in", "q5") == 0

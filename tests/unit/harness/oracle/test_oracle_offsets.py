@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from harness.oracle.bins import dense_bins, hash_bins
-from harness.oracle.columns import OracleError
-from harness.oracle.offsets import read_ranges
+from harness.oracle.columns import OracleError, dense_bins, hash_bins
+from harness.oracle.read import read_ranges
 from harness.oracle.run import read_facts, read_moves
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.store.hashing import bin_of_hash, hash_int64

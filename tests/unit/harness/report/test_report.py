@@ -10,8 +10,8 @@ from pages import Page
 from synthetic import MECHANISMS, new_experiment
 
 from harness.report.comparison import comparison
+from harness.report.page import replay_of
 from harness.report.report import write_report
-from harness.report.timelines import replay_of
 from plots import theme
 from plots.data import load
 from plots.metrics import DASH, METRICS

@@ -11,7 +11,7 @@ from pages import Page
 from synthetic import MECHANISMS, write_experiment, write_sweep
 
 from harness.report.across import compare, find_experiments, write_comparison
-from harness.results.validate import validate
+from harness.results.summary import validate
 from harness.suites.sweep import make_grid
 from plots import theme
 from plots.across import ACROSS, svg_across

@@ -12,8 +12,7 @@ from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.measure.cells import encode_cells, read_cells
 from harness.results.entry import summarise_run
 from harness.results.machine import describe_machine
-from harness.results.summary import write_result
-from harness.results.validate import SCHEMA, read_schema, validate
+from harness.results.summary import SCHEMA, read_schema, validate, write_result
 from impls.errors import UsageError
 from impls.worker.cells import make_cells
 

@@ -11,9 +11,9 @@ from telling import RUN, epoch_record
 
 from harness.live.state import LiveState
 from harness.live.view import LiveView
+from harness.run.check import due_of
 from harness.run.progress import Cancelled, Progress, line_of
 from harness.run.recorder import Recorder
-from harness.run.unmet import due_of
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_run_cut_off_is_told_no_more(recorder, capsys):
 
 def test_records_due_follow_the_schedule(monkeypatch):
     now = 0
-    monkeypatch.setattr("harness.run.unmet.now_us", lambda: now)
+    monkeypatch.setattr("harness.run.check.now_us", lambda: now)
     due = due_of({"start_us": 1_000_000, "due_by_second": [10, 30]})
     for now, expected in ((0, 0), (1_500_000, 5), (2_500_000, 20), (9_000_000, 30)):  # noqa: B007 - read by the clock
         assert due() == expected

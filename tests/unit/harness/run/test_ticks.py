@@ -16,23 +16,21 @@ from harness.live.state import LiveState
 from harness.live.view import LiveView
 from harness.measure.cells import Cells
 from harness.measure.migrations import outstanding
-from harness.report.comparison import comparison
-from harness.report.conclusions import conclusions
+from harness.report.comparison import comparison, conclusions
 from harness.report.report import write_report
-from harness.results.summary import write_result
-from harness.results.validate import validate
+from harness.results.summary import validate, write_result
 from harness.run.progress import Progress
 from harness.run.recorder import Recorder
 from plots.data import load
-from plots.figures import all_figures, svg_of
-from plots.record_way import FIGURE
+from plots.figure import all_figures, svg_of
+from plots.latency_breakdown import FIGURE
 
 
 def tick(number, latencies_ms, turns=4):
     """A tick in which worker 0 took so many turns."""
     record = epoch_record(epoch=number, latencies_ms=latencies_ms)
     first = record.reports[0]
-    first.turns, first.way = turns, {"to_router": 3.0, "wait": 2.0, "apply": 1.0}
+    first.turns, first.breakdown = turns, {"to_router": 3.0, "wait": 2.0, "apply": 1.0}
     return record
 
 
@@ -157,9 +155,9 @@ def test_both_modes_are_lines_of_their_own_in_every_table(both):
 @pytest.mark.lengthy
 def test_the_figures_show_epochs_of_one_mode_and_the_way_of_the_other(both):
     drawn = {figure.name: svg for figure in all_figures() if (svg := svg_of(figure, both)) is not None}
-    assert "shuffle" in drawn["record_way"]
-    assert "3 turns/s" not in drawn["record_way"]
-    assert "turns/s" in drawn["record_way"]
+    assert "shuffle" in drawn["latency_breakdown"]
+    assert "3 turns/s" not in drawn["latency_breakdown"]
+    assert "turns/s" in drawn["latency_breakdown"]
     assert "real time" not in drawn["epoch_phases"].split("withheld")[0].split("<metadata")[0].replace("real time:", "")
     assert "megaphone-batched, real time" in drawn["restart_against_live"]
     runs = [run for run in both.runs if not run.real_time]

@@ -1,6 +1,6 @@
 """What the load of an autoscaled run waits for behind its planned end."""
 
-from harness.run.unmet import unscheduled
+from harness.run.check import unscheduled
 
 START_US = 1_000_000_000
 LOAD = {"start_us": START_US, "due_by_second": [100 * second for second in range(1, 61)]}

@@ -28,7 +28,7 @@ class ListedQuery(ChangedQuery):
     def epoch(self, records=80):
         import pyarrow as pa
 
-        from harness.oracle.bins import hash_bins
+        from harness.oracle.columns import hash_bins
 
         keys = self.random.integers(0, KEYS, records)
         offsets = np.arange(self.offset, self.offset + records)

@@ -8,10 +8,8 @@ import pytest
 from harness.experiment.make import make_experiment
 from harness.experiment.schedules import plan_for
 from harness.files import write_json
-from harness.suites.engines.figures import cpu_s, longest_gap_s
-from harness.suites.engines.said import CANNOT, conclusions
-from harness.suites.engines.suite import suite_from
-from harness.suites.engines.written import write_result
+from harness.suites.engines.page import CANNOT, conclusions, write_result
+from harness.suites.engines.suite import cpu_s, longest_gap_s, suite_from
 from impls.errors import UsageError
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from harness.experiment.faults import VICTIMS
+from harness.experiment.schedules import VICTIMS
 from harness.options import parse_names
 from harness.suites.faults.report import Outcome, report_of
 from harness.suites.faults.schedule import EXPECTED, KILLS, MECHANISMS, QUICK, Fault, draw_schedule

@@ -7,10 +7,10 @@ import psutil
 import pytest
 from processes import spawn
 
-from harness.lab.hosts.kernel import UNSHARE, can_isolate
-from harness.suites.faults import host_faults
-from harness.suites.faults.host_faults import HOST_FAULTS, HOST_QUICK, draw_host_schedule
-from harness.suites.faults.shared import Shared
+from harness.lab.hosts.isolated import UNSHARE, can_isolate
+from harness.suites.faults import schedule
+from harness.suites.faults.hosts import Shared
+from harness.suites.faults.schedule import HOST_FAULTS, HOST_QUICK, draw_host_schedule
 from impls.errors import UsageError
 from impls.faults import POINTS
 
@@ -103,7 +103,7 @@ def test_a_file_system_is_gone_on_a_host_and_still_here(shared):
 
 
 def test_who_may_not_inflict_a_fault_is_told_so(monkeypatch):
-    monkeypatch.setattr(host_faults, "can_isolate", lambda: False)
-    host_faults.check_rights(draw_host_schedule(1, only=["executor@during-pull"]))
+    monkeypatch.setattr(schedule, "can_isolate", lambda: False)
+    schedule.check_rights(draw_host_schedule(1, only=["executor@during-pull"]))
     with pytest.raises(UsageError, match="The fault link@during-pull needs hosts in namespaces"):
-        host_faults.check_rights(draw_host_schedule(1, only=["link@during-pull"]))
+        schedule.check_rights(draw_host_schedule(1, only=["link@during-pull"]))

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from memory import MemoryOutput
 
-from harness.suites.perf.twin.step import TwinOrder, twin_epoch
+from harness.suites.perf.twin.query import TwinOrder, twin_epoch
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder

@@ -7,8 +7,7 @@ import pytest
 
 from harness.files import write_json
 from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
-from harness.suites.regress.reference import base_of, store
-from harness.suites.regress.run import Comparison, append, line_of, markdown, run_regress
+from harness.suites.regress.run import Comparison, append, base_of, line_of, markdown, run_regress, store
 from harness.suites.regress.trees import measures_of, revision
 from impls.errors import StateError, UsageError
 

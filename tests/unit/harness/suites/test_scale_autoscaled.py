@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from generators.shapes import make_schedule
+from generators.rates import make_schedule
 from harness.measure.scores import Needed
 from harness.suites.autoscale.loads import needed_of
 from harness.suites.scale.autoscaled import AutoscaledSetting, predict_autoscaled
-from harness.suites.scale.costs import read_costs
-from harness.suites.scale.load import EvenLoad
+from harness.suites.scale.load import EvenLoad, ShapedLoad
+from harness.suites.scale.network import read_costs
 from harness.suites.scale.scenario import at_scale
-from harness.suites.scale.shaped import ShapedLoad
 from impls.autoscale.loop import AutoscaleSettings
 
 SHARES = np.full(16, 1 / 16)

@@ -9,7 +9,7 @@ from synthetic import new_experiment
 from harness.options import parse_bytes
 from harness.suites.scale.calibrate import calibrate, read_runs
 from harness.suites.scale.command import prediction_table, run_simulate_scale
-from harness.suites.scale.costs import DEFAULT_COSTS, Costs, read_costs, write_costs
+from harness.suites.scale.network import DEFAULT_COSTS, Costs, read_costs, write_costs
 from harness.suites.scale.scenario import FIGURES, at_scale, compare, errors_of, make_scenario, predict_all
 from impls import catalog
 from impls.errors import UsageError

@@ -9,8 +9,7 @@ from round_costs import COSTS
 
 from harness.suites.scale.calibrate import with_pulls
 from harness.suites.scale.command import run_simulate_scale
-from harness.suites.scale.costs import read_costs
-from harness.suites.scale.network import Crossing, Network
+from harness.suites.scale.network import Crossing, Network, read_costs
 from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.simulate import Setting, predict
 from impls.protocol.seats import seat_workers

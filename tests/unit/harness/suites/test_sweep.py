@@ -6,18 +6,16 @@ import pytest
 from synthetic import write_sweep
 
 from harness.files import read_json
-from harness.report.comparison import comparison
-from harness.report.conclusions import conclusions
+from harness.report.comparison import comparison, conclusions
 from harness.report.report import redraw, write_report
-from harness.results.summary import CELL_FILE
-from harness.results.validate import validate
-from harness.run.lines import Lines
+from harness.results.summary import CELL_FILE, validate
+from harness.run.progress import Lines
 from harness.run.runs import run_all
-from harness.suites.runs import prepare_runs
+from harness.suites.bench import prepare_runs
 from harness.suites.sweep import PRESETS, grid_from, make_grid, sweep
 from impls.errors import UsageError
 from plots.data import load
-from plots.figures import all_figures, svg_of
+from plots.figure import all_figures, svg_of
 from plots.sweep import curves, panels_of, peak
 
 MECHANISMS = "none,megaphone-all-at-once,megaphone-batched"

@@ -11,10 +11,9 @@ from memory import RESULTS, MemoryOutput
 from native import native_log
 
 from impls import catalog
-from impls.adoption.cutover import write_cutover
-from impls.adoption.images import Target, file_of, write_images
+from impls.adoption.adopting import made_whole
+from impls.adoption.cutover import Target, file_of, write_cutover, write_images
 from impls.adoption.native import read_log
-from impls.adoption.place import made_whole
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.durability.files import Files
@@ -22,7 +21,7 @@ from impls.errors import UsageError
 from impls.operators import Aggregate
 from impls.placement import initial
 from impls.protocol.controller import Controller
-from impls.spark.offsetlog import epoch_begin
+from impls.spark.source import epoch_begin
 from impls.store.hashing import hash_bytes
 from impls.worker.query import QuerySpec
 

@@ -3,9 +3,8 @@
 import pytest
 from native import native_log
 
-from impls.adoption.broker import check_ranges
-from impls.adoption.native import read_log
-from impls.adoption.state import AGGREGATION, TRANSFORM_WITH_STATE, StateOperator, the_operator
+from impls.adoption.native import check_ranges, read_log
+from impls.adoption.reading import AGGREGATION, TRANSFORM_WITH_STATE, StateOperator, the_operator
 from impls.durability.files import Files
 from impls.errors import UsageError
 

@@ -4,8 +4,7 @@ import pytest
 from controlled import Input, Query, record
 
 from impls.controltopic import log as logs
-from impls.controltopic.times import TimeFinder
-from impls.controltopic.topic import ControlTopic
+from impls.controltopic.topic import ControlTopic, TimeFinder
 from impls.driver.driver import QueryEnded
 from impls.driver.journal import read_journal
 from impls.errors import StateError, UsageError

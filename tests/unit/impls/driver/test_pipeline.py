@@ -59,7 +59,7 @@ def test_a_filter_is_put_in_and_taken_out_again(query):
                 assert results[epoch, key][1] == sums[key]
 
 
-def test_a_change_of_shape_that_failed_half_way_is_mended(query):
+def test_a_change_of_shape_that_failed_half_way_is_repaired(query):
     one = query(seed=2)
     some(3, one)
     one.epoch(values=100_000, records=1)  # of a key in none of the bins that it is tried on
@@ -74,12 +74,14 @@ def test_a_change_of_shape_that_failed_half_way_is_mended(query):
     there = one.pipeline()[1]["bins"]
     assert 0 < there < 16
     other = one.run_until(one.insert(Filter("all", lambda row: True, ("value",))))
-    assert "replace it again, with mends=1" in other["why"]
-    with pytest.raises(UsageError, match="give the mended `migrate`"):
-        one.replace(Fields("third"), mends=1)
+    assert "replace it again, with repairs=1" in other["why"]
+    with pytest.raises(UsageError, match="give the repaired `migrate`"):
+        one.replace(Fields("third"), repairs=1)
     with pytest.raises(UsageError, match="Version 2 is none at which bins had to stay"):
-        one.replace(Fields("third"), migrate=to_fields, mends=2)
-    assert one.run_until(one.replace(Fields("third"), migrate=to_fields, budget_bytes=1, mends=1))["state"] == "done"
+        one.replace(Fields("third"), migrate=to_fields, repairs=2)
+    with pytest.warns(FutureWarning, match="repairs"):
+        again = one.replace(Fields("third"), migrate=to_fields, budget_bytes=1, mends=1)
+    assert one.run_until(again)["state"] == "done"
     one.restart()
     some(2, one)
     one.check()

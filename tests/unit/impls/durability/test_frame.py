@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from impls.durability import frame as frames
 from impls.durability.files import Files, check_level
-from impls.durability.manifest import Manifest, read_manifest, write_manifest
+from impls.durability.schedule import Manifest, read_manifest, write_manifest
 from impls.errors import CorruptStateError, StateError, UsageError
 from impls.store.state import BinState
 from impls.store.tables import STATE, bin_key

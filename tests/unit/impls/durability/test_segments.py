@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.durability import segments
+from impls.durability import frame as frames
 from impls.durability.files import Files
-from impls.durability.frame import FOLDER, Frame, frame_name, frames_of, merged
-from impls.durability.segments import Segment, last_frame
+from impls.durability.frame import FOLDER, Frame, Segment, frame_name, frames_of, last_frame, merged
 from impls.errors import CorruptStateError, StateError
 
 
@@ -72,7 +71,7 @@ def test_a_segment_goes_on_behind_its_last_whole_frame(files):
 
 
 def test_a_full_disk_leaves_the_segment_as_it_was(files, monkeypatch):
-    plain = segments._write
+    plain = frames._write
     with Segment(files, 3, 1) as segment:
         segment.append(RAW[0])
 
@@ -80,10 +79,10 @@ def test_a_full_disk_leaves_the_segment_as_it_was(files, monkeypatch):
             plain(fd, raw[:7])
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(segments, "_write", full)
+        monkeypatch.setattr(frames, "_write", full)
         with pytest.raises(StateError, match="cannot be written: No space left"):
             segment.append(RAW[1])
-        monkeypatch.setattr(segments, "_write", plain)
+        monkeypatch.setattr(frames, "_write", plain)
         segment.append(RAW[1])
     assert files.read(frame_name(3, 1)) == RAW[0] + RAW[1]
 

@@ -14,8 +14,7 @@ from timed import BINS, close_all
 
 from impls.errors import UsageError
 from impls.processor.encoding import Variable
-from impls.processor.evolution import LAST, EvolvedRows, History, converter
-from impls.processor.kept import check_kept
+from impls.processor.kept import LAST, EvolvedRows, History, check_kept, converter
 from impls.processor.rows import RowCodec
 
 _INNER = t.StructType([t.StructField("a", t.IntegerType()), t.StructField("b", t.StringType())])

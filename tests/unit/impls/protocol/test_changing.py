@@ -7,8 +7,8 @@ import pytest
 
 from impls.protocol.changing import PROOF_EPOCHS, TRIAL_EPOCHS, Bins, Changing
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused
-from impls.protocol.observation import Observation
 from impls.protocol.versions import Change, Failure, Version, Versions, needed, path_between, shape_of
+from impls.protocol.view import Observation
 
 BINS = 8
 SIZES = np.full(BINS, 100, np.int64)
@@ -189,7 +189,7 @@ def test_a_change_is_refused_where_bins_had_to_stay_at_another_version():
     run.ask(version(3, 0))
     run.step(), run.step()
     refused = {event.version: event.why for event in run.events if isinstance(event, ChangeRefused)}
-    stay = "bin 0 and others had to stay at version 1 (2 of 8 bins): replace it again, with mends=1"
+    stay = "bin 0 and others had to stay at version 1 (2 of 8 bins): replace it again, with repairs=1"
     assert refused[3] == stay
     assert run.changing.required.tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
 
@@ -201,7 +201,7 @@ def test_a_version_that_mends_takes_the_states_that_had_to_stay_for_its_own(retu
     run.step(), run.step()
     run.step(failed=[1], obey=False)
     run.step()
-    run.ask(version(2, 0, migrates=True, returns=returns, budget_bytes=100, mends=1))
+    run.ask(version(2, 0, migrates=True, returns=returns, budget_bytes=100, repairs=1))
     run.step()
     assert run.step().refits == (0, 1)
     if not fails:
@@ -224,7 +224,7 @@ def test_a_version_that_mends_and_fails_before_its_turn_leaves_states_where_they
     run.step(failed=[1], obey=False)
     run.step()
     assert run.changing.required.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
-    run.ask(version(2, 0, migrates=True, lazy=True, mends=1))
+    run.ask(version(2, 0, migrates=True, lazy=True, repairs=1))
     run.step(), run.step(obey=False)
     assert run.changing.required.tolist() == [2] * 8
     run.step(failed=[2], obey=False)

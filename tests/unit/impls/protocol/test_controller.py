@@ -10,8 +10,8 @@ from impls.errors import InvalidPlanError, StateError
 from impls.protocol.controller import Controller, MigrationBegun, MigrationDone
 from impls.protocol.events import Command
 from impls.protocol.mechanism import Mechanism
-from impls.protocol.observation import Observation
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
+from impls.protocol.view import Observation
 
 START = np.array([0, 0, 1, 1], np.int32)
 AWAY = np.array([3, 0, 1, 1], np.int32)

@@ -7,8 +7,8 @@ import numpy as np
 from impls import catalog
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EpochClock, EventClock, EventTime
-from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
+from impls.protocol.view import Observation
 
 BINS = 4
 

@@ -1,4 +1,4 @@
-from impls.realtime.batching import BatchingWindow
+from impls.realtime.flow import BatchingWindow
 
 
 def window() -> BatchingWindow:

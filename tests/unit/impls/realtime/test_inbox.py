@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from impls.realtime.inbox import Inbox
+from impls.realtime.flow import Inbox
 
 DEADLINE_S = 30.0
 

@@ -5,8 +5,7 @@ import pyarrow as pa
 from impls.operators.nexmark import make
 from impls.protocol.report import EventTimes, Moves, Queues, Report, Written
 from impls.realtime.blobs import Blob
-from impls.realtime.merging import lasting, merge_told, merged_report, restored
-from impls.realtime.times import again, counted, ended, seen, settled
+from impls.realtime.merging import again, counted, ended, lasting, merge_told, merged_report, restored, seen, settled
 from impls.worker.turnstate import TurnState
 
 Q7 = make("q7", partitions=1)

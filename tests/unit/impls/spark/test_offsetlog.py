@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from impls.spark.offsetlog import epoch_begin
-from impls.spark.realtime.inputlog import InputLog, tick_begin
+from impls.spark.source import InputLog, epoch_begin, tick_begin
 
 
 def note(location, epoch, *sources):

@@ -8,8 +8,8 @@ from clocks import set_clock
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.spark import seated
-from impls.spark.seated import SeatedExecutor
+from impls.spark import executor
+from impls.spark.executor import SeatedExecutor
 
 SLOTS_EACH = 2
 BATCH = SimpleNamespace(sparkSession=None)
@@ -20,10 +20,10 @@ class World:
 
     def __init__(self, monkeypatch):
         self.hosts, self.made = "ab", []
-        monkeypatch.setattr(seated, "_await_executors", lambda _spark: frozenset(self.hosts))
-        monkeypatch.setattr(seated, "_slots", lambda _batch: SLOTS_EACH * len(self.hosts))
-        monkeypatch.setattr(seated.Anchor, "make", self.make)
-        self.clock = set_clock(monkeypatch, "impls.spark.seated", now=0.0)
+        monkeypatch.setattr(executor, "_await_executors", lambda _spark: frozenset(self.hosts))
+        monkeypatch.setattr(executor, "_slots", lambda _batch: SLOTS_EACH * len(self.hosts))
+        monkeypatch.setattr(executor.Anchor, "make", self.make)
+        self.clock = set_clock(monkeypatch, "impls.spark.executor", now=0.0)
         self.executor = SeatedExecutor(None)
 
     def make(self, _spark, seats):

@@ -4,8 +4,7 @@ import pytest
 
 from impls.errors import CorruptStateError
 from impls.store.bins import begin_drop, copy_bin, drop_bin, drop_piece, read_size, stored_items
-from impls.store.environment import Store
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
 from impls.store.tables import DROPPED, OFFSETS, PACKS, STATE, bin_key, bin_range, iter_range

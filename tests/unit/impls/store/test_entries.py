@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.errors import CorruptStateError
-from impls.protocol.bins import MAX_BINS
+from impls.protocol.arrays import MAX_BINS
 from impls.store.entries import open_value, open_values, stored_name, stored_names, stored_value, stored_values
 from impls.store.tables import STATE, bin_key
 

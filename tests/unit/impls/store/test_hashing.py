@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from impls.errors import UsageError
-from impls.protocol.bins import check_bins
+from impls.protocol.arrays import check_bins
 from impls.store.hashing import bin_of_hash, hash_bytes, hash_int64
 
 

@@ -8,8 +8,7 @@ from impls.errors import CorruptStateError
 from impls.store import packs
 from impls.store.bins import copy_bin, drop_bin, read_size, stored_items
 from impls.store.entries import stored_name, stored_value
-from impls.store.environment import Store
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
 from impls.store.tables import PACKS, STATE, bin_key, bin_range, iter_range

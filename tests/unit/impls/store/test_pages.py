@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from impls.store.entries import stored_name, stored_value
-from impls.store.environment import Store
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, write_meta
 from impls.store.pages import Leaves, UnknownFormError, leaves_of
 from impls.store.state import BinState
 from impls.store.tables import STATE, bin_key, bin_range, iter_range

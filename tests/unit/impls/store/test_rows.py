@@ -6,10 +6,9 @@ from impls.durability.snapshot import image_of
 from impls.errors import CorruptStateError
 from impls.store.bins import copy_bin
 from impls.store.entries import stored_name
-from impls.store.environment import Store
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, write_meta
+from impls.store.moving import entry_rows
 from impls.store.pages import leaves_of
-from impls.store.rows import entry_rows
 from impls.store.state import BinState
 from impls.store.tables import STATE, bin_key
 

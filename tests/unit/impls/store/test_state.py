@@ -11,8 +11,7 @@ from impls.errors import CorruptStateError, StateError
 from impls.store.bins import copy_bin, read_size
 from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import put_checked
-from impls.store.environment import Store, wipe
-from impls.store.meta import Meta, read_meta, write_meta
+from impls.store.environment import Meta, Store, read_meta, wipe, write_meta
 from impls.store.queue import add_to_queues, queue_lengths, take_queues
 from impls.store.state import BinState
 from impls.store.tables import DENSE, META, STATE, bin_key, bin_range, drop_range

@@ -8,8 +8,7 @@ from typing import Any
 from hosts import A, until
 from pyarrow import flight
 
-from impls.store.environment import Store, store_path
-from impls.store.meta import Meta, write_meta
+from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.state import BinState
 from impls.transfer.client import fetch
 from impls.transfer.offer import offer

@@ -16,9 +16,8 @@ from impls.errors import CorruptStateError
 from impls.store.bins import size_record
 from impls.store.environment import Store, store_path
 from impls.store.tables import iter_range
-from impls.transfer.batches import SCHEMA, batch_of, items_of, packed
 from impls.transfer.client import fetch
-from impls.transfer.ticket import PROOF, Ticket, proof_of
+from impls.transfer.ticket import PROOF, SCHEMA, Ticket, batch_of, items_of, packed, proof_of
 
 LOOPBACK = "127.0.0.1"
 TICKET = Ticket("q", 2, LOOPBACK, 5, 0, (1, 2))

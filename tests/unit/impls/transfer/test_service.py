@@ -18,11 +18,10 @@ from pyarrow import flight
 from served import EPOCH, SETTINGS, Host, fill, pulled
 
 from impls.errors import CorruptStateError, UsageError
-from impls.transfer.certificate import certificate_of
 from impls.transfer.offer import offer
 from impls.transfer.places import Places
 from impls.transfer.server import BinServer
-from impls.transfer.settings import TLS_NAME, Transfer
+from impls.transfer.settings import TLS_NAME, Transfer, certificate_of
 from impls.transfer.ticket import seal
 
 ROOT = Path(__file__).parents[4]

@@ -13,8 +13,8 @@ from impls.operators.timed import KeyedProcess, clock_of
 from impls.placement import initial
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventClock, EventTime, Partial, merge_partials
-from impls.protocol.observation import Observation
 from impls.protocol.plan import WrittenPlan
+from impls.protocol.view import Observation
 
 
 @pytest.fixture(autouse=True)

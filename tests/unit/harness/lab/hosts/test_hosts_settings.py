@@ -7,9 +7,8 @@ import sys
 import psutil
 import pytest
 
-from harness.lab.hosts.kernel import free_subnets
-from harness.lab.hosts.marked import processes_of
-from harness.lab.hosts.programs import HOST_VARIABLE
+from harness.lab.hosts.isolated import free_subnets
+from harness.lab.hosts.programs import HOST_VARIABLE, processes_of
 from harness.lab.hosts.settings import Settings
 from impls.errors import UsageError
 

@@ -6,8 +6,7 @@ import subprocess
 
 from processes import spawn
 
-from harness.lab.hosts.marked import executors_of, processes_of, worker_of
-from harness.lab.hosts.programs import HOST_VARIABLE
+from harness.lab.hosts.programs import HOST_VARIABLE, executors_of, processes_of, worker_of
 
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"

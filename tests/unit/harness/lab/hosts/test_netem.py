@@ -3,7 +3,7 @@
 import pytest
 
 from harness.lab.hosts.cable import _Delays
-from harness.lab.hosts.netem import Netem, parse_netem
+from harness.lab.hosts.settings import Netem, parse_netem
 from impls.errors import UsageError
 
 _CLEAN = {"delay_s": 0.0, "jitter_s": 0.0, "loss": 0.0, "rate": 0.0}

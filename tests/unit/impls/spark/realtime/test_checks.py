@@ -7,8 +7,8 @@ import pyspark
 import pytest
 
 from impls.errors import UsageError
-from impls.spark.realtime.checks import check_real_time
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
+from impls.spark.realtime.start import check_real_time
 
 
 class Leaves(list[Any]):

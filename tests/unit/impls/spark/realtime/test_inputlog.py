@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from impls.spark.realtime.inputlog import InputLog
+from impls.spark.source import InputLog
 
 HEAD = '\0v1\n{"batchWatermarkMs":0,"conf":{}}\n'
 

@@ -1,0 +1,259 @@
+"""Another engine's count as a running query that takes the same commands as `impls.driver.handle`."""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from numpy.typing import NDArray
+
+from generators.stream import keycount_values
+from harness.experiment.description import Run
+from harness.lab.engines.engine import Engine, Job, all_taken_in
+from harness.lab.engines.flink.engine import FlinkEngine
+from harness.lab.engines.streams.engine import StreamsEngine
+from harness.lab.topics import admin_of, create_topics
+from harness.lab.waiting import wait_for
+from impls import catalog
+from impls.driver.arrivals import asking
+from impls.driver.observed import RunningQuery
+from impls.errors import StateError, UsageError
+from impls.mechanisms.native_spark.query import next_workers
+from impls.mechanisms.native_spark.ticks import Ends, Ticks
+from impls.placement import initial
+
+__all__ = ["EngineQuery", "start_engine"]
+
+
+_POLL_S = 0.05
+_FILL_DEADLINE_S = 1_200.0
+_STOP_DEADLINE_S = 90.0
+_STILL_S = 2.0
+
+
+class EngineQuery(RunningQuery):
+    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of ticks by its topics.
+
+    Attributes:
+        wants_restart: never; it is there for whoever expects a StreamHandle.
+        goal: the assignment last commanded; the engine has none, and gets a worker for each that it names.
+    """
+
+    wants_restart = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        job: Job,
+        *,
+        workers: int,
+        bins: int,
+        on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+        on_event: Callable[[str, dict[str, Any]], None],
+    ):
+        super().__init__()
+        self._engine, self._job, self._bins, self._on_event = engine, job, bins, on_event
+        self._ticks, self._ends = Ticks(on_epoch), Ends(job.bootstrap, job.topics[0], job.results)
+        self._workers, self._usual = workers, workers
+        self.goal: NDArray[np.int32] = initial(bins, workers)
+        self._lock = threading.RLock()
+        self._pending: tuple[str, int] | None = None  # a command that is not carried out yet: (id, workers)
+        self._rescaling: tuple[str, int, Future[None]] | None = None
+        self._base = -1  # results when a rescale was done, -1 where none waits for a result behind it
+        self._ended_id = ""
+        self._stopping = False
+        self._known, self._changed_s = (0, 0), time.monotonic()
+        self._pool = ThreadPoolExecutor(1)
+        threading.Thread(target=self._supervise, name="external-engine", daemon=True).start()
+
+    def rebalance(self, goal: NDArray[np.int32], *, label: str = "rebalance") -> str:
+        """Has the job rescaled to as many workers as a goal names and returns the command's id.
+
+        The engine has no bins. A goal that keeps the number of workers takes one more, and the next such goal one less.
+
+        Raises:
+            UsageError: the job has ended, or is being rescaled.
+        """
+        with self._lock:
+            if self._ended.is_set() or self._stopping:
+                raise UsageError("The query has ended: start it again before giving it a command.")
+            if self._migrating:
+                raise UsageError("The query is being rescaled: wait until that is done.")
+            id_ = uuid.uuid4().hex
+            workers, self._usual = next_workers(int(goal.max()) + 1, self._usual, self._workers)
+            self._pending = (id_, workers)
+            self.goal = np.asarray(goal, np.int32).copy()
+        self._on_event("command", {"id": id_, "label": label})
+        return id_
+
+    @property
+    def _migrating(self) -> bool:
+        return self._pending is not None or self._rescaling is not None or self._base >= 0
+
+    def status(self) -> dict[str, Any]:
+        """Returns tick, workers, whether a rescale is under way, whether all input has had its effect (settled)."""
+        with self._lock:
+            still = time.monotonic() - self._changed_s >= _STILL_S
+            return {
+                "epoch": self._ticks.number,
+                "workers": self._workers,
+                "queued": 0,
+                "migrating": self._migrating,
+                "running": not self._ended.is_set(),
+                "settled": still and self._known[1] >= self._known[0],
+            }
+
+    @property
+    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Rates and sizes of bins: the engine has none."""
+        return np.zeros(self._bins), np.zeros(self._bins, np.int64)
+
+    def pids(self) -> dict[str, int]:
+        """Returns the ids of the engine's processes."""
+        return self._engine.pids()
+
+    def kill_worker(self) -> int:
+        """Kills a process that holds state with -9 and returns its id; it is started again at once."""
+        return self._engine.kill_worker()
+
+    def stop(self) -> None:
+        """Ends the job and its engine; raises what it failed with, if it did."""
+        self._stopping = True
+        if not self._ended.wait(_STOP_DEADLINE_S):
+            raise StateError(f"{self._engine.name} did not end in {_STOP_DEADLINE_S:.0f} s.")
+        if self._failure is not None:
+            raise self._failure
+
+    def _supervise(self) -> None:
+        try:
+            self._engine.start(self._workers)
+            self._await_state(admin_of(self._job.bootstrap))
+            self._on_event("query_start", {"partitions": self._workers})
+            while not self._stopping:
+                self._engine.check()
+                self._follow()
+                if self._ticks.due():
+                    self._tell()
+                time.sleep(_POLL_S)
+        except Exception as error:
+            words = str(error).strip().splitlines() or [type(error).__name__]
+            self._failure = StateError(f"{self._engine.name} failed: {words[0]}")
+        finally:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._engine.stop()
+            self._ended.set()
+
+    def _await_state(self, admin: AdminClient) -> None:
+        """Waits until what makes the state is in it."""
+
+        def tend() -> None:
+            self._engine.check()
+            if self._stopping:
+                raise StateError("it was stopped before its state was made")
+
+        client = asking({"bootstrap.servers": self._job.bootstrap})
+
+        def filled() -> bool:
+            return all_taken_in(admin, client, self._job.group, self._engine.read_topics())
+
+        wait_for(filled, f"{self._engine.name} to make the state", _FILL_DEADLINE_S, tend=tend)
+
+    def _follow(self) -> None:
+        """Begins a rescale that was commanded, and sees when one is done.
+
+        The broker is asked without the lock: whoever would start it again may wait for that.
+        """
+        over = self._rescaling is not None and self._rescaling[2].done()
+        results = self._ends.now()[1] if over else 0
+        with self._lock:
+            if self._pending is not None:
+                id_, workers = self._pending
+                self._on_event("migration_begin", {"id": id_, "epoch": self._ticks.number + 1, "label": ""})
+                if self._engine.stops:
+                    self._on_event("query_stop", {})
+                done = self._pool.submit(self._engine.rescale, workers)
+                self._pending, self._rescaling = None, (id_, workers, done)
+            elif over and self._rescaling is not None:
+                id_, workers, done = self._rescaling
+                done.result()
+                self._on_event("query_start", {"partitions": workers})
+                self._workers, self._rescaling, self._ended_id = workers, None, id_
+                self._base = results
+
+    def _tell(self) -> None:
+        """Tells of the tick that ends now; the first one behind a rescale that has results ends the migration."""
+        arrived, results = self._ends.now()
+        if (arrived, results) != self._known:
+            self._known, self._changed_s = (arrived, results), time.monotonic()
+        ended = None
+        with self._lock:
+            if self._base >= 0 and (results > self._base or results >= arrived):
+                ended, self._base = self._ended_id, -1
+        done = max(min(arrived, results), self._ticks.done)  # repeats count, until what they repeat is passed
+        moved = (self._bins, 0) if ended is not None else (0, 0)
+        self._ticks.tell(arrived, done, workers=self._workers, moved=moved, ended=ended)
+
+
+_PRELOAD = "-preload"
+_CHUNK = 50_000
+_FLUSH_S = 300.0
+_ENGINES: dict[str, Callable[[Any, Job], Engine]] = {"flink": FlinkEngine, "kafka-streams": StreamsEngine}
+
+
+def start_engine(
+    run: Run,
+    folder: Path,
+    bootstrap: str,
+    topics: tuple[str, str],
+    *,
+    on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+    on_event: Callable[[str, dict[str, Any]], None],
+) -> EngineQuery:
+    """Fills the topic that makes the state, and starts the engine's job on it and on the input topic.
+
+    Raises:
+        UsageError: the engine's programs cannot be fetched, compiled or started.
+        StateError: the broker does not take the records.
+    """
+    experiment, preload = run.experiment, topics[0] + _PRELOAD
+    partitions = (
+        experiment.input_partitions
+    )  # of both: where they differ, Kafka Streams' newer protocol reads the fewer
+    create_topics(bootstrap, {preload: partitions})
+    _fill(bootstrap, preload, experiment.keys, partitions)
+    place = (folder / "engine").resolve()
+    job = Job(bootstrap, (topics[0], preload), topics[1], f"{topics[0]}-count", experiment.most_workers, place)
+    given = catalog.baseline(run.mechanism, **run.options())
+    engine = _ENGINES[given.engine](given, job)
+    return EngineQuery(
+        engine, job, workers=experiment.workers, bins=experiment.bins, on_epoch=on_epoch, on_event=on_event
+    )
+
+
+def _fill(bootstrap: str, topic: str, keys: int, partitions: int) -> None:
+    """Sends one record per key, of time 0, in key-count's form."""
+    failures: list[str] = []
+    settings = {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 4 * _CHUNK}
+    producer = Producer({**settings, "delivery.report.only.error": True, "log_level": 0})
+
+    def failed(error: Any, _: Any) -> None:
+        failures.append(str(error))
+
+    for begin in range(0, keys, _CHUNK):
+        numbers = np.arange(begin, min(begin + _CHUNK, keys), dtype=np.int64)
+        for number, value in enumerate(keycount_values(numbers, np.zeros(len(numbers), np.int64)), begin):
+            while True:
+                try:
+                    producer.produce(topic, value, partition=number % partitions, on_delivery=failed)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        producer.poll(0)
+    if producer.flush(_FLUSH_S) or failures:
+        raise StateError(f"The records that make the state were not taken: {(failures or ['no answer'])[0]}.")

@@ -1,0 +1,53 @@
+"""One word for one thing: names that the project gave up for the field's come back in no option, column or heading."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import tasks
+from harness.cli.verb import Verb
+from plots.metrics import METRICS
+
+ROOT = Path(__file__).parents[2]
+FORMER = {
+    r"mends?": "repairs", r"peers?": "external engine", r"seams?": "cutover", r"agenda": "pending commands",
+    r"company": "batching window", r"goes? over|gone over|went over": "switches", r"record's way": "latency breakdown",
+}  # fmt: skip
+
+
+def options():
+    groups = tasks.namespace.collections.items()
+    every = [*tasks.namespace.tasks.items(), *((f"{g}.{n}", t) for g, c in groups for n, t in c.tasks.items())]
+    for name, task in every:
+        for option in task.options if isinstance(task, Verb) else ():
+            yield f"./inv {name} {option.flag}", f"{option.name} {option.help}"
+
+
+def headings():
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("impls/**/*.md")):
+        if path.name != "CHANGELOG.md":
+            yield from ((f"{path.name}", line) for line in path.read_text().splitlines() if line.startswith("#"))
+
+
+def columns():
+    yield from ((metric.name, f"{metric.label} {metric.meaning}") for metric in METRICS)
+    schema = json.loads((ROOT / "harness" / "results" / "schema.json").read_text())
+    yield "schema.json", " ".join(re.findall(r'"description": "([^"]*)"', json.dumps(schema)))
+
+
+@pytest.mark.parametrize("places", [options, headings, columns])
+def test_a_word_that_was_given_up_does_not_come_back(places):
+    found = [
+        f"{where}: {match[0]!r} is now {now!r}"
+        for where, text in places() for former, now in FORMER.items()
+        if (match := re.search(rf"\b({former})\b", text, re.IGNORECASE))
+    ]  # fmt: skip
+    assert not found
+
+
+def test_the_words_of_options_are_read():
+    assert len(list(options())) > 100
+    assert len(list(headings())) > 100
+    assert len(list(columns())) > 10
