@@ -77,6 +77,7 @@ class LagHistogram:
 _WAIT_S_MAX = ARRIVALS_MS_MAX / 1e3
 _SLAB = 500  # records between two readings of the clock
 _QUEUE_RECORDS = 500_000
+_LINGER_MS = 2.0  # one request a tick and partition; the client's thread spins when less than 1 ms is left of it
 _CONNECT_S = 10.0
 
 
@@ -114,7 +115,7 @@ class OpenLoop:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
-                "linger.ms": 0.5,  # one request a tick and partition: least processor time here and in the broker
+                "linger.ms": min(max(1.0, arrivals_ms), _LINGER_MS),
                 "queue.buffering.max.messages": _QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": 1 << 20,
                 "message.timeout.ms": 120_000,
