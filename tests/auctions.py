@@ -28,7 +28,10 @@ def auction(id_: int, time: int, expires: int, *, seller: int = 1, reserve: int 
 
 
 def bid(auction_: int, time: int, price: int, bidder: int = 1) -> Event:
-    return {"kind": BID, "auction": auction_, "dateTime": time, "price": price, "bidder": bidder}
+    channel = ("Apple", "channel-1", "channel-2")[(price + bidder) % 3]
+    url = f"https://www.nexmark.com/a{bidder}/b/c/item.htm?query=1" + "&channel_id=7" * (channel == "channel-1")
+    more = {"channel": channel, "url": url, "extra": "abc" * bidder}
+    return {"kind": BID, "auction": auction_, "dateTime": time, "price": price, "bidder": bidder, **more}
 
 
 def rows(name: str, events: Iterable[Event], partitions: int = 1) -> list[tuple[int, int, Event]]:
@@ -85,7 +88,8 @@ def random_events(seed: int, number: int) -> list[Event]:
             auctions += 1
         else:
             named = int(random.integers(max(0, auctions - 6), auctions + 2))
-            out.append(bid(named, time, int(random.integers(0, 6)), int(random.integers(0, 3))))
+            price = (0, 1, 2, 3, 10_000, 1_200_000)[random.integers(0, 6)]
+            out.append(bid(named, time, price, int(random.integers(0, 3))))
     return out
 
 
@@ -93,18 +97,22 @@ def of(events: Iterable[Event], kind: int) -> list[Event]:
     return [event for event in events if event["kind"] == kind]
 
 
-def closings(events: Sequence[Event]) -> list[tuple[Event, int]]:
-    """Returns (auction, winning price) of every auction with a winner, by closing time and id."""
+def winners(events: Sequence[Event]) -> list[tuple[Event, Event]]:
+    """Returns (auction, winning bid) of every auction with a winner, by closing time and id."""
     bids, out = of(events, BID), []
     for a in of(events, AUCTION):
-        prices = [
-            b["price"]
-            for b in bids
+        valid = [
+            b for b in bids
             if b["auction"] == a["id"] and a["dateTime"] <= b["dateTime"] < a["expires"] and b["price"] >= a["reserve"]
-        ]
-        if prices:
-            out.append((a, max(prices)))
+        ]  # fmt: skip
+        if valid:
+            out.append((a, min(valid, key=lambda b: (-b["price"], b["dateTime"], b["bidder"]))))
     return sorted(out, key=lambda c: (c[0]["expires"], c[0]["id"]))
+
+
+def closings(events: Sequence[Event]) -> list[tuple[Event, int]]:
+    """Returns (auction, winning price) of every auction with a winner, by closing time and id."""
+    return [(a, b["price"]) for a, b in winners(events)]
 
 
 def rounded(prices: Sequence[int]) -> int:
@@ -168,4 +176,106 @@ def _q8(events: Sequence[Event]) -> list[Event]:
     ]  # fmt: skip
 
 
-FROM_SCRATCH = {"q3": _q3, "q4": _q4, "q5": _q5, "q6": _q6, "q7": _q7, "q8": _q8}
+def _q9(events: Sequence[Event]) -> list[Event]:
+    return [
+        {"auction": a["id"], "seller": a["seller"], "expires": a["expires"],
+         **{name: b[name] for name in ("bidder", "price", "dateTime")}}
+        for a, b in winners(events)
+    ]  # fmt: skip
+
+
+def _q11(events: Sequence[Event]) -> list[Event]:
+    times = defaultdict(list)
+    for b in of(events, BID):
+        times[b["bidder"]].append(b["dateTime"])
+    out = []
+    for bidder, at in times.items():
+        at.sort()
+        edges = [0, *(n for n, (a, b) in enumerate(pairwise(at), 1) if b - a >= 10 * SECOND), len(at)]
+        out += [
+            {"bidder": bidder, "bids": high - low, "start": at[low], "end": at[high - 1] + 10 * SECOND}
+            for low, high in pairwise(edges)
+        ]
+    return out
+
+
+def _grouped(events: Sequence[Event], *names: str) -> dict[tuple[Any, ...], list[Event]]:
+    """Returns the bids by the window of 10 s that they are in and by fields of theirs."""
+    groups = defaultdict(list)
+    for b in of(events, BID):
+        groups[b["dateTime"] // 10_000 * 10_000, *(b[name] for name in names)].append(b)
+    return groups
+
+
+def _ranks(bids: Sequence[Event]) -> dict[str, list[Event]]:
+    edges = {"rank1": (0, 10_000), "rank2": (10_000, 1_000_000), "rank3": (1_000_000, 1 << 60)}
+    return {"total": list(bids)} | {
+        rank: [b for b in bids if low <= b["price"] < high] for rank, (low, high) in edges.items()
+    }
+
+
+def _statistics(bids: Sequence[Event]) -> Event:
+    ranks = _ranks(bids)
+    distinct = {"bidders": "bidder", "auctions": "auction"}
+    return {f"{rank}_bids": len(found) for rank, found in ranks.items()} | {
+        f"{rank}_{what}": len({b[name] for b in found})
+        for what, name in distinct.items()
+        for rank, found in ranks.items()
+    }
+
+
+def _q15(events: Sequence[Event]) -> list[Event]:
+    return [{"start": start, **_statistics(bids)} for (start,), bids in _grouped(events).items()]
+
+
+def _q16(events: Sequence[Event]) -> list[Event]:
+    return [
+        {"start": start, "channel": channel, "minute": _minute(max(b["dateTime"] for b in bids)), **_statistics(bids)}
+        for (start, channel), bids in _grouped(events, "channel").items()
+    ]
+
+
+def _minute(time: int) -> str:
+    return f"{time // 3_600_000 % 24:02d}:{time // 60_000 % 60:02d}"
+
+
+def _q17(events: Sequence[Event]) -> list[Event]:
+    out = []
+    for (start, auction_), bids in _grouped(events, "auction").items():
+        prices = [b["price"] for b in bids]
+        counts = {rank: len(found) for rank, found in _ranks(bids).items()}
+        more = {"least": min(prices), "most": max(prices), "mean": rounded(prices), "sum": sum(prices)}
+        out.append({"start": start, "auction": auction_, **counts, **more})
+    return out
+
+
+def _q18(events: Sequence[Event]) -> list[Event]:
+    fields = ("auction", "bidder", "price", "dateTime")
+    return [
+        {"start": start, **{name: last[name] for name in fields}}
+        for (start, *_), bids in _grouped(events, "bidder", "auction").items()
+        for last in [max(bids, key=lambda b: (b["dateTime"], b["price"]))]
+    ]
+
+
+def _q19(events: Sequence[Event]) -> list[Event]:
+    fields = ("auction", "bidder", "price", "dateTime")
+    return [
+        {"start": start, **{name: b[name] for name in fields}, "rank": rank}
+        for (start, _), bids in _grouped(events, "auction").items()
+        for rank, b in enumerate(sorted(bids, key=lambda b: (-b["price"], b["dateTime"], b["bidder"]))[:10], 1)
+    ]
+
+
+def _q20(events: Sequence[Event]) -> list[Event]:
+    return [
+        {**{name: b[name] for name in ("auction", "bidder", "price", "dateTime")},
+         **{name: a[name] for name in ("seller", "reserve", "expires")}}
+        for b in of(events, BID) for a in of(events, AUCTION) if a["id"] == b["auction"] and a["category"] == 10
+    ]  # fmt: skip
+
+
+FROM_SCRATCH = {
+    "q3": _q3, "q4": _q4, "q5": _q5, "q6": _q6, "q7": _q7, "q8": _q8, "q9": _q9, "q11": _q11, "q15": _q15, "q16": _q16,
+    "q17": _q17, "q18": _q18, "q19": _q19, "q20": _q20,
+}  # fmt: skip

@@ -42,7 +42,7 @@ class Parameters:
         "dense", "what is counted: dense (an array per bin), hash (an entry per key) or nexmark (its queries)", _WHAT,
         subject="The workload", choices=("dense", "hash", "nexmark"))
     query: str = declare(
-        "", "nexmark: q0 to q8; several, separated by commas, are an experiment each", _WHAT, shown="q4")
+        "", "nexmark: q0 to q22; several, separated by commas, are an experiment each", _WHAT, shown="q4")
     value_bytes: int = declare(
         0, "hash: bytes kept per key besides the count", _WHAT, of.INTEGER, unit="bytes",
         subject="The bytes of value per key", least=0, most=1 << 20)

@@ -16,6 +16,7 @@ from generators.rates import Schedule, csv_path, make_schedule
 from harness.experiment.description import Experiment
 from harness.files import ROOT, read_json, write_json
 from impls.errors import StateError, UsageError
+from impls.operators.nexmark import QUERIES
 
 __all__ = ["Load", "preload", "schedule"]
 
@@ -103,7 +104,7 @@ def _command(folder: Path, bootstrap: str, load: Mapping[str, Any]) -> list[Any]
         return [*common, "--keys", load["keys"], "--distribution", load["distribution"], "--exponent", load["exponent"]]
     return [
         *common, "--workload", "nexmark", "--profile", nexmark["profile"], "--out-of-order", nexmark["out_of_order"],
-        "--event-start-us", nexmark["event_start_us"],
+        "--event-start-us", nexmark["event_start_us"], *(["--bid-channels"] if nexmark.get("channels") else []),
     ]  # fmt: skip
 
 
@@ -114,7 +115,8 @@ def preload(folder: Path, bootstrap: str, experiment: Experiment, topic: str) ->
     when they cannot be sent.
     """
     nexmark: dict[str, Any] = {
-        "profile": experiment.profile, "out_of_order": experiment.out_of_order, "event_start_us": now_us()
+        "profile": experiment.profile, "out_of_order": experiment.out_of_order, "event_start_us": now_us(),
+        "channels": QUERIES[experiment.query].reads_channels(),
     }  # fmt: skip
     load = {
         "topic": topic, "partitions": experiment.input_partitions, "rate": experiment.rate, "records": 0,

@@ -48,6 +48,7 @@ from harness.run.sessions import Place, new_session, placed, redis_durability
 from impls import catalog
 from impls.durability.files import Files
 from impls.errors import StateError, UsageError
+from impls.operators.nexmark import QUERIES
 
 __all__ = ["execute", "main"]
 
@@ -232,6 +233,11 @@ class _Course:
 
         self._wait(finished, "the generator", self.run.experiment.longest_s * 2 + _DRAIN_DEADLINE_S)
 
+    def _begun_us(self) -> int:
+        """Returns when the last epoch began that has ended, 0 for none."""
+        _, epochs = self.progress.recorder.story()
+        return int(epochs[-1]["begin_us"]) if epochs else 0
+
     def _drain(self, load: dict[str, Any]) -> None:
         nexmark = load.get("nexmark")
         if nexmark is not None:  # its epochs count the events that its query reads, which are fewer than were sent
@@ -246,6 +252,9 @@ class _Course:
             return applied and not status["migrating"] and status["queued"] == 0 and status.get("settled", True)
 
         self._wait(drained, "the last records to be applied", _DRAIN_DEADLINE_S)
+        if nexmark is not None and (size_us := QUERIES[self.run.experiment.query].window_ms * 1000):
+            end_us = (now_us() // size_us + 1) * size_us
+            self._wait(lambda: self._begun_us() > end_us, "the last window of processing time", _DRAIN_DEADLINE_S)
         self.progress.recorder.event("drained")
 
 

@@ -10,7 +10,7 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 # fmt: off
 __all__ = [
     "AUTOSCALE", "AUTOSCALE_QUICK", "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY",
-    "ENGINES", "ENGINES_QUICK", "FAULTS", "NEXMARK", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS",
+    "ENGINES", "ENGINES_QUICK", "FAULTS", "NEXMARK", "NEXMARK_GROUPS", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS",
     "SCALE", "SWEEP", "SWEEP_QUICK",
 ]
 
@@ -49,8 +49,14 @@ SWEEP = (
     *running("few small cells, a few minutes", "measure anew although the same result is there, or is half done"),
     _of("name", "sweep-PRESET, or sweep-grid"),
 )
+NEXMARK_GROUPS = {
+    "stateless": ("q0", "q1", "q2", "q10", "q13", "q14", "q21", "q22"), "joins": ("q3", "q8", "q20"),
+    "closings": ("q4", "q6", "q9"), "windows": ("q5", "q7", "q15", "q16", "q17", "q18", "q19"),
+    "bidders": ("q11", "q12"),
+}
 NEXMARK = (
-    _of("query", "q0 to q8", "queries, separated by commas"),
+    _of("query", "q0 to q22", "queries, separated by commas"),
+    Option("group", f"groups of queries, separated by commas: {', '.join(NEXMARK_GROUPS)}", TEXT, _WHAT, shown="all"),
     _mechanism("megaphone-batched, meces, and native-repartition where Spark can"),
     *map(_of, ("mode", "fault", "profile", "rate")),
     _of("duration", default=24.0),

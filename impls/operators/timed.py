@@ -51,10 +51,13 @@ class TimedOperator(Operator):
     Attributes:
         late: what becomes of records with an event time below the watermark: they are counted, and "drop" leaves them
             out while "keep" hands them over like others.
+        processing: timers go by the time at which the epoch was planned, ms, not by the watermark, and no record is
+            late; `Keyed.watermark` is that time. The event time must have a clock.
     """
 
     event_time: EventTime
     late: ClassVar[Literal["drop", "keep"]] = "drop"
+    processing: ClassVar[bool] = False
 
     def identity(self) -> dict[str, Any]:
         """Returns the column of the event time, in whose unit timers are kept."""
@@ -91,13 +94,13 @@ class TimedOperator(Operator):
         """Runs turns, oldest first, on the state of bins that are here."""
         keyed, out = Keyed(state), Turned()
         for turn in turns:
-            keyed.watermark = turn.watermark
-            if turn.watermark is not None and (due := state.bins_with_timers(turn.bins, turn.watermark)):
-                out.fired += keyed.fire(due, turn.watermark, lambda b, time, key: self.on_timer(b, time, key, keyed))
+            keyed.watermark = until = self._until(turn)
+            if until is not None and (due := state.bins_with_timers(turn.bins, until)):
+                out.fired += keyed.fire(due, until, lambda b, time, key: self.on_timer(b, time, key, keyed))
             for partial in turn.merged:
                 self.on_merged(partial, keyed)
             records = turn.records
-            if records is not None and turn.watermark is not None:
+            if records is not None and turn.watermark is not None and not self.processing:
                 late = records.column(self.event_time.column).to_numpy() < turn.watermark
                 out.late += int(late.sum())
                 records = records.filter(pa.array(~late)) if self.late == "drop" and late.any() else records
@@ -108,6 +111,13 @@ class TimedOperator(Operator):
         out.results = Results(np.array(bins, np.int32), keys, payloads)
         out.partials = merge_partials(keyed.partials, self.merge)
         return out
+
+    def _until(self, turn: Turn) -> int | None:
+        """Returns the time up to which timers are due in a turn."""
+        if not self.processing:
+            return turn.watermark
+        assert turn.clock is not None, "the event time of an operator of processing time has a clock"
+        return turn.clock.now
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Refuses: without the epoch's watermark there is nothing right to do."""

@@ -206,13 +206,13 @@ class TimedProcessor(_Processing, TimedOperator):
         self._end(life, made, out, times)
 
     def _due(self, state: BinState, bins: NDArray[np.bool_], times: Times) -> list[int]:
-        return state.bins_with_timers(bins, self._until(times))
+        return state.bins_with_timers(bins, self._due_until(times))
 
-    def _until(self, times: Times) -> int:
+    def _due_until(self, times: Times) -> int:
         return times.watermark if self.program.time_mode == "eventtime" else times.now
 
     def _timers(self, life: Life, bins: list[int], times: Times) -> None:
-        life.timers(bins, self._until(times))
+        life.timers(bins, self._due_until(times))
         if self.program.time_mode == "processingtime":
             expire(life.entries, bins, times.now)
         life.scope.timed.update(bins)

@@ -26,7 +26,7 @@ _FIELDS = {
     "id": "bigint", "name": "string", "city": "string", "state": "string",
     "reserve": "bigint", "expires": "bigint", "seller": "bigint", "category": "bigint",
     "auction": "bigint", "bidder": "bigint", "price": "bigint",
-    "dateTime": "bigint", TIME: "bigint",
+    "dateTime": "bigint", TIME: "bigint", "channel": "string", "url": "string", "extra": "string",
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from auctions import FROM_SCRATCH, answers, ends, random_events, rows
+from auctions import FROM_SCRATCH, answers, bid, ends, random_events, rows
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from timed import TimedRun, close_all, spread
@@ -84,6 +84,33 @@ def test_any_schedule_of_moves_changes_nothing(tmp_path_factory, name, seed):
     run.settle()
     assert run.multiset() == multiset(FROM_SCRATCH[name](events))
     assert run.total("late") == 0
+    close_all()
+
+
+@given(seed=st.integers(0, 10_000))
+@_SETTINGS
+def test_moves_and_restarts_let_each_bid_count_once_in_processing_time(tmp_path_factory, seed):
+    random, now, sent = Random(seed), [0], Counter()
+    run = restless(TimedRun(tmp_path_factory.mktemp("clock"), make("q12", partitions=1)), seed)
+    run.driver.now_ms = lambda: now[0]
+    for _ in range(12):
+        if random.random() < 0.3:
+            run.move(spread(random.randrange(1000), random.choice([1, 2, 4])))
+        bids = [bid(random.randrange(5), 0, 1, bidder=random.randrange(9)) for _ in range(random.randrange(6))]
+        sent.update(event["bidder"] for event in bids)
+        run.epoch(rows("q12", bids))
+        if random.random() < 0.2:
+            run.again(rows("q12", bids))
+        now[0] += random.randrange(6_000)
+    run.settle()
+    for _ in range(2):
+        now[0] += 10_000
+        run.epoch()
+    counted = Counter()
+    for row in run.results():
+        counted[row["bidder"]] += row["bids"]
+    assert counted == sent
+    assert all((row["start"] % 10_000, row["end"] - row["start"]) == (0, 10_000) for row in run.results())
     close_all()
 
 

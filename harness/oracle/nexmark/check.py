@@ -42,7 +42,7 @@ SELECT {reached}(latest) - $disorder FROM (SELECT max("dateTime") AS latest FROM
 
 # As text, so that a value of the wrong type is a wrong result and no error.
 _FOUND = """
-CREATE TABLE found AS SELECT {fields}, count(*) AS n, min(epoch) AS epoch FROM numbered WHERE accepted GROUP BY ALL
+CREATE TABLE raw_found AS SELECT {fields}, count(*) AS n, min(epoch) AS epoch FROM numbered WHERE accepted GROUP BY ALL
 """
 _CHOSEN = 'SELECT "partition", "offset", {key} AS key, "dateTime", scheduled_us FROM {table} WHERE {where}'
 _EXPECTED = "CREATE TABLE expected AS SELECT {columns}, count(*) AS n FROM ({sql}) t({names}) GROUP BY ALL"
@@ -108,7 +108,7 @@ def check(
         events: the whole input topic.
         results: the whole results topic, repeats included.
         ranges: offsets of each committed epoch; None where results are numbered by turns, and all events were taken.
-        query: q0 to q8.
+        query: its name.
         bin_of: bins of keys, array to array.
         moves: bins that changed their owner, to count the events that crossed a migration; without epochs its epoch is
             the time from which an event that is scheduled crosses it.
@@ -141,9 +141,11 @@ def _arrived(db: Any) -> Arrived:
 
 
 def _compare(db: Any, query: str, definition: Definition, rules: Rules) -> None:
-    names = [f'"{name}"' for name in definition.fields]
     texts = ["value"] if query == "q0" else [f"json_extract_string(value, '$.{name}')" for name in definition.fields]
-    db.execute(_FOUND.format(fields=", ".join(f"{t} AS {n}" for t, n in zip(texts, names, strict=True))))
+    fields = ", ".join(f'{text} AS "{name}"' for text, name in zip(texts, definition.fields, strict=True))
+    db.execute(_FOUND.format(fields=fields))
+    db.execute(f"CREATE TABLE found AS {definition.of_found or 'SELECT * FROM raw_found'}")
+    names = [f'"{name}"' for name in definition.compared or definition.fields]
     columns = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
     reached = _WATERMARK.format(reached="max" if rules.fastest else "min")
     (watermark,) = db.execute(reached, {"disorder": rules.disorder}).fetchone()

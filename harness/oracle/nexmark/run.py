@@ -38,7 +38,7 @@ def check_nexmark(
     Args:
         run: what is checked.
         checkpoint: the checkpoint folder of the query: its offset and commit logs are read.
-        query: q0 to q8.
+        query: its name.
         disorder: how far events of one partition may be out of order, ms.
         native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
         turns: results are numbered by the workers' turns, and Spark's logs say nothing of them: real time.

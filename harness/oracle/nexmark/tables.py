@@ -14,7 +14,7 @@ __all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_res
 _FIELDS = {
     "id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "reserve": "BIGINT", "expires": "BIGINT",
     "seller": "BIGINT", "category": "BIGINT", "auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT",
-    "dateTime": "BIGINT", "scheduled_us": "BIGINT",
+    "dateTime": "BIGINT", "scheduled_us": "BIGINT", "channel": "VARCHAR", "url": "VARCHAR", "extra": "VARCHAR",
 }  # fmt: skip
 _EVENT = """
 CREATE TABLE event AS

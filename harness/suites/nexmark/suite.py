@@ -14,12 +14,12 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, read_json, write_json, write_text
-from harness.options import ending, parse_list
+from harness.options import ending, parse_list, parse_names
 from harness.options.declared import read_given
 from harness.report.markdown import table_lines
 from harness.report.terminal import terminal, terminal_table
 from harness.results.place import Described
-from harness.suites.options import NEXMARK_QUICK
+from harness.suites.options import NEXMARK_GROUPS, NEXMARK_QUICK
 from harness.suites.skeleton import measure_in_turn
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
@@ -85,7 +85,11 @@ class NexmarkSuite(Described):
 
 def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     """Returns what the options ask for; raises UsageError for bad ones."""
-    named = parse_list(str(options.get("query") or ""))
+    groups = parse_names(str(options.get("group") or ""), NEXMARK_GROUPS, "group")
+    named = [
+        *parse_list(str(options.get("query") or "")),
+        *(query for name in groups for query in NEXMARK_GROUPS[name]),
+    ]
     shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
     given = {
         name: options.get(name) or None

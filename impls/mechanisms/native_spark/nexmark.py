@@ -10,11 +10,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.nexmark_closing import AUCTIONS_MAX, DELAY_MS, events, q4, q6
+from impls.mechanisms.native_spark.nexmark_closing import AUCTIONS_MAX, DELAY_MS, events, q4, q6, q9
 
 __all__ = ["DELAY_MS", "TWINS", "answers", "missing_twin"]
 
 _WINDOW, _SLIDE = "10 seconds", "5 seconds"
+_BID = ("auction", "bidder", "price", "dateTime")
+_CHANNELS = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
 
 
 def _start(window: Column) -> Column:
@@ -67,8 +69,112 @@ def _q8(raw: DataFrame) -> DataFrame:
     return both.select(_start(F.col("w")).alias("start"), "id", "name", "auction", "reserve")
 
 
+def _q10(raw: DataFrame) -> DataFrame:
+    parts = [F.date_format("at", form).alias(name) for name, form in (("day", "yyyy-MM-dd"), ("minute", "HH:mm"))]
+    return events(raw, "bid").select(*_BID, *parts)
+
+
+def _q11(raw: DataFrame) -> DataFrame:
+    counted = (
+        events(raw, "bid").groupBy(F.session_window("at", _WINDOW).alias("w"), "bidder").agg(F.count("*").alias("bids"))
+    )
+    return counted.select("bidder", "bids", _start(F.col("w")).alias("start"), F.unix_millis("w.end").alias("end"))
+
+
+def _q13(raw: DataFrame) -> DataFrame:
+    side = raw.sparkSession.range(10_000).select("id", F.col("id").cast("string").alias("value"))
+    return events(raw, "bid").join(side, F.col("auction") % 10_000 == F.col("id")).select(*_BID, "value")
+
+
+def _q14(raw: DataFrame) -> DataFrame:
+    euros, hour = F.col("price") * 908, F.hour("at")
+    time = F.when(hour.between(8, 18), "day").when((hour <= 6) | (hour >= 20), "night").otherwise("other")
+    text = F.format_string("%d.%03d", F.expr("price * 908 div 1000"), euros % 1000)
+    letters = F.length("extra") - F.length(F.replace("extra", F.lit("c"), F.lit("")))
+    bids = events(raw, "bid").where((euros > 1_000_000_000) & (euros < 50_000_000_000))
+    return bids.select(
+        "auction", "bidder", text.alias("price"), time.alias("time"), "dateTime", letters.alias("letters")
+    )
+
+
+def _ranks() -> dict[str, Column]:
+    price = F.col("price")
+    return {
+        "total": F.lit(True), "rank1": price < 10_000, "rank2": (price >= 10_000) & (price < 1_000_000),
+        "rank3": price >= 1_000_000,
+    }  # fmt: skip
+
+
+def _statistics() -> list[Column]:
+    counts = [F.count_if(where).alias(f"{rank}_bids") for rank, where in _ranks().items()]
+    sets = [
+        F.size(F.collect_set(F.when(where, F.col(one)))).alias(f"{rank}_{one}s")  # streams count no distinct values
+        for one in ("bidder", "auction") for rank, where in _ranks().items()
+    ]  # fmt: skip
+    return counts + sets
+
+
+def _q15(raw: DataFrame) -> DataFrame:
+    found = events(raw, "bid").groupBy(F.window("at", _WINDOW).alias("w")).agg(*_statistics())
+    return found.select(_start(F.col("w")).alias("start"), *found.columns[1:])
+
+
+def _q16(raw: DataFrame) -> DataFrame:
+    last = F.max("at").alias("last")
+    found = events(raw, "bid").groupBy(F.window("at", _WINDOW).alias("w"), "channel").agg(last, *_statistics())
+    minute = F.date_format("last", "HH:mm").alias("minute")
+    return found.select(_start(F.col("w")).alias("start"), "channel", minute, *found.columns[3:])
+
+
+def _q17(raw: DataFrame) -> DataFrame:
+    counts = [F.count_if(where).alias(rank) for rank, where in _ranks().items()]
+    total, number = F.sum("price"), F.count("*")
+    measures = [F.min("price").alias("least"), F.max("price").alias("most"), total.alias("sum"), number.alias("n")]
+    found = events(raw, "bid").groupBy(F.window("at", _WINDOW).alias("w"), "auction").agg(*counts, *measures)
+    mean = F.expr("(2 * sum + n) div (2 * n)").alias("mean")
+    return found.select(_start(F.col("w")).alias("start"), "auction", *_ranks(), "least", "most", mean, "sum")
+
+
+def _q18(raw: DataFrame) -> DataFrame:
+    last = F.max(F.struct("dateTime", "price")).alias("last")
+    found = events(raw, "bid").groupBy(F.window("at", _WINDOW).alias("w"), "bidder", "auction").agg(last)
+    return found.select(_start(F.col("w")).alias("start"), "auction", "bidder", "last.price", "last.dateTime")
+
+
+def _q19(raw: DataFrame) -> DataFrame:
+    bid = F.struct((-F.col("price")).alias("below"), "dateTime", "bidder")
+    found = (
+        events(raw, "bid").groupBy(F.window("at", _WINDOW).alias("w"), "auction").agg(F.collect_list(bid).alias("bids"))
+    )
+    ten = F.posexplode(F.slice(F.array_sort("bids"), 1, 10)).alias("place", "bid")
+    found = found.select(_start(F.col("w")).alias("start"), "auction", ten)
+    price, rank = (-F.col("bid.below")).alias("price"), (F.col("place") + 1).alias("rank")
+    return found.select("start", "auction", "bid.bidder", price, "bid.dateTime", rank)
+
+
+def _q20(raw: DataFrame) -> DataFrame:
+    bids = events(raw, "bid").select(*_BID)
+    auctions = events(raw, "auction").where("category = 10").select("id", "seller", "reserve", "expires")
+    return bids.join(auctions, bids.auction == auctions.id).select(*_BID, "seller", "reserve", "expires")
+
+
+def _q21(raw: DataFrame) -> DataFrame:
+    known = F.create_map(*[F.lit(text) for pair in _CHANNELS.items() for text in pair])[F.lower("channel")]
+    named = F.regexp_extract("url", "(&|^)channel_id=([^&]*)", 2)
+    found = events(raw, "bid").select("auction", "bidder", "price", "channel", F.coalesce(known, named).alias("id"))
+    return found.where("id != ''")
+
+
+def _q22(raw: DataFrame) -> DataFrame:
+    parts = F.split("url", "/")
+    named = [parts[place].alias(name) for place, name in enumerate(("first", "second", "third"), 3)]
+    return events(raw, "bid").select("auction", "bidder", "price", "channel", *named)
+
+
 TWINS: dict[str, Callable[[DataFrame], DataFrame]] = {
-    "q0": _q0, "q1": _q1, "q2": _q2, "q3": _q3, "q4": q4, "q5": _q5, "q6": q6, "q7": _q7, "q8": _q8,
+    "q0": _q0, "q1": _q1, "q2": _q2, "q3": _q3, "q4": q4, "q5": _q5, "q6": q6, "q7": _q7, "q8": _q8, "q9": q9,
+    "q10": _q10, "q11": _q11, "q13": _q13, "q14": _q14, "q15": _q15, "q16": _q16, "q17": _q17, "q18": _q18,
+    "q19": _q19, "q20": _q20, "q21": _q21, "q22": _q22,
 }  # fmt: skip
 
 
@@ -76,12 +182,12 @@ def missing_twin(query: str, auctions: int) -> str:
     """Returns why a query cannot be run in Spark's own API, "" if it can.
 
     Args:
-        query: q0 to q8.
+        query: its name.
         auctions: how many are in flight at a time.
     """
     if query not in TWINS:
         return f"{query} has no twin in Spark's own API"
-    if query in ("q4", "q6") and auctions > AUCTIONS_MAX:
+    if query in ("q4", "q6", "q9") and auctions > AUCTIONS_MAX:
         return f"{query} in Spark's own API takes at most {AUCTIONS_MAX:,} auctions in flight, not {auctions:,}"
     return ""
 
@@ -91,7 +197,7 @@ def answers(raw: DataFrame, query: str) -> DataFrame:
 
     Args:
         raw: events as Kafka gives them; `value` is their JSON.
-        query: q0 to q8.
+        query: its name.
 
     Raises:
         UsageError: the query has no twin.

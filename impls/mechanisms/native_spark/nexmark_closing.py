@@ -1,4 +1,4 @@
-"""Queries 4 and 6 in Spark's own API: two stateful operators in a chain, by auction and then by category or seller.
+"""Queries 4, 6 and 9 in Spark's own API: a stateful operator by auction, and for 4 and 6 one behind it.
 
 The first is `transformWithStateInPandas` with a timer per auction. What it sends carries the closing as its event time,
 so that the second one has a watermark too: an aggregate over sliding windows (Q4), or a processor with a seller's last
@@ -21,12 +21,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-__all__ = ["AUCTIONS_MAX", "DELAY_MS", "best_price", "events", "means_of_last", "q4", "q6"]
+__all__ = ["AUCTIONS_MAX", "DELAY_MS", "best_bid", "events", "means_of_last", "q4", "q6", "q9"]
 
 DELAY_MS = 2_000
 _FIELDS = (
     "id bigint, name string, city string, state string, reserve bigint, expires bigint, seller bigint, "
-    "category bigint, auction bigint, bidder bigint, price bigint, dateTime bigint"
+    "category bigint, auction bigint, bidder bigint, price bigint, dateTime bigint, channel string, url string, "
+    "extra string"
 )
 
 
@@ -44,25 +45,27 @@ def events(raw: DataFrame, *kinds: str) -> DataFrame:
 
 
 AUCTIONS_MAX = 100_000  # in flight: one takes some round trips between Python and the JVM, 2 ms on a busy machine
-_AUCTION = "opens bigint, expires bigint, reserve bigint, about bigint, price bigint"
-_BID = "price bigint, dateTime bigint"
-_CLOSED = "about bigint, auction bigint, expires bigint, price bigint, at timestamp"
-_COLUMNS = ("dateTime", "expires", "reserve", "about", "price")  # `expires` is 0 in a bid
+_AUCTION = "opens bigint, expires bigint, reserve bigint, about bigint, price bigint, won bigint, bidder bigint"
+_BID = "price bigint, dateTime bigint, bidder bigint"
+_CLOSED = "about bigint, auction bigint, expires bigint, price bigint, won bigint, bidder bigint, at timestamp"
+_COLUMNS = ("dateTime", "expires", "reserve", "about", "price", "bidder")  # `expires` is 0 in a bid
+Bid = tuple[int, int, int]  # price, time (ms), bidder
 _SELLERS = "seller bigint, auction bigint, price bigint"
-_NONE = -1  # price of an auction that nobody has won yet
+_NOBODY: Bid = (-1, 0, 0)  # of an auction that nobody has won yet
 _SECOND = 1_000
 _LAST = 10
 
 
-def best_price(auction: tuple[int, int, int], bids: Iterable[tuple[int, int]]) -> int:
-    """Returns the highest price of bids that are valid for an auction, -1 if there is none.
+def best_bid(auction: tuple[int, int, int], bids: Iterable[Bid]) -> Bid:
+    """Returns the winner of the bids that are valid for an auction, (-1, 0, 0) if there is none.
 
     Args:
         auction: when it opens and when it expires (ms), and its reserve.
-        bids: price and time (ms) of each.
+        bids: price, time (ms) and bidder of each.
     """
     opens, expires, reserve = auction
-    return max((price for price, at in bids if price >= reserve and opens <= at < expires), default=_NONE)
+    valid = [bid for bid in bids if bid[0] >= reserve and opens <= bid[1] < expires]
+    return min(valid, key=lambda bid: (-bid[0], *bid[1:]), default=_NOBODY)
 
 
 def means_of_last(before: list[int], prices: list[int]) -> list[int]:
@@ -88,31 +91,31 @@ class _Closing(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Takes the epoch's events of an auction; it sends nothing."""
         found = [event for part in rows for event in zip(*(part[name].tolist() for name in _COLUMNS), strict=True)]
-        bids = [(price, at) for at, expires, _, _, price in found if not expires]
+        bids = [(price, at, bidder) for at, expires, _, _, price, bidder in found if not expires]
         before = self._auction.get()
-        auction = before or next(((*event[:4], _NONE) for event in found if event[1]), None)
+        auction = before or next(((*event[:4], *_NOBODY) for event in found if event[1]), None)
         if auction is None:
             self._wait(bids)
             return iter(())
         if before is None:
             bids += self._claimed()
             self._handle.registerTimer(auction[1] - 1)
-        price = max(auction[4], best_price(auction[:3], bids))
-        if before is None or price > auction[4]:
-            self._auction.update((*auction[:4], price))
+        best = best_bid(auction[:3], [*bids, auction[4:]])
+        if before is None or best != auction[4:]:
+            self._auction.update((*auction[:4], *best))
         return iter(())
 
-    def _claimed(self) -> list[tuple[int, int]]:
+    def _claimed(self) -> list[Bid]:
         """Returns the bids that came before their auction, and keeps them no longer."""
-        bids = [(int(price), int(at)) for price, at in self._early.get()]
+        bids = [(int(price), int(at), int(bidder)) for price, at, bidder in self._early.get()]
         if bids:
             self._early.clear()
         return bids
 
-    def _wait(self, bids: list[tuple[int, int]]) -> None:
+    def _wait(self, bids: list[Bid]) -> None:
         """Keeps bids until no auction that was open at their time can come: to the next full second."""
         self._early.appendList(bids)
-        for second in {at // _SECOND for _, at in bids}:
+        for second in {at // _SECOND for _, at, _ in bids}:
             self._handle.registerTimer((second + 1) * _SECOND)
 
     def handleExpiredTimer(  # noqa: N802 - Spark's name
@@ -128,7 +131,7 @@ class _Closing(StatefulProcessor):
             self._give_up(at)
         elif auction[1] - 1 <= at:
             self._auction.clear()
-            if auction[4] != _NONE:
+            if auction[4:] != _NOBODY:
                 yield _closed(int(key[0]), auction)
 
     def _give_up(self, at: int) -> None:
@@ -144,8 +147,8 @@ class _Closing(StatefulProcessor):
 
 
 def _closed(key: int, auction: tuple[Any, ...]) -> pd.DataFrame:
-    _, expires, _, about, price = auction
-    row = {"about": about, "auction": key, "expires": expires, "price": price}
+    _, expires, _, about, price, won, bidder = auction
+    row = {"about": about, "auction": key, "expires": expires, "price": price, "won": won, "bidder": bidder}
     return pd.DataFrame([{**row, "at": pd.Timestamp(expires, unit="ms", tz="UTC")}])
 
 
@@ -174,7 +177,7 @@ def _closings(raw: DataFrame, about: str) -> DataFrame:
     """Returns the closed auctions that are won, with a field of theirs as `about` and the closing as event time."""
     numbers = [
         F.coalesce(name, F.lit(0)).alias(alias)  # numbers without NULL stay whole in pandas
-        for name, alias in (("expires", "expires"), ("reserve", "reserve"), (about, "about"), ("price", "price"))
+        for name, alias in zip(("expires", "reserve", about, "price", "bidder"), _COLUMNS[1:], strict=True)
     ]
     read = events(raw, "auction", "bid").select(
         F.coalesce("auction", "id").alias("auction"), "dateTime", "at", *numbers
@@ -207,3 +210,10 @@ def q6(raw: DataFrame) -> DataFrame:
             statefulProcessor=_LastTen(), outputStructType=_SELLERS, outputMode="Append", timeMode="None"
         )
     )
+
+
+def q9(raw: DataFrame) -> DataFrame:
+    """Returns each auction that closes with a winner, and its winning bid."""
+    names = {"about": "seller", "won": "dateTime"}
+    fields = ("auction", "about", "expires", "bidder", "price", "won")
+    return _closings(raw, "seller").select(*(F.col(name).alias(names.get(name, name)) for name in fields))

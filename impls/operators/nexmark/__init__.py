@@ -1,4 +1,4 @@
-"""NEXMark queries 0 to 8 as operators of the migration runtime, each with a declared dialect.
+"""NEXMark queries 0 to 22 as operators of the migration runtime, each with a declared dialect.
 
 `make("q4", partitions=4)` gives an operator, `impls.spark.nexmark.project` its input.
 """
@@ -6,20 +6,27 @@
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.nexmark.base import NexmarkQuery, TimedQuery
-from impls.operators.nexmark.closings import Q4, Q6
-from impls.operators.nexmark.joins import Q3, Q8
-from impls.operators.nexmark.stateless import Q0, Q1, Q2
+from impls.operators.nexmark.closings import Q4, Q6, Q9
+from impls.operators.nexmark.joins import Q3, Q8, Q20
+from impls.operators.nexmark.perwindow import Q17, Q18, Q19
+from impls.operators.nexmark.sessions import Q11, Q12
+from impls.operators.nexmark.stateless import Q0, Q1, Q2, Q10, Q13, Q14, Q21, Q22
+from impls.operators.nexmark.statistics import Q15, Q16
 from impls.operators.nexmark.windows import Q5, Q7
 
 __all__ = ["QUERIES", "NexmarkQuery", "TimedQuery", "make"]
 
 QUERIES: dict[str, type[NexmarkQuery]] = {
-    query.__name__.lower(): query for query in (Q0, Q1, Q2, Q3, Q4, Q5, Q6, Q7, Q8)
-}
+    query.__name__.lower(): query
+    for query in (
+        Q0, Q1, Q2, Q3, Q4, Q5, Q6, Q7, Q8, Q9, Q10, Q11, Q12, Q13, Q14, Q15,
+        Q16, Q17, Q18, Q19, Q20, Q21, Q22,
+    )
+}  # fmt: skip
 
 
 def make(name: str, *, partitions: int = 0, disorder: int = 0) -> Operator:
-    """Returns a query's operator; raises UsageError for a name that is not q0 to q8.
+    """Returns a query's operator; raises UsageError for a name that is not one of `QUERIES`.
 
     Args:
         name: the query.

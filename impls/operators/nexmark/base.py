@@ -37,12 +37,20 @@ class NexmarkQuery:
         fields: names in a result, which is a JSON object.
         keys: by kind of event that the query reads, the field whose value is the key.
         where: by kind of event, an SQL condition over the event's fields; others are left out before the exchange.
+        window_ms: of a query on processing time the size of its windows: results come so long behind the last record.
     """
 
     dialect: ClassVar[str]
     fields: ClassVar[tuple[str, ...]]
     keys: ClassVar[dict[int, str]]
     where: ClassVar[dict[int, str]] = {}
+    window_ms: ClassVar[int] = 0
+    columns: tuple[str, ...]
+
+    @classmethod
+    def reads_channels(cls) -> bool:
+        """Returns whether bids must carry channel and url."""
+        return not {"channel", "url"}.isdisjoint(cls.columns)
 
 
 class TimedQuery(NexmarkQuery, TimedOperator):

@@ -1,4 +1,4 @@
-"""Queries 4 and 6: the average closing price of each category, and of each seller's last ten auctions."""
+"""Queries 4, 6 and 9: mean closing prices, of each category and of each seller's last ten auctions; winning bids."""
 
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from impls.operators.timed import KeyContext, KeyedProcess
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
-__all__ = ["Q4", "Q6"]
+__all__ = ["Q4", "Q6", "Q9"]
 
 
 class _WinningBids(TimedQuery, KeyedProcess):
@@ -28,8 +28,14 @@ class _WinningBids(TimedQuery, KeyedProcess):
     base: ClassVar[tuple[str, ...]] = ("kind", "dateTime", "expires", "reserve", "price", "bidder")
 
     @abstractmethod
-    def closed(self, context: KeyContext, about: int, price: int) -> None:
-        """Takes an auction that has closed at `context.time` with a winning bid; `about` is its field of that name."""
+    def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
+        """Takes an auction that has closed at `context.time`.
+
+        Args:
+            context: of the auction.
+            about: its field of that name.
+            best: of the winning bid the price, and the time and the bidder's id, both negative.
+        """
 
     def record(self, record: dict[str, Any], context: KeyContext) -> None:
         """Takes an auction or a bid."""
@@ -58,7 +64,7 @@ class _WinningBids(TimedQuery, KeyedProcess):
         elif state is not None and state["expires"] <= context.time:
             context.set_value(None)
             if "best" in state:
-                self.closed(context, state[self.about], state["best"][0])
+                self.closed(context, state[self.about], state["best"])
 
 
 def _take(auction: dict[str, Any], bid: list[int]) -> bool:
@@ -87,11 +93,11 @@ class Q4(_WinningBids):
     columns = (*_WinningBids.base, about)
     size, period = 10 * SECOND, 5 * SECOND
 
-    def closed(self, context: KeyContext, about: int, price: int) -> None:
+    def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
         """Adds a closing to its windows."""
         last = window_start(context.time, self.period)
         for start in range(last, last - self.size, -self.period):
-            context.contribute(start + self.size, id_bytes(about), [price, 1])
+            context.contribute(start + self.size, id_bytes(about), [best[0], 1])
 
     def merge(self, values: list[Any]) -> list[Any]:
         """Returns the sum of sums and numbers."""
@@ -121,9 +127,9 @@ class Q6(_WinningBids):
     columns = (*_WinningBids.base, about)
     last = 10
 
-    def closed(self, context: KeyContext, about: int, price: int) -> None:
+    def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
         """Gives a closing to its seller."""
-        context.contribute(context.time, id_bytes(about), [id_of(context.key), price])
+        context.contribute(context.time, id_bytes(about), [id_of(context.key), best[0]])
 
     def merge(self, values: list[Any]) -> list[Any]:
         """Returns closings of one seller at one time by auction id."""
@@ -136,3 +142,22 @@ class Q6(_WinningBids):
         keyed.set_value(partial.bin, partial.key, prices, "last")
         answer = [id_of(partial.key), auction, mean(sum(prices), len(prices))]
         keyed.emit(partial.bin, partial.key, dict(zip(self.fields, answer, strict=True)))
+
+
+class Q9(_WinningBids):
+    """For each auction closed with a winner, the winning bid.
+
+    Dialect "beam": reserve and closing as there. "flink-sql" ranks the bids of auctions that are still open too, takes
+    a bid of the last instant, and knows no reserve.
+    """
+
+    dialect = "beam"
+    fields = ("auction", "seller", "expires", "bidder", "price", "dateTime")
+    about = "seller"
+    columns = (*_WinningBids.base, about)
+
+    def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
+        """Sends the winning bid."""
+        price, time, bidder = best
+        answer = [id_of(context.key), about, context.time, -bidder, price, -time]
+        context.emit(dict(zip(self.fields, answer, strict=True)))

@@ -1,11 +1,11 @@
-"""Queries 3 and 8: who sells in category 10 in three states, and who registers and opens an auction in one window."""
+"""Queries 3, 8 and 20: sellers of category 10 in three states, new persons with an auction, bids of category 10."""
 
 from typing import Any, ClassVar
 
-from impls.operators.nexmark.base import AUCTION, PERSON, SECOND, TimedQuery, id_of, window_start
+from impls.operators.nexmark.base import AUCTION, BID, PERSON, SECOND, TimedQuery, id_of, window_start
 from impls.operators.timed import KeyContext, KeyedProcess
 
-__all__ = ["Q3", "Q8"]
+__all__ = ["Q3", "Q8", "Q20"]
 
 
 class Q3(TimedQuery, KeyedProcess):
@@ -85,3 +85,38 @@ class Q8(TimedQuery, KeyedProcess):
     def _emit(self, context: KeyContext, start: int, name: str, auction: list[int]) -> None:
         answer = [start, id_of(context.key), name, *auction]
         context.emit(dict(zip(self.fields, answer, strict=True)))
+
+
+class Q20(TimedQuery, KeyedProcess):
+    """Every bid on an auction of category 10 with seller, reserve and end of the auction.
+
+    Dialect "flink-sql": an unbounded join. Of an auction of another category only that is kept, so that bids on it need
+    not wait. Auctions and bids may come in any order, however late.
+    """
+
+    dialect = "flink-sql"
+    fields = ("auction", "bidder", "price", "dateTime", "seller", "reserve", "expires")
+    columns = ("kind", "dateTime", "bidder", "price", "seller", "reserve", "expires", "category")
+    keys: ClassVar[dict[int, str]] = {AUCTION: "id", BID: "auction"}
+    late = "keep"
+
+    def record(self, record: dict[str, Any], context: KeyContext) -> None:
+        """Takes an auction or a bid."""
+        about = context.value()  # [] of an auction of another category
+        if record["kind"] == AUCTION:
+            wanted = record["category"] == 10
+            about = [record[name] for name in ("seller", "reserve", "expires")] if wanted else []
+            context.set_value(about)
+            for bid in context.items():
+                self._emit(context, bid, about)
+            context.clear()
+            return
+        bid = [record["bidder"], record["price"], record["dateTime"]]
+        if about is None:
+            context.append(bid)
+        else:
+            self._emit(context, bid, about)
+
+    def _emit(self, context: KeyContext, bid: list[int], about: list[int]) -> None:
+        if about:
+            context.emit(dict(zip(self.fields, [id_of(context.key), *bid, *about], strict=True)))

@@ -1,6 +1,8 @@
-"""Queries 0 to 2: no state; they show what the runtime itself costs."""
+"""Queries 0 to 2, 10, 13, 14, 21 and 22: no state; they show what the runtime itself costs."""
 
 import json
+import re
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,9 +13,11 @@ from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery, id_
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["Q0", "Q1", "Q2"]
+__all__ = ["Q0", "Q1", "Q2", "Q10", "Q13", "Q14", "Q21", "Q22"]
 
 _EURO = (89, 100)  # cents per 100 dollar cents
+_HOUR_MS = 3_600_000
+_CHANNEL = re.compile("&channel_id=([^&]*)")
 
 
 class _Stateless(NexmarkQuery, Operator):
@@ -74,3 +78,106 @@ class Q2(_Stateless):
     fields = columns = ("auction", "price")
     keys: ClassVar[dict[int, str]] = {BID: "auction"}
     where: ClassVar[dict[int, str]] = {BID: "auction % 123 = 0"}
+
+
+class _Computed(_Stateless):
+    """One result per bid, of which some fields are computed."""
+
+    keys: ClassVar[dict[int, str]] = {BID: "auction"}
+
+    def answer(self, row: dict[str, Any]) -> bytes:
+        """Returns a bid's fields, and those computed of it."""
+        found = {**row, **self.computed(row)}
+        return json.dumps({field: found[field] for field in self.fields}, separators=(",", ":")).encode()
+
+    def computed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns the fields that are computed."""
+        raise NotImplementedError
+
+
+class Q10(_Computed):
+    """Log: every bid with the day and the minute by which its file is chosen.
+
+    Dialect "flink-sql", whose sink writes a folder for each day and minute; here the rows go to the results topic, from
+    which whoever wants files has both names. `impls.ForeachBatch` writes such folders itself.
+    """
+
+    dialect = "flink-sql"
+    fields = ("auction", "bidder", "price", "dateTime", "day", "minute")
+    columns = ("auction", "bidder", "price", "dateTime")
+
+    def computed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns day and minute of a bid, UTC."""
+        at = datetime.fromtimestamp(row["dateTime"] // 1000, UTC)
+        return {"day": f"{at:%Y-%m-%d}", "minute": f"{at:%H:%M}"}
+
+
+class Q13(_Computed):
+    """Side input: every bid with the row of a bounded table that its auction's id names, modulo 10,000.
+
+    Dialect "flink-sql"; the table is Beam's: a number and its text. Each worker has all of it.
+    """
+
+    dialect = "flink-sql"
+    fields = ("auction", "bidder", "price", "dateTime", "value")
+    columns = ("auction", "bidder", "price", "dateTime")
+    side: ClassVar[dict[int, str]] = {number: str(number) for number in range(10_000)}
+
+    def computed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns the value of a bid's row."""
+        return {"value": self.side[row["auction"] % len(self.side)]}
+
+
+class Q14(_Computed):
+    """Calculation: bids whose price in euros is between 1,000,000 and 50,000,000, with the time of day and a count.
+
+    Dialect "flink-sql": a dollar is 0.908 euros, exact, given as text with three digits; `letters` counts the letter c
+    in the bid's padding.
+    """
+
+    dialect = "flink-sql"
+    fields = ("auction", "bidder", "price", "time", "dateTime", "letters")
+    columns = ("auction", "bidder", "price", "dateTime", "extra")
+    where: ClassVar[dict[int, str]] = {BID: "price * 908 > 1000000000 AND price * 908 < 50000000000"}
+
+    def computed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns price, time of day and number of letters."""
+        whole, rest = divmod(row["price"] * 908, 1000)
+        hour = row["dateTime"] // _HOUR_MS % 24
+        time = "day" if 8 <= hour <= 18 else "night" if hour <= 6 or hour >= 20 else "other"
+        return {"price": f"{whole}.{rest:03d}", "time": time, "letters": row["extra"].count("c")}
+
+
+class Q21(_Computed):
+    """Channel ids: a number for each of four channels, what the url says for others; bids without either are left out.
+
+    Dialect "flink-sql"; bids need the profile's channels.
+    """
+
+    dialect = "flink-sql"
+    fields = ("auction", "bidder", "price", "channel", "id")
+    columns = ("auction", "bidder", "price", "channel", "url")
+    known: ClassVar[dict[str, str]] = {"apple": "0", "google": "1", "facebook": "2", "baidu": "3"}
+    where: ClassVar[dict[int, str]] = {
+        BID: "lower( channel ) IN ('apple', 'google', 'facebook', 'baidu') OR url LIKE '%&channel_id=%'"
+    }
+
+    def computed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns the channel's id."""
+        said = _CHANNEL.search(row["url"])
+        return {"id": self.known.get(row["channel"].lower()) or (said[1] if said else "")}
+
+
+class Q22(_Computed):
+    """Directories: the first three directories of each bid's url.
+
+    Dialect "flink-sql"; bids need the profile's channels.
+    """
+
+    dialect = "flink-sql"
+    fields = ("auction", "bidder", "price", "channel", "first", "second", "third")
+    columns = ("auction", "bidder", "price", "channel", "url")
+
+    def computed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns the directories."""
+        return dict(zip(("first", "second", "third"), row["url"].split("/")[3:6], strict=True))

@@ -1,5 +1,7 @@
 """The oracle's SQL against answers worked out in Python, and against results that are lost, doubled or wrong."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from auctions import FROM_SCRATCH, ends, random_events
@@ -12,6 +14,7 @@ from harness.oracle.nexmark import run
 from harness.oracle.nexmark.check import check
 from harness.oracle.nexmark.queries import DEFINITIONS
 from impls.operators.nexmark import QUERIES
+from impls.operators.nexmark.base import BID
 
 
 def case(name, seed, number=200):
@@ -51,6 +54,18 @@ def test_what_is_lost_doubled_or_wrong_is_found(name):
     changed = [{**answers[0], field: answers[0][field] + 777_777}, *answers[1:]]
     totals = judged(name, events, results(changed))[0].totals
     assert (totals["lost"], totals["wrong"]) == (1, 1)
+
+
+def test_windows_of_processing_time_must_have_each_bid_once():
+    events = random_events(3, 90)
+    counts = Counter(event["bidder"] for event in events if event["kind"] == BID)
+    answers = [
+        {"bidder": bidder, "bids": part, "start": start, "end": start + 10_000}
+        for bidder, number in counts.items() for start, part in ((0, 1), (10_000, number - 1))
+    ]  # fmt: skip
+    assert judged("q12", events, results(answers))[0].clean
+    for wrong in (answers[1:], [*answers, answers[0]], [{**answers[0], "start": 1}, *answers[1:]]):
+        assert not judged("q12", events, results(wrong))[0].clean
 
 
 def test_a_repeat_is_dropped_and_one_that_differs_is_wrong():

@@ -39,7 +39,7 @@ def test_all_queries_run_with_two_mechanisms_and_their_twin_where_there_is_one()
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"workload": "nexmark", "query": "q9"}, "no NEXMark query 'q9'"),
+        ({"workload": "nexmark", "query": "q23"}, "no NEXMark query 'q23'"),
         ({"workload": "dense", "query": "q4"}, "belong to --workload nexmark"),
         ({"workload": "nexmark", "query": "q5", "mechanism": "external-state"}, "no timers"),
         ({"workload": "nexmark", "value_bytes": "9"}, "leave out --value-bytes"),
@@ -53,7 +53,7 @@ def test_bad_options_are_refused(options, says):
 
 
 def test_every_query_has_a_twin_and_one_without_is_refused(monkeypatch):
-    assert list(TWINS) == list(QUERIES)
+    assert list(TWINS) == [query for query in QUERIES if query != "q12"], "nobody can say which window is right"
     monkeypatch.delitem(TWINS, "q4")
     with pytest.raises(UsageError, match="q4 has no twin"):
         experiments_from({"workload": "nexmark", "query": "q4", "mechanism": "native-restart"})
