@@ -26,6 +26,7 @@ KNOBS = {  # values of options by their name, whichever mechanism has them
     "pull_budget_bytes": [0, 50, 4000, 1 << 22],
     "replicate_bytes": [0, 50, 4000, 1 << 22],
     "replicated": [0.0, 0.3, 1.0],
+    "small_bytes": [0, 200, 1 << 13],
     "subscale_bins": [0, 1, 7],
 }
 

@@ -151,7 +151,7 @@ def test_a_restart_stops_once_and_then_pulls_everything_from_the_checkpoint(name
 @given(view=views(quiet=True), per_pair=st.integers(1, 5), gap=st.integers(0, 3), later=st.integers(0, 9))
 def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap, later):
     view = replace(view, epoch=view.started + later)
-    plan = catalog.make("megaphone-batched", bins_per_pair=per_pair, gap_epochs=gap).plan(view)
+    plan = catalog.make("megaphone-batched", bins_per_pair=per_pair, gap_epochs=gap, small_bytes=0).plan(view)
     pairs = {(pull.source, pull.target) for pull in plan.pulls}
     assert len({source for source, _ in pairs}) == len(pairs) == len({target for _, target in pairs})
     for pair in pairs:
@@ -160,10 +160,24 @@ def test_a_batched_epoch_is_a_matching_and_gaps_are_kept(view, per_pair, gap, la
     assert bool(plan.pulls) == (moving and len(view.misplaced) > 0)
 
 
+@given(view=views(quiet=True), small=st.sampled_from([0, 50, 4000]))
+def test_small_bins_are_not_counted_in_a_batched_step(view, small):
+    plain, more = (
+        catalog.make("megaphone-batched", bins_per_pair=1, bytes_per_pair=0, small_bytes=bytes_).plan(view)
+        for bytes_ in (0, small)
+    )
+    assert set(plain.pulls) <= set(more.pulls)
+    assert {(pull.source, pull.target) for pull in plain.pulls} == {(pull.source, pull.target) for pull in more.pulls}
+    for source in {pull.source for pull in more.pulls}:
+        sizes = [int(view.size[pull.bin]) for pull in more.pulls if pull.source == source]
+        assert len(sizes) == 1 or sum(sizes) <= small
+
+
 @given(view=views(quiet=True), budget=st.sampled_from([1, 50, 4000]))
 def test_a_batched_step_keeps_to_its_bytes_but_moves_one_bin_of_each_pair(view, budget):
     plain, bounded = (
-        catalog.make("megaphone-batched", bytes_per_pair=bytes_, bins_per_pair=5).plan(view) for bytes_ in (0, budget)
+        catalog.make("megaphone-batched", bytes_per_pair=bytes_, bins_per_pair=5, small_bytes=0).plan(view)
+        for bytes_ in (0, budget)
     )
     assert set(bounded.pulls) <= set(plain.pulls)
     of = {(pull.source, pull.target): [] for pull in plain.pulls}

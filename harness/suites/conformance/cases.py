@@ -32,6 +32,7 @@ _KNOBS = {  # values that make a migration of a few small bins take several epoc
     "pull_budget_bytes": 9000,
     "replicate_bytes": 9000,
     "replicated": 0.5,
+    "small_bytes": 0,
     "subscale_bins": 2,
 }
 

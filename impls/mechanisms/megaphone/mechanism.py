@@ -39,16 +39,19 @@ class Batched(Mechanism):
         bins_per_pair: the most bins that each matched pair moves in an epoch.
         gap_epochs: epochs without moves between two moving epochs, to drain what a move held up (section 4.4).
         bytes_per_pair: the most bytes of values that it moves then, but one bin at least; 0 for no bound.
+        small_bytes: bins that have fewer bytes of values together move without being counted; 0 counts all.
     """
 
     bins_per_pair: int = 4
     gap_epochs: int = 0
     bytes_per_pair: int = 1 << 19
+    small_bytes: int = 1 << 13
 
     def __post_init__(self) -> None:
         refuse_below_one("bins_per_pair", self.bins_per_pair)
         refuse_negative("bytes_per_pair", self.bytes_per_pair)
         refuse_negative("gap_epochs", self.gap_epochs)
+        refuse_negative("small_bytes", self.small_bytes)
 
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves some bins per matched pair, or waits; see `Mechanism.plan`."""
@@ -64,8 +67,10 @@ class Batched(Mechanism):
         place = np.arange(len(by_source)) - first
         size: NDArray[np.int64] = view.size[moves.bins[by_source]]
         total = np.cumsum(size)
-        fits: NDArray[np.bool_] = (place == 0) | (total - total[first] + size[first] <= (self.bytes_per_pair or np.inf))
-        chosen: NDArray[np.intp] = moves.bins[np.sort(by_source[(place < self.bins_per_pair) & fits])]
+        so_far = total - total[first] + size[first]
+        fits: NDArray[np.bool_] = (place == 0) | (so_far <= (self.bytes_per_pair or np.inf))
+        few: NDArray[np.bool_] = (place < self.bins_per_pair) | (so_far < self.small_bytes)
+        chosen: NDArray[np.intp] = moves.bins[np.sort(by_source[few & fits])]
         return chosen
 
 

@@ -197,7 +197,9 @@ _VALUES: dict[str, dict[str, Sequence[Any]]] = {  # of options; their order is t
 
 
 def _options(random: Random, mechanism: str) -> dict[str, Any]:
-    return {option: random.choice(values) for option, values in _VALUES.get(mechanism, {}).items()}
+    drawn = {option: random.choice(values) for option, values in _VALUES.get(mechanism, {}).items()}
+    counted = {"small_bytes": 0} if mechanism == "megaphone-batched" else {}  # all bins here are small
+    return counted | drawn
 
 
 def _commands(random: Random, drawn: Parameters) -> tuple[tuple[int, str, int], ...]:

@@ -84,7 +84,7 @@ def test_what_is_broken_ends_the_build(repository, text, says):
 def test_the_table_has_every_mechanism_with_its_options():
     table = mechanism_table(ROOT)
     assert sorted(re.findall(r"^\| \[([\w-]+)\]", table, re.M)) == sorted(catalog.every())
-    assert "`bins_per_pair` 4, `gap_epochs` 0, `bytes_per_pair` 524288" in table
+    assert "`bins_per_pair` 4, `gap_epochs` 0, `bytes_per_pair` 524288, `small_bytes` 8192" in table
     assert set(folders()) == {p.parent.name for p in (ROOT / "impls/mechanisms").glob("*/README.md")}
 
 

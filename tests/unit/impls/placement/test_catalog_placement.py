@@ -13,7 +13,9 @@ from impls.placement import goal, initial, policies
 def test_the_mechanisms_are_found():
     expected = {"none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched"}
     assert expected <= set(catalog.names())
-    assert catalog.options("megaphone-batched") == {"bins_per_pair": 4, "gap_epochs": 0, "bytes_per_pair": 524288}
+    assert catalog.options("megaphone-batched") == {
+        "bins_per_pair": 4, "gap_epochs": 0, "bytes_per_pair": 524288, "small_bytes": 8192
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,12 @@ def test_rounds_are_interleaved_and_their_order_drawn_from_the_seed():
 
 def test_the_catalog_names_what_it_knows():
     assert {"none", "runtime-restart", "megaphone-fluid"} <= set(catalog.names())
-    assert catalog.options("megaphone-batched") == {"bins_per_pair": 4, "gap_epochs": 0, "bytes_per_pair": 524288}
-    with pytest.raises(UsageError, match="has no option 'speed': it takes bins_per_pair, gap_epochs, bytes_per_pair"):
+    assert catalog.options("megaphone-batched") == {
+        "bins_per_pair": 4, "gap_epochs": 0, "bytes_per_pair": 524288, "small_bytes": 8192
+    }  # fmt: skip
+    with pytest.raises(
+        UsageError, match="has no option 'speed': it takes bins_per_pair, gap_epochs, bytes_per_pair, small_bytes"
+    ):
         catalog.make("megaphone-batched", speed=3)
     with pytest.raises(UsageError, match="must be of type int"):
         catalog.make("megaphone-batched", gap_epochs="3")
