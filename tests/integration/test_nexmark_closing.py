@@ -50,7 +50,10 @@ def test_results_are_those_worked_out_from_scratch(native, tmp_path, query):
     ids = {"id": 100, "auction": 100, "seller": 0}
     events = [
         *EDGES,
-        *({name: value + ids.get(name, 0) for name, value in e.items()} if e["kind"] else e for e in later),
+        *(
+            {name: value + ids[name] if name in ids else value for name, value in e.items()} if e["kind"] else e
+            for e in later
+        ),
     ]
     expected = FROM_SCRATCH[query](events)
     assert len(expected) > 10

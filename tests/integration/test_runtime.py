@@ -183,3 +183,4 @@ def test_another_querys_state_is_refused(pipeline, tmp_path):
     await_true(lambda: query.failed is not None, "the query to fail")
     assert "belongs to another query" in str(query.failed)
     run.handle = None
+    run.recorder.close()

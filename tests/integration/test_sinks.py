@@ -190,7 +190,7 @@ def test_a_listener_and_top_see_a_migration_of_a_query_whose_results_go_nowhere(
     assert (last["records"], last["results"] > 0, last["workers"], last["migrations"]) == (300, True, 4, 1)
     assert (last["moved_bytes"], last["moved_bins"], last["planned_bins"]) == (moved, 8, 8)
     assert [row["records"] for row in rows] == sorted(row["records"] for row in rows)
-    assert shown["figures"]["moved_bins"] == 8
+    assert shown["metrics"]["moved_bins"] == 8
     assert "last migration: rescale to 4 workers: done, 8 bins" in picture
     assert any("(rescale to 4 workers) begins with epoch" in message for message in caplog.messages)
     assert any(message.endswith("has ended behind epoch " + message.split()[-1]) for message in caplog.messages)
