@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
 from plots.figure import write_all
 
-__all__ = ["bench", "in_turn", "place_run", "prepare_runs", "run_and_report", "run_bench"]
+__all__ = ["bench", "place_run", "prepare_runs", "run_and_report", "run_bench"]
 
 
 def place_run(run: Run, folder: Path, cell: Mapping[str, Any] | None = None) -> None:
@@ -171,16 +171,3 @@ def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: L
         if code == CUT_OFF:
             break
     return max(codes)
-
-
-def in_turn(experiments: Iterable[Experiment], folder: Path, *, again: int = 0) -> Iterator[tuple[Path, int]]:
-    """Yields (folder, exit code) of each experiment when it has run; nothing behind one that was cut off.
-
-    `again` is as for `harness.suites.bench.bench`.
-    """
-    for experiment in experiments:
-        begun = find_earlier(experiment, folder, finished=False) is not None
-        path, code = bench(experiment, folder, resume=begun, again=again)
-        yield path, code
-        if code == CUT_OFF:
-            return

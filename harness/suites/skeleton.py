@@ -1,14 +1,14 @@
-"""What suites of experiments share: options become experiments, which run one after another into one result."""
+"""What suites of experiments share: they run one after another into one result."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness.experiment.description import Experiment
 from harness.options import CUT_OFF
-from harness.results.place import Described, result_folder
+from harness.results.place import Described, find_earlier, result_folder
 from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
-from harness.suites.bench import in_turn
+from harness.suites.bench import bench
 
 __all__ = ["measure_in_turn"]
 
@@ -18,6 +18,8 @@ def measure_in_turn(
     *, force: bool = False, again: int = 0,
 ) -> tuple[Path, int]:  # fmt: skip
     """Runs the experiments that are not done yet, and returns the suite's folder and the worst exit code.
+
+    Nothing runs behind an experiment that was cut off.
 
     Args:
         suite: what is measured.
@@ -34,9 +36,12 @@ def measure_in_turn(
         check_machine(experiment, output)
     ensure_jars()
     folder, worst = result_folder(suite, output, force=force), 0
-    for number, (path, code) in enumerate(in_turn(experiments, folder, again=again)):
+    for number, experiment in enumerate(experiments):
+        begun = find_earlier(experiment, folder, finished=False) is not None
+        path, code = bench(experiment, folder, resume=begun, again=again)
         worst = max(worst, code)
         take(folder, number, path)
-    if worst != CUT_OFF:
-        (folder / "done").touch()
+        if code == CUT_OFF:
+            return folder, worst
+    (folder / "done").touch()
     return folder, worst

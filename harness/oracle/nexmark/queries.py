@@ -57,12 +57,12 @@ _IN_WINDOW = f"""(SELECT *, "dateTime" - "dateTime" % {10 * _S} AS start FROM bi
                   WHERE "dateTime" - "dateTime" % {10 * _S} + {10 * _S} <= $watermark)"""
 
 # An auction is open in [dateTime, expires); of the bids in that time not below the reserve the highest wins.
-_CLOSED = """
-WITH closed AS (
-    SELECT a.id, a.seller, a.category, a.expires, max(b.price) AS price
-    FROM auction a JOIN bid b
+_VALID_BIDS = """auction a JOIN bid b
       ON b.auction = a.id AND b."dateTime" >= a."dateTime" AND b."dateTime" < a.expires AND b.price >= a.reserve
-    WHERE a.expires <= $watermark GROUP BY ALL)
+    WHERE a.expires <= $watermark"""
+_CLOSED = f"""
+WITH closed AS (
+    SELECT a.id, a.seller, a.category, a.expires, max(b.price) AS price FROM {_VALID_BIDS} GROUP BY ALL)
 """
 
 DEFINITIONS: dict[str, Definition] = {
@@ -128,11 +128,8 @@ DEFINITIONS: dict[str, Definition] = {
         _AUCTIONS,
         {"auction": _BIGINT, "seller": _BIGINT, "expires": _BIGINT, "bidder": _BIGINT, "price": _BIGINT,
          "dateTime": _BIGINT},
-        """
-        SELECT a.id, a.seller, a.expires, b.bidder, b.price, b."dateTime"
-        FROM auction a JOIN bid b
-          ON b.auction = a.id AND b."dateTime" >= a."dateTime" AND b."dateTime" < a.expires AND b.price >= a.reserve
-        WHERE a.expires <= $watermark
+        f"""
+        SELECT a.id, a.seller, a.expires, b.bidder, b.price, b."dateTime" FROM {_VALID_BIDS}
         QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b."dateTime", b.bidder) = 1""",
     ),
     "q10": Definition(
