@@ -115,6 +115,7 @@ class OpenLoop:
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
+                "max.in.flight": 1,  # with more its thread spins while the broker is slow, before all others here
                 "linger.ms": min(max(1.0, arrivals_ms), _LINGER_MS),
                 "queue.buffering.max.messages": _QUEUE_RECORDS,
                 "queue.buffering.max.kbytes": 1 << 20,

@@ -1,13 +1,16 @@
 """The producer process against a real broker: the exact stream, lag, shares, resuming, stopping and refusing."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
@@ -18,6 +21,8 @@ from generators.clock import now_us
 from generators.keys import make_keys
 from generators.rates import make_schedule
 from generators.stream import NUMBER_BYTES, Share, Stream
+from harness.lab.bringup import embedded_broker
+from harness.lab.topics import create_topics
 
 ROOT = Path(__file__).parents[2]
 KEYS, SEED, RATE = 100_000, 7, 20_000
@@ -152,6 +157,23 @@ def test_it_ends_when_standard_input_closes(kafka, topic_factory, consumer, tmp_
     wait_for(consumer, topic, 100)
     assert finish(process) == (0, "")  # communicate() closes standard input
     assert json.loads(out.read_text())["records"] == sum(ends(consumer, topic))
+
+
+def test_it_rests_while_the_broker_takes_nothing(tmp_path):
+    with embedded_broker(tmp_path / "broker") as broker:
+        create_topics(broker.bootstrap, {"in": 2})
+        out = tmp_path / "generator.json"
+        process = start(broker.bootstrap, "in", out, 10**9, start_us=now_us(), rate=1000, extra=("--watch-stdin",))
+        with closing(Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test"})) as reader:
+            wait_for(reader, "in", 1000)
+        used = psutil.Process(process.pid).cpu_times
+        os.kill(broker.pid, signal.SIGSTOP)
+        before, begun = used(), time.monotonic()
+        time.sleep(2)
+        after, passed_s = used(), time.monotonic() - begun
+        os.kill(broker.pid, signal.SIGCONT)
+        assert finish(process) == (0, "")
+    assert after.user + after.system - before.user - before.system < passed_s / 2  # a thread that spins takes all
 
 
 def test_a_finished_stream_is_resumed_to_nothing_and_another_one_is_refused(kafka, topic_factory, consumer, tmp_path):
