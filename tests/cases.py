@@ -26,9 +26,9 @@ class Case:
 
     Attributes:
         processor: makes it.
-        key: its key columns.
         input, output: DDL of the rows that come and go.
         chunks: rows of each step, in the order of `input`'s columns; what a step gives rise to is done before the next.
+        key: its key columns.
         mode, time: output mode and time mode, as Spark's method takes them.
         watermark: column and delay of the event time.
         event_time_column: the output's column with the event time.
@@ -42,10 +42,10 @@ class Case:
     """
 
     processor: Callable[[], StatefulProcessor]
-    key: tuple[str, ...]
     input: str
     output: str
     chunks: Sequence[Sequence[tuple[Any, ...]]]
+    key: tuple[str, ...] = ("key",)
     mode: str = "update"
     time: str = "none"
     watermark: tuple[str, str] | None = None
@@ -57,6 +57,11 @@ class Case:
     whole: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     says: tuple[str, ...] = ()
+
+
+def event_timed(processor: Callable[[], StatefulProcessor], *, delay: str, **how: Any) -> Case:
+    """A case in append mode with the event time `at`, whose watermark is `delay` behind it."""
+    return Case(processor, mode="append", time="eventTime", watermark=("at", delay), **how)
 
 
 def at(seconds: float) -> datetime:

@@ -90,8 +90,13 @@ class Pipeline:
 
     def results(self) -> RawResults:
         rows = [(p, at, *row) for p, part in enumerate(self.topic) for at, row in enumerate(part)]
-        columns = np.array(rows, np.int64).T
-        return RawResults(columns[0].astype(np.int32), *columns[1:4], columns[4].astype(np.int32), *columns[5:])
+        return raw_results(rows)
+
+
+def raw_results(rows: list[tuple[int, ...]]) -> RawResults:
+    """Results from rows of partition, offset, key, count, worker, generation, epoch and index."""
+    partition, offset, key, count, worker, *number = np.array(rows, np.int64).reshape(-1, 8).T
+    return RawResults(partition.astype(np.int32), offset, worker.astype(np.int32), *number, key, count)
 
 
 def make(seed: int, *, fault: str | None = None, retries: bool = True, migrate: bool = True, held: int = 0) -> History:

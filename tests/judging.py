@@ -40,8 +40,8 @@ def results(answers, *, numbers=None):
     zeros = np.zeros(n, np.int64)
     index = np.arange(n) if numbers is None else np.array(numbers, np.int64)
     text = [a if isinstance(a, str) else json.dumps(a) for a in answers]
-    return JsonResults(zeros.astype(np.int32), np.arange(n), objects([b"k"] * n), objects(text), zeros.astype(np.int32),
-                       zeros + 1, zeros + 3, index)  # fmt: skip
+    return JsonResults(zeros.astype(np.int32), np.arange(n), zeros.astype(np.int32), zeros + 1, zeros + 3, index,
+                       objects([b"k"] * n), objects(text))  # fmt: skip
 
 
 def judged(name, events, found, **options):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from histories import BINS, INPUTS, KEYS, OUTPUTS, WORKERS, bin_of
+from histories import BINS, INPUTS, KEYS, OUTPUTS, WORKERS, bin_of, raw_results
 
 from harness.oracle.columns import MovedBins, NextOffsets, RawResults, Records
 from harness.oracle.differences import Differences
@@ -109,10 +109,9 @@ def _turns(run: _Run, owner: list[int], taken: list[tuple[int, int, int]], *, la
 def _history(run: _Run, inputs: list[list[int]], moved: list[int], owner: list[int]) -> TurnHistory:
     rows = np.array([(p, at, key, at) for p, part in enumerate(inputs) for at, key in enumerate(part)], np.int64).T
     topic = [(p, at, *row) for p, part in enumerate(run.topic) for at, row in enumerate(part)]
-    columns = np.array(topic, np.int64).T
     return TurnHistory(
         Records(rows[0].astype(np.int32), *rows[1:]),
-        RawResults(columns[0].astype(np.int32), *columns[1:4], columns[4].astype(np.int32), *columns[5:]),
+        raw_results(topic),
         MovedBins.of([(RECORDS // len(inputs) // 2, b, "one") for b in moved]),
         NextOffsets.of([(b, p, after, owner[b]) for (b, p), after in sorted(run.done.items())]),
     )

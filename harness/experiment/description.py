@@ -57,6 +57,8 @@ _IN_REAL_TIME = ", real time"  # behind a mechanism that runs so
 
 # Of the duration: a machine on which three times as long a load shows no migration crossed is too slow for the load.
 LOAD_MOST = 3
+_MOVED_BYTES_S = 32 << 20  # of a state that is read from a disk on which it is written too
+_KEY_BYTES = 16
 
 
 def shares_store(mechanism: str) -> bool:
@@ -72,9 +74,11 @@ class Experiment(Parameters):
     def longest_s(self) -> float:
         """Seconds that the load lasts at most, lead-in included.
 
-        It goes on past its end while a migration is not crossed or steady state is not back, on a slow machine.
+        It goes on past its end while a migration is not crossed or steady state is not back, on a slow machine or with
+        a state of gigabytes.
         """
-        return self.lead_in_s + LOAD_MOST * self.duration_s
+        moves_s = self.keys * (_KEY_BYTES + self.value_bytes) // _MOVED_BYTES_S
+        return self.lead_in_s + LOAD_MOST * self.duration_s + moves_s
 
     @property
     def records(self) -> int:

@@ -10,8 +10,8 @@ import xxhash
 from numpy.typing import NDArray
 
 __all__ = [
-    "BinOf", "Columns", "MovedBins", "NextOffsets", "OracleError", "Ranges", "RawResults", "Records", "Waits",
-    "dense_bins", "hash_bins",
+    "BinOf", "Columns", "MovedBins", "NextOffsets", "Numbered", "OracleError", "Placed", "Ranges", "RawResults",
+    "Records", "Waits", "dense_bins", "hash_bins",
 ]  # fmt: skip
 
 
@@ -41,27 +41,37 @@ class Columns:
 
 
 @dataclass(frozen=True, slots=True)
-class Records(Columns):
-    """Input records in (partition, offset) order; `scheduled_us` is microseconds since 1970."""
+class Placed(Columns):
+    """What a topic holds, in (partition, offset) order."""
 
     partition: NDArray[np.int32]
     offset: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered(Placed):
+    """Raw results, repeats included, with the numbers that their headers have."""
+
+    worker: NDArray[np.int32]
+    generation: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    index: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Records(Placed):
+    """Input records; `scheduled_us` is microseconds since 1970."""
+
     key: NDArray[np.int64]
     scheduled_us: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class RawResults(Columns):
-    """Raw results, repeats included, in (partition, offset) order; the last four columns are the header's number."""
+class RawResults(Numbered):
+    """Results of key-count."""
 
-    partition: NDArray[np.int32]
-    offset: NDArray[np.int64]
     key: NDArray[np.int64]
     count: NDArray[np.int64]
-    worker: NDArray[np.int32]
-    generation: NDArray[np.int64]
-    epoch: NDArray[np.int64]
-    index: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,7 @@ MANIFEST_EPOCHS = 10
 _PLACES = ("file_epoch", "state_worker", "queue_worker", "generation")
 _LOG_BYTES = 32 << 20  # of changelog that is always allowed; above it, half of the state's size is
 _FILE_BYTES = 16 << 20  # of superseded images that is always allowed
+_SHARE_BYTES = 1 << 20  # of images that an epoch may always write: a larger state takes more epochs
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,9 @@ class SnapshotSchedule:
     """to_snapshot() before each epoch, observe() after it; the manifest it holds becomes valid once it is written.
 
     Bins go in turn, the oldest snapshot first, so many an epoch that all are done in a cycle: as long as the replay of
-    `replay_epochs` allows, shorter where the changelog grows faster than the state is large. A bin that has not changed
-    since its snapshot costs nothing.
+    `replay_epochs` allows, longer where an epoch would write more than a mebibyte, shorter where the changelog grows
+    faster than the state is large. A bin larger than an epoch's share takes those of the epochs behind it too. A bin
+    that has not changed since its snapshot costs nothing.
     """
 
     def __init__(self, manifest: Manifest, *, epoch: int, replay_epochs: int = REPLAY_EPOCHS):
@@ -135,6 +137,7 @@ class SnapshotSchedule:
         self._changed = np.full(bins, epoch, np.int64)  # what changed before a driver's start is not known any more
         self._sizes = np.zeros(bins, np.int64)
         self._images = np.zeros(bins, np.int64)  # bytes of each bin's newest image: more than its values' alone
+        self._debt = 0  # bytes of the next epochs' images that are written already
         self._log: deque[int] = deque(maxlen=replay_epochs)
         self._file_bytes: dict[SnapshotName, int] = {}
 
@@ -145,10 +148,15 @@ class SnapshotSchedule:
 
     def cycle(self) -> int:
         """Returns the number of epochs in which every bin is snapshotted once."""
-        longest = max(1, self._replay - 2 * self.manifest_epochs)
-        budget = _LOG_BYTES + int(self._sizes.sum()) // 2
+        total = int(self._sizes.sum())
+        longest = max(1, self._replay - 2 * self.manifest_epochs, total // _SHARE_BYTES)
+        budget = _LOG_BYTES + total // 2
         growth = sum(self._log) / max(1, len(self._log))
         return longest if growth * longest <= budget else max(1, int(budget / growth))
+
+    def _share(self) -> int:
+        """Returns the bytes of an epoch's images if every bin is to have one in a cycle."""
+        return max(1, int(np.maximum(self._sizes, 1).sum()) // self.cycle())
 
     def to_snapshot(self, epoch: int) -> tuple[int, ...]:
         """Returns the bins to snapshot at the end of an epoch, ascending."""
@@ -159,7 +167,7 @@ class SnapshotSchedule:
         order = stale[np.argsort(self.manifest.base[stale], kind="stable")]
         weight = np.maximum(self._sizes[order], 1)
         before = np.cumsum(weight) - weight
-        share = max(1, int(np.maximum(self._sizes, 1).sum()) // cycle)
+        share = 0 if self._debt else self._share()
         chosen = (before < share) | (epoch - self.manifest.base[order] >= cycle)
         return tuple(sorted({*order[chosen].tolist(), *self._wasteful()}))
 
@@ -187,7 +195,8 @@ class SnapshotSchedule:
         self._log.append(done.log_bytes)
         for worker, (bins, size) in done.written.items():
             self._file_bytes[epoch, worker, done.generation] = size
-            self._share(np.array(bins, np.intp), size)
+            self._divide(np.array(bins, np.intp), size)
+        self._settle({bin_ for bins, _ in done.written.values() for bin_ in bins})
         new = self._complete(done)
         fields = {name: getattr(manifest, name).copy() for name in _PLACES}
         fields["file_epoch"][new] = epoch
@@ -199,8 +208,13 @@ class SnapshotSchedule:
         base[self._changed <= manifest.base] = epoch  # nothing to replay: the old image shows this epoch too
         self.manifest = replace(manifest, base=base, **fields)
 
-    def _share(self, bins: NDArray[np.intp], size: int) -> None:
-        """Shares a file's bytes out among its bins, by the bytes of their values."""
+    def _settle(self, written: set[int]) -> None:
+        """Counts the bytes of the bins that were written, up to those of the largest one, for the epochs to come."""
+        above = int(self._sizes[sorted(written)].sum()) - max(self._share(), _SHARE_BYTES)
+        self._debt = min(max(self._debt + above, 0), int(self._sizes.max(initial=0)))
+
+    def _divide(self, bins: NDArray[np.intp], size: int) -> None:
+        """Divides a file's bytes among its bins, by the bytes of their values."""
         weight = np.maximum(self._sizes[bins], 1)
         self._images[bins] = size * weight // int(weight.sum())
 
@@ -217,7 +231,7 @@ class SnapshotSchedule:
         self._file_bytes = dict(files)
         owned = self._owned()
         for file in owned.keys() & self._file_bytes.keys():
-            self._share(np.array(owned[file], np.intp), self._file_bytes[file])
+            self._divide(np.array(owned[file], np.intp), self._file_bytes[file])
 
     def forget(self, files: Iterable[SnapshotName]) -> None:
         """Takes in that snapshot files were deleted."""

@@ -25,6 +25,7 @@ RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
+_WIDE = 48  # bytes of an entry, from which on that is quicker of any number
 
 
 def _table() -> NDArray[np.uint32]:
@@ -105,6 +106,10 @@ def check_rows(rows: NDArray[np.uint8], name_bytes: int) -> None:
 
 def wrong_rows(rows: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Returns which rows, each an entry's name and stored value, shape (n, bytes), do not match their checksums."""
+    width = rows.shape[1]
+    if width >= _WIDE:
+        raw, crc = rows.tobytes(), zlib.crc32
+        return np.flatnonzero([crc(raw[at : at + width]) != RESIDUE for at in range(0, len(raw), width)])
     stored = rows[:, -CHECK_BYTES:].copy().view("<u4")[:, 0]
     return np.flatnonzero(_crc_of_rows(rows[:, :-CHECK_BYTES]) != stored)
 

@@ -35,12 +35,15 @@ def moving_packs(
 
     Raises CorruptStateError when a pack, or an entry that is packed here, does not match its checksum.
     """
+    pages = leaves if entries >= LEAST else None
+    if pages is not None:
+        pages.read_ahead(bin_)
     packs = [pack for chunk in chunks(view, *bin_range(PACKS, bin_)) for pack in chunk]
     for name, stored in packs:
         check_pack(name, stored)
-    if leaves is None or entries < LEAST:
+    if pages is None:
         return packs, False
-    new = _packed(leaves, bin_, [name for name, _ in packs])
+    new = _packed(pages, bin_, [name for name, _ in packs])
     if new is None:
         return packs, False
     return sorted([*packs, *new], key=itemgetter(0)) if new and packs else new or packs, True
@@ -74,7 +77,7 @@ def _cuts(rows: Rows, name_bytes: int, packs: list[bytes]) -> NDArray[np.intp]:
 def entry_rows(view: lmdb.Transaction, bin_: int, entries: int, leaves: Leaves | None) -> tuple[int, Rows] | None:
     """Returns (bytes of a name, names and stored values of a bin's entries in key order, shape (n, bytes)).
 
-    None is returned where they have several lengths, are long or few, or where only LMDB can read them.
+    None is returned where they have several lengths, are few, or where only LMDB can read them.
 
     Args:
         view: a transaction that reads the environment without buffers.
@@ -86,6 +89,7 @@ def entry_rows(view: lmdb.Transaction, bin_: int, entries: int, leaves: Leaves |
     """
     if leaves is None or entries < LEAST:
         return None
+    leaves.read_ahead(bin_)
     packs = list(iter_range(view, *bin_range(PACKS, bin_)))
     for name, stored in packs:
         check_pack(name, stored)
@@ -94,7 +98,7 @@ def entry_rows(view: lmdb.Transaction, bin_: int, entries: int, leaves: Leaves |
     except UnknownFormError:
         return None
     parts = [*plain, *packed_rows(packs)]
-    if len({(name_bytes, rows.shape[1]) for name_bytes, rows in parts}) != 1 or parts[0][1].shape[1] > LARGEST:
+    if len({(name_bytes, rows.shape[1]) for name_bytes, rows in parts}) != 1:
         return None
     name_bytes, found = parts[0][0], np.concatenate([rows for _, rows in parts])
     check_rows(found, name_bytes)

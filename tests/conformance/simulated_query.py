@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from histories import raw_results
 from inprocess import InProcessExecutor
 
 from generators.keys import make_keys
-from harness.oracle.columns import Ranges, RawResults, Records
+from harness.oracle.columns import Ranges, Records
 from harness.suites.conformance.bounds import completes
 from harness.suites.conformance.cases import BINS, Tour, options_for
 from harness.suites.conformance.judge import NUMBER_OF_KEYS, Row, bins_of, rows_of
@@ -125,7 +126,7 @@ class SimulatedQuery:
         partition, offset, key = (np.array(column, np.int64) for column in zip(*self._records, strict=True))
         order = np.lexsort((offset, partition))
         records = Records(partition, offset, key, np.zeros_like(key)).take(order)
-        results = RawResults(*np.array(sorted(self._topic.rows), np.int64).reshape(-1, 8).T)
+        results = raw_results(sorted(self._topic.rows))
         ranges = Ranges(*np.array(self._ranges, np.int64).reshape(-1, 4).T)
         return rows_of(
             self._tour, self.watch, records, results, ranges, partitions=RESULT_PARTITIONS, sent=self.sent

@@ -153,7 +153,7 @@ def _two_epochs_of_one_key(*answers):
     return histories.History(
         records=Records(np.zeros(2, np.int32), epoch, np.zeros(2, np.int64), epoch),
         results=RawResults(
-            none.astype(np.int32), np.arange(len(of)), none, count, worker.astype(np.int32), none, of, none
+            none.astype(np.int32), np.arange(len(of)), worker.astype(np.int32), none, of, none, none, count
         ),
         ranges=Ranges(epoch, np.zeros(2, np.int32), epoch, epoch + 1),
         moves=MovedBins.of([(1, 0, "one")]),

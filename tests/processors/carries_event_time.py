@@ -1,6 +1,6 @@
 """The output has an event time of its own, which Spark checks against the watermark of the input."""
 
-from cases import Case, at
+from cases import at, event_timed
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -15,14 +15,11 @@ class Latest(StatefulProcessor):
         yield Row(key=key[0], at=newest.at, n=newest.n)
 
 
-CASE = Case(
+CASE = event_timed(
     Latest,
-    key=("key",),
     input="key string, at timestamp, n int",
     output="key string, at timestamp, n int",
-    mode="append",
-    time="eventTime",
-    watermark=("at", "1 minute"),
+    delay="1 minute",
     event_time_column="at",
     chunks=[
         [("a", at(0), 1), ("a", at(3.25), 2), ("b", at(7), 3)],

@@ -31,7 +31,6 @@ class Closes(StatefulProcessor):
 
 CASE = Case(
     Closes,
-    key=("key",),
     input="key int",
     output="key int, count int",
     chunks=[[(n % 20,) for n in range(50)], [(3,)], [(n % 7,) for n in range(10)]],

@@ -30,7 +30,6 @@ class Deduplicate(StatefulProcessor):
 
 CASE = Case(
     Deduplicate,
-    key=("key",),
     input="key string, n int, id string",
     output="key string, n int, new boolean, first boolean, short array<boolean>",
     time="processingTime",

@@ -29,7 +29,6 @@ class Noted(StatefulProcessor):
 
 CASE = Case(
     lambda: Noted(1),
-    key=("key",),
     input="key string, note string",
     output="key string, count long, notes int",
     chunks=[

@@ -18,7 +18,6 @@ class Raises(StatefulProcessor):
 
 CASE = Case(
     Raises,
-    key=("key",),
     input="key string",
     output="key string",
     chunks=[[("a",), ("b",)], [("b",)]],

@@ -1,6 +1,6 @@
 """A rule against fraud: a small payment and then a large one within a minute of event time raises an alarm."""
 
-from cases import Case, at
+from cases import at, event_timed
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -30,14 +30,12 @@ class Fraud(StatefulProcessor):
         return iter([])
 
 
-CASE = Case(
+CASE = event_timed(
     Fraud,
     key=("account",),
     input="account long, at timestamp, cents long",
     output="account long, cents long, seconds double",
-    mode="append",
-    time="eventTime",
-    watermark=("at", "10 seconds"),
+    delay="10 seconds",
     chunks=[
         [(1, at(0), 99), (1, at(20), 60_000), (2, at(5), 50), (3, at(1), 70_000)],
         [(2, at(30), 1_000), (3, at(31), 5), (4, at(32), 50)],

@@ -24,7 +24,6 @@ class FromInitial(StatefulProcessor):
 
 CASE = Case(
     FromInitial,
-    key=("key",),
     input="key string, n long",
     output="key string, total long, known boolean",
     initial=("key string, total long", [("a", 100), ("b", 200), ("c", 300), ("c", 1)]),

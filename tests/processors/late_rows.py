@@ -17,7 +17,6 @@ class Seen(StatefulProcessor):
 
 CASE = Case(
     Seen,
-    key=("key",),
     input="key string, at timestamp, n int",
     output="key string, numbers array<int>, watermark_ms long",
     time="EventTime",

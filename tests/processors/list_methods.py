@@ -27,7 +27,6 @@ class Lists(StatefulProcessor):
 
 CASE = Case(
     Lists,
-    key=("key",),
     input="key string, n int, do string, names array<string>",
     output="key string, n int, held array<string>, exists boolean",
     chunks=[

@@ -31,7 +31,6 @@ def ms(*seconds):
 
 CASE = Case(
     Timers,
-    key=("key",),
     input="key long, n int, at timestamp, register array<long>, delete array<long>",
     output="key long, n int, at_ms long, timers array<long>",
     time="eventtime",

@@ -1,6 +1,6 @@
 """Keys of thousands of characters that differ in the last one; with timers, lists, and maps whose keys are long too."""
 
-from cases import Case, at
+from cases import at, event_timed
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -29,14 +29,11 @@ def due(seconds):
 
 
 A, B, C = "ä" * 3000 + "a", "ä" * 3000 + "b", "x" * 500
-CASE = Case(
+CASE = event_timed(
     Long,
-    key=("key",),
     input="key string, n int, at timestamp, due long",
     output="key string, length int, items array<int>, parts array<string>",
-    mode="append",
-    time="eventTime",
-    watermark=("at", "1 second"),
+    delay="1 second",
     chunks=[
         [(A, 0, at(0), due(10)), (B, 1, at(0), due(20)), (C, 2, at(1), due(10)), (A, 3, at(2), due(60))],
         [(A, 4, at(15), due(30)), ("short", 5, at(15), due(20))],

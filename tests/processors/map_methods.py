@@ -37,7 +37,6 @@ class Maps(StatefulProcessor):
 
 CASE = Case(
     Maps,
-    key=("key",),
     input="key int, n int, do string, shop string, shelf int",
     output="key int, n int, got long, contains boolean, exists boolean, keys array<string>, values array<long>, "
     "pairs array<string>",

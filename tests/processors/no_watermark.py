@@ -21,7 +21,6 @@ class NoWatermark(StatefulProcessor):
 
 CASE = Case(
     NoWatermark,
-    key=("key",),
     input="key string, ts timestamp",
     output="key string, rows int, watermark long",
     time="eventTime",

@@ -30,7 +30,6 @@ class Odd(StatefulProcessor):
 
 CASE = Case(
     Odd,
-    key=("key",),
     input="key string, n int, what string",
     output="key string, n int, value string, items array<string>",
     chunks=[

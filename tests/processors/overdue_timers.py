@@ -30,7 +30,6 @@ def due(seconds):
 
 CASE = Case(
     Overdue,
-    key=("key",),
     input="key string, at timestamp, due long, again int",
     output="key string, what string, due long",
     time="eventTime",

@@ -34,7 +34,6 @@ def row(key, n, moment, text):
 
 CASE = Case(
     Frames,
-    key=("key",),
     input=f"key string, {COLUMNS}",
     output=f"key string, times int, {COLUMNS}",
     pandas=True,

@@ -1,7 +1,7 @@
 """Timers by event time with frames: the mean of a sensor when it has been silent for 20 s."""
 
 import pandas as pd
-from cases import Case, at
+from cases import at, event_timed
 from pyspark.sql.streaming import StatefulProcessor
 
 SILENCE_MS = 20_000
@@ -32,14 +32,12 @@ class Silence(StatefulProcessor):
         yield pd.DataFrame({"sensor": [key[0]], "mean": [sum(values) / len(values)], "values": [len(values)]})
 
 
-CASE = Case(
+CASE = event_timed(
     Silence,
     key=("sensor",),
     input="sensor int, at timestamp, value double",
     output="sensor int, mean double, values int",
-    mode="append",
-    time="eventTime",
-    watermark=("at", "2 seconds"),
+    delay="2 seconds",
     pandas=True,
     chunks=[
         [(1, at(0), 1.0), (2, at(1), 10.0), (1, at(3), 2.0)],

@@ -33,7 +33,6 @@ class Reminders(StatefulProcessor):
 
 CASE = Case(
     Reminders,
-    key=("key",),
     input="key string",
     output="key string, what string, rows int, timed boolean",
     time="processingTime",

@@ -20,7 +20,6 @@ class FirstRow(StatefulProcessor):
 
 CASE = Case(
     FirstRow,
-    key=("key",),
     input="key int, text string",
     output="key int, calls int, text string",
     chunks=[

@@ -52,7 +52,6 @@ def shown(row):
 
 CASE = Case(
     lambda: Evolving(0),
-    key=("key",),
     input="key string, n int",
     output="key string, n int, before string, field string, items string",
     chunks=[

@@ -1,6 +1,6 @@
 """Sessions by event time: a timer 30 s behind the last event, which each new event puts off."""
 
-from cases import Case, at
+from cases import at, event_timed
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
@@ -29,14 +29,12 @@ class Sessions(StatefulProcessor):
         yield Row(user=key[0], begin_ms=begin, end_ms=end, events=events, late_ms=late)
 
 
-CASE = Case(
+CASE = event_timed(
     Sessions,
     key=("user",),
     input="user string, at timestamp",
     output="user string, begin_ms long, end_ms long, events int, late_ms long",
-    mode="append",
-    time="eventTime",
-    watermark=("at", "5 seconds"),
+    delay="5 seconds",
     chunks=[
         [("ann", at(0)), ("bob", at(3)), ("ann", at(10)), ("cy", at(12.5))],
         [("ann", at(35)), ("dora", at(45))],  # the watermark passes bob's and is at 40 s

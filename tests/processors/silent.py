@@ -27,7 +27,6 @@ class Silent(StatefulProcessor):
 
 CASE = Case(
     Silent,
-    key=("key",),
     input="key string, n int, name string",
     output="key string",
     chunks=[

@@ -58,7 +58,6 @@ OTHER = (
 
 CASE = Case(
     Typed,
-    key=("key",),
     input=f"key string, n int, {COLUMNS}",
     output=f"key string, n int, came string, got string, before string, after string, {COLUMNS}",
     chunks=[

@@ -114,3 +114,12 @@ def test_snapshots_of_one_epoch_are_a_small_part_of_the_state():
         largest = max(largest, int(history.sizes[list(due)].sum()) if number > 100 else 0)
         history.epoch(number)
     assert largest < history.sizes.sum() / 25
+
+
+@pytest.mark.parametrize(("log_bytes", "least", "most"), [(100, 60, 130), (4 << 20, 150, 800)])
+def test_images_of_a_large_state_are_a_mebibyte_an_epoch_unless_the_log_grows(log_bytes, least, most):
+    history = History(1, 64, 4, 300, 1.0)
+    history.sizes = np.full(64, 16 << 20)
+    for number in range(1_600):
+        history.epoch(number, log_bytes=log_bytes)
+    assert least <= history.snapshotted <= most

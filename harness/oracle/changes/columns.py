@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.oracle.columns import BinOf, Columns, OracleError
+from harness.oracle.columns import BinOf, Numbered, OracleError
 
 __all__ = ["ENTRY", "HEADER", "Code", "Findings", "Listed", "Lists", "Plans", "accepted", "leaves_out"]
 
@@ -39,17 +39,11 @@ def leaves_out(code: Code, offset: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Columns):
-    """Raw results, repeats included, in (partition, offset) order; `value` is a HEADER and an ENTRY for each record."""
+class Listed(Numbered):
+    """Results that list their records: `value` is a HEADER and an ENTRY for each of them."""
 
-    partition: NDArray[np.int32]
-    offset: NDArray[np.int64]
     key: NDArray[np.int64]
     value: NDArray[np.object_]
-    worker: NDArray[np.int32]
-    generation: NDArray[np.int64]
-    epoch: NDArray[np.int64]
-    index: NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.measure.cells import encode_cells
-from harness.oracle.columns import BinOf, Columns, Ranges, RawResults, Records
+from harness.oracle.columns import BinOf, Placed, Ranges, RawResults, Records
 from impls.worker.cells import make_cells
 
 __all__ = ["Arrivals", "NativeResults", "arrivals_of", "as_results", "cell_lines"]
@@ -19,11 +19,9 @@ _COUNT_BITS = 34  # of a code that holds key and count: 2^29 keys of 2^34 record
 
 
 @dataclass(frozen=True, slots=True)
-class NativeResults(Columns):
+class NativeResults(Placed):
     """Results as Spark's sink wrote them, repeats included; `appended_us` is the broker's time, exact to 1 ms."""
 
-    partition: NDArray[np.int32]
-    offset: NDArray[np.int64]
     key: NDArray[np.int64]
     count: NDArray[np.int64]
     appended_us: NDArray[np.int64]
@@ -82,7 +80,7 @@ def as_results(
     index = np.arange(len(rows), dtype=np.int64)
     results = RawResults(
         np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), found.offset[rows],
-        key, count, partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index,
+        partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index, key, count,
     )  # fmt: skip
     order = np.lexsort((results.offset, results.partition))
     return results.take(order), repeats

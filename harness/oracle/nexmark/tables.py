@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.oracle.columns import Columns
+from harness.oracle.columns import Numbered, Placed
 from harness.oracle.read import number_columns, read_columns
 
 __all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results", "read_plain_results"]
@@ -28,26 +28,18 @@ _KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Events(Columns):
-    """The input as it is in the topic, in (partition, offset) order; values are JSON text."""
+class Events(Placed):
+    """The input as it is in the topic; values are JSON text."""
 
-    partition: NDArray[np.int32]
-    offset: NDArray[np.int64]
     value: NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True)
-class JsonResults(Columns):
-    """Raw results, repeats included, in (partition, offset) order; key as bytes, value as text."""
+class JsonResults(Numbered):
+    """Results of a query: key as bytes, value as text."""
 
-    partition: NDArray[np.int32]
-    offset: NDArray[np.int64]
     key: NDArray[np.object_]
     value: NDArray[np.object_]
-    worker: NDArray[np.int32]
-    generation: NDArray[np.int64]
-    epoch: NDArray[np.int64]
-    index: NDArray[np.int64]
 
 
 def load_events(db: Any, events: Events) -> None:

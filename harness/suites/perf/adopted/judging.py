@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from harness.oracle.columns import Columns, OracleError
+from harness.oracle.columns import OracleError, Placed
 from harness.oracle.read import read_columns, read_records
 from impls.errors import StateError
 
@@ -17,11 +17,9 @@ _DEADLINE_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Counts(Columns):
-    """Results in (partition, offset) order: a key and how many records it has had."""
+class Counts(Placed):
+    """Results: a key and how many records it has had."""
 
-    partition: NDArray[np.int32]
-    offset: NDArray[np.int64]
     key: NDArray[np.int64]
     n: NDArray[np.int64]
 

@@ -58,7 +58,7 @@ def test_results_of_the_preload_are_left_out():
     offset = np.concatenate([np.arange(np.sum(made % 2 == 0)), np.arange(np.sum(made % 2 == 1))]) - 1000
     first = NativeResults((np.sort(made % 2)).astype(np.int32), offset, made[np.argsort(made % 2, kind="stable")],
                           np.ones(PRELOADED, np.int64), np.zeros(PRELOADED, np.int64))  # fmt: skip
-    both = NativeResults(*(np.concatenate([getattr(first, n), getattr(native, n)]) for n in NativeResults.__slots__))
+    both = NativeResults(*(np.concatenate([getattr(first, n), getattr(native, n)]) for n in NativeResults.dtypes()))
     findings, repeats = _found(history, both.take(np.lexsort((both.offset, both.partition))))
     assert (findings.clean, repeats) == (True, 0)
 

@@ -49,6 +49,17 @@ def test_pages_say_what_the_cursor_says(store, entries):
         assert rows_of(leaves, 8) == b""
 
 
+def test_what_is_read_ahead_is_what_was_there(store):
+    fill(store)
+    with store.reading(buffers=False) as view, leaves_of(store.path, view) as leaves:
+        before = rows_of(leaves, 3)
+        for bin_ in (0, 3, 7, 8, 9_999):
+            leaves.read_ahead(bin_)
+        assert rows_of(leaves, 3) == before != b""
+        leaves._root = 1 << 40
+        leaves.read_ahead(3)
+
+
 def test_a_reader_sees_its_own_commit(store):
     fill(store)
     with store.reading(buffers=False) as view, leaves_of(store.path, view) as leaves:
