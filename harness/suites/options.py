@@ -10,13 +10,15 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 # fmt: off
 __all__ = [
     "AUTOSCALE", "AUTOSCALE_QUICK", "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY",
-    "ENGINES", "ENGINES_QUICK", "FAULTS", "NEXMARK", "NEXMARK_GROUPS", "NEXMARK_QUICK", "PERF", "RECOVERY", "REGRESS",
-    "SCALE", "SWEEP", "SWEEP_QUICK",
+    "ENGINES", "ENGINES_QUICK", "FAULTS", "NEXMARK", "NEXMARK_GROUPS", "NEXMARK_QUICK", "NEXMARK_QUICK_DURATIONS_S",
+    "PERF", "RECOVERY", "REGRESS", "SCALE", "SWEEP", "SWEEP_QUICK",
 ]
 
 AXES = ("keys", "bins", "rate", "skew", "policy")
 SWEEP_QUICK: dict[str, Any] = {"duration_s": 7.5, "lead_in_s": 3.0}
 NEXMARK_QUICK: dict[str, Any] = {"rate": 2_000, "duration_s": 18.0, "lead_in_s": 3.0, "bins": 64}
+# A session ends 10 s behind the last bid of a bidder, who bids for 25 s at that rate.
+NEXMARK_QUICK_DURATIONS_S = {"q11": 45.0}
 _WHAT, _LOAD, _CLUSTER = "What to run", "Load", "Cluster"
 _SEVERAL: dict[str, Any] = {"kind": TEXT, "least": None, "most": None}  # text that a sweep takes apart
 _MODE = Option("mode", "how Spark runs the queries: micro-batch or real-time", default=MICRO_BATCH, choices=MODES,

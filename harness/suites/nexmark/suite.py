@@ -19,7 +19,7 @@ from harness.options.declared import read_given
 from harness.report.markdown import table_lines
 from harness.report.terminal import terminal, terminal_table
 from harness.results.place import Described
-from harness.suites.options import NEXMARK_GROUPS, NEXMARK_QUICK
+from harness.suites.options import NEXMARK_GROUPS, NEXMARK_QUICK, NEXMARK_QUICK_DURATIONS_S
 from harness.suites.skeleton import measure_in_turn
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
@@ -97,7 +97,12 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     }
     shared |= read_given(PARAMETERS, given)
     shared["workers"] = options.get("workers") or "2:4"
-    return NexmarkSuite(tuple(_experiment(query, options.get("mechanism"), shared) for query in named or QUERIES))
+    longer_s = NEXMARK_QUICK_DURATIONS_S if options.get("quick") and given["duration"] is None else {}
+
+    def of(query: str) -> dict[str, Any]:
+        return {**shared, "duration_s": longer_s[query]} if query in longer_s else shared
+
+    return NexmarkSuite(tuple(_experiment(query, options.get("mechanism"), of(query)) for query in named or QUERIES))
 
 
 def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:

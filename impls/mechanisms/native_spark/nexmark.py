@@ -82,8 +82,8 @@ def _q11(raw: DataFrame) -> DataFrame:
 
 
 def _q13(raw: DataFrame) -> DataFrame:
-    side = raw.sparkSession.range(10_000).select("id", F.col("id").cast("string").alias("value"))
-    return events(raw, "bid").join(side, F.col("auction") % 10_000 == F.col("id")).select(*_BID, "value")
+    side = raw.sparkSession.range(10_000).select(F.col("id").alias("side"), F.col("id").cast("string").alias("value"))
+    return events(raw, "bid").join(side, F.col("auction") % 10_000 == F.col("side")).select(*_BID, "value")
 
 
 def _q14(raw: DataFrame) -> DataFrame:

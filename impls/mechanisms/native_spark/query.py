@@ -30,6 +30,7 @@ __all__ = ["NativeQuery", "RecordSource", "next_workers"]
 _POLL_S = 0.05
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
 _STOP_DEADLINE_S = 60.0
+_TOLD_DEADLINE_S = 10.0
 _PARTITIONS = "spark.sql.shuffle.partitions"
 Answers = Callable[[DataFrame], DataFrame]
 
@@ -182,12 +183,19 @@ class NativeQuery(RunningQuery):
                 self._look(query)
                 time.sleep(_POLL_S)
             query.stop()
+            self._await_told()
         except Exception as error:
             self._failure = StateError(f"Spark's own query failed: {_first_line(error)}")
         finally:
             with contextlib.suppress(Exception):  # the session may be gone already
                 self._spark.streams.removeListener(self._listener)
             self._ended.set()
+
+    def _await_told(self) -> None:
+        """Waits until Spark's listeners have been told of the last committed epoch, if they ever are."""
+        end = time.monotonic() + _TOLD_DEADLINE_S
+        while self._last_epoch < self._committed() and time.monotonic() < end:
+            time.sleep(_POLL_S)
 
     def _prepare(self) -> None:
         """Does what comes before the first start: nothing."""
@@ -205,7 +213,7 @@ class NativeQuery(RunningQuery):
         query.stop()
         self._on_event("query_stop", {})
         self._on_event("migration_begin", {"id": id_, "epoch": self._last_epoch + 1, "label": ""})
-        if partitions != self._partitions:
+        if partitions != self._partitions and (self._checkpoint / "state").is_dir():  # a projection has none
             begun = time.monotonic()
             self._finish_last_epoch()
             self._spark._streamingCheckpointManager.repartition(str(self._checkpoint), partitions)

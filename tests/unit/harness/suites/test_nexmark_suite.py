@@ -32,6 +32,9 @@ def test_all_queries_run_with_two_mechanisms_and_their_twin_where_there_is_one()
     chosen = suite_from({"query": "q4, q8", "mechanism": "meces", "profile": "large-state:auctions=5000"})
     assert [(e.query, e.mechanisms) for e in chosen.experiments] == [("q4", ("meces",)), ("q8", ("meces",))]
     assert chosen.digest() != suite.digest()
+    lasts_s = {e.query: e.duration_s for e in suite_from({"quick": True}).experiments}
+    assert lasts_s["q11"] > lasts_s["q5"], "a session ends late"
+    assert {e.duration_s for e in suite_from({"quick": True, "duration": "9"}).experiments} == {9.0}
     (on_hosts,) = suite_from({"query": "q4", "cluster": "3", "netem": "delay 2ms"}).experiments
     assert (on_hosts.cluster, on_hosts.netem) == (3, "delay 2ms")
 
