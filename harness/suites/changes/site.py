@@ -28,7 +28,6 @@ from impls.placement import initial
 __all__ = ["ChangeSite"]
 
 _DURABLE_DEADLINE_S, _HELD_DEADLINE_S = 60.0, 180.0
-_ENDLESS = 1 << 40
 _OVER = ("done", "refused")
 _REQUESTS = "requests.jsonl"
 
@@ -64,17 +63,6 @@ class ChangeSite(Site):
 
     def _experiment(self) -> Experiment:
         return self._run().experiment
-
-    def _schedule(self) -> dict[str, Any]:
-        own = self._experiment()
-        load = {
-            "topic": "in", "partitions": own.input_partitions, "rate": own.rate, "records": _ENDLESS, "keys": own.keys,
-            "distribution": own.distribution, "exponent": own.exponent, "seed": own.seed, "lead_in_s": own.lead_in_s,
-            "arrivals_ms": own.arrivals_ms,
-            "start_us": now_us() + 1_500_000,
-        }  # fmt: skip
-        write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})
-        return load
 
     def sampler(self) -> MemorySampler:
         """Returns what samples memory and CPU time of the case's processes while it is entered."""

@@ -100,16 +100,18 @@ class Site:
 
     def _experiment(self) -> Experiment:
         return Experiment(
-            mechanisms=(self.mechanism,), keys=_KEYS, bins=BINS, workers=_FEW, workers_goal=_MANY,
-            durability=self._durability, input_partitions=_INPUT_PARTITIONS, result_partitions=_RESULT_PARTITIONS,
+            mechanisms=(self.mechanism,), keys=_KEYS, rate=_RATE, lead_in_s=0.0, arrivals_ms=_ARRIVALS_MS,
+            seed=self._seed, bins=BINS, workers=_FEW, workers_goal=_MANY, durability=self._durability,
+            input_partitions=_INPUT_PARTITIONS, result_partitions=_RESULT_PARTITIONS,
             bootstrap=self.broker.bootstrap, batch=_BATCH,
         )  # fmt: skip
 
     def _schedule(self) -> dict[str, Any]:
+        own = self._experiment()
         load = {
-            "topic": _TOPICS[0], "partitions": _INPUT_PARTITIONS, "rate": _RATE, "records": _ENDLESS, "keys": _KEYS,
-            "distribution": "uniform", "exponent": 1.0, "seed": self._seed, "start_us": now_us() + 1_500_000,
-            "arrivals_ms": _ARRIVALS_MS,
+            "topic": _TOPICS[0], "partitions": own.input_partitions, "rate": own.rate, "records": _ENDLESS,
+            "keys": own.keys, "distribution": own.distribution, "exponent": own.exponent, "seed": own.seed,
+            "lead_in_s": own.lead_in_s, "arrivals_ms": own.arrivals_ms, "start_us": now_us() + 1_500_000,
         }  # fmt: skip
         write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})
         return load

@@ -64,6 +64,10 @@ class TimedQuery(NexmarkQuery, TimedOperator):
     def __init__(self, partitions: int = 0, disorder: int = 0):
         self.event_time = EventTime("dateTime", disorder, partitions)
 
+    def result(self, *values: Any) -> dict[str, Any]:
+        """Returns a result, given its values in the order of `fields`."""
+        return dict(zip(self.fields, values, strict=True))
+
     def identity(self) -> dict[str, Any]:
         """Returns the dialect too: the class is the query, and what it keeps follows from both."""
         return {**super().identity(), "dialect": self.dialect}

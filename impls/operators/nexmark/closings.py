@@ -106,8 +106,7 @@ class Q4(_WinningBids):
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a window's mean."""
         category, start = id_of(partial.key), partial.time - self.size
-        answer = [start, category, mean(*partial.value)]
-        keyed.emit(partial.bin, partial.key, dict(zip(self.fields, answer, strict=True)))
+        keyed.emit(partial.bin, partial.key, self.result(start, category, mean(*partial.value)))
 
 
 class Q6(_WinningBids):
@@ -140,8 +139,8 @@ class Q6(_WinningBids):
         auction, price = partial.value
         prices = [*(keyed.value(partial.bin, partial.key, "last") or []), price][-self.last :]
         keyed.set_value(partial.bin, partial.key, prices, "last")
-        answer = [id_of(partial.key), auction, mean(sum(prices), len(prices))]
-        keyed.emit(partial.bin, partial.key, dict(zip(self.fields, answer, strict=True)))
+        row = self.result(id_of(partial.key), auction, mean(sum(prices), len(prices)))
+        keyed.emit(partial.bin, partial.key, row)
 
 
 class Q9(_WinningBids):
@@ -159,5 +158,4 @@ class Q9(_WinningBids):
     def closed(self, context: KeyContext, about: int, best: list[int]) -> None:
         """Sends the winning bid."""
         price, time, bidder = best
-        answer = [id_of(context.key), about, context.time, -bidder, price, -time]
-        context.emit(dict(zip(self.fields, answer, strict=True)))
+        context.emit(self.result(id_of(context.key), about, context.time, -bidder, price, -time))

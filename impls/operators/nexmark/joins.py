@@ -29,15 +29,12 @@ class Q3(TimedQuery, KeyedProcess):
             person = [record["name"], record["city"], record["state"]]
             context.set_value(person)
             for auction in context.items():
-                self._emit(context, person, auction)
+                context.emit(self.result(*person, auction))
             context.clear()
         elif (person := context.value()) is None:
             context.append(record["id"])
         else:
-            self._emit(context, person, record["id"])
-
-    def _emit(self, context: KeyContext, person: list[str], auction: int) -> None:
-        context.emit(dict(zip(self.fields, [*person, auction], strict=True)))
+            context.emit(self.result(*person, record["id"]))
 
 
 class Q8(TimedQuery, KeyedProcess):
@@ -83,8 +80,7 @@ class Q8(TimedQuery, KeyedProcess):
         context.set_value(windows or None)
 
     def _emit(self, context: KeyContext, start: int, name: str, auction: list[int]) -> None:
-        answer = [start, id_of(context.key), name, *auction]
-        context.emit(dict(zip(self.fields, answer, strict=True)))
+        context.emit(self.result(start, id_of(context.key), name, *auction))
 
 
 class Q20(TimedQuery, KeyedProcess):
@@ -119,4 +115,4 @@ class Q20(TimedQuery, KeyedProcess):
 
     def _emit(self, context: KeyContext, bid: list[int], about: list[int]) -> None:
         if about:
-            context.emit(dict(zip(self.fields, [id_of(context.key), *bid, *about], strict=True)))
+            context.emit(self.result(id_of(context.key), *bid, *about))

@@ -52,10 +52,6 @@ class PerWindow(TimedQuery, KeyedProcess):
         context.set_value(windows or None)
         self.closed(context, context.time - self.size, state)
 
-    def answer(self, context: KeyContext, *values: Any) -> None:
-        """Sends a result, its values in the order of `fields`."""
-        context.emit(dict(zip(self.fields, values, strict=True)))
-
 
 class Q17(PerWindow):
     """For each auction and window, its bids: how many in all and of each rank, and their lowest, mean, total price.
@@ -79,7 +75,7 @@ class Q17(PerWindow):
         """Sends an auction's row."""
         ranks, least, most, total = state
         bids = sum(ranks)
-        self.answer(context, start, id_of(context.key), bids, *ranks, least, most, mean(total, bids), total)
+        context.emit(self.result(start, id_of(context.key), bids, *ranks, least, most, mean(total, bids), total))
 
 
 class Q18(PerWindow):
@@ -103,7 +99,7 @@ class Q18(PerWindow):
     def closed(self, context: KeyContext, start: int, state: Any) -> None:
         """Sends a bidder's last bids."""
         for auction, (time, price) in sorted(state.items()):
-            self.answer(context, start, int(auction), id_of(context.key), price, time)
+            context.emit(self.result(start, int(auction), id_of(context.key), price, time))
 
 
 class Q19(PerWindow):
@@ -126,4 +122,4 @@ class Q19(PerWindow):
     def closed(self, context: KeyContext, start: int, state: Any) -> None:
         """Sends an auction's highest bids."""
         for rank, (price, time, bidder) in enumerate(state, 1):
-            self.answer(context, start, id_of(context.key), bidder, -price, time, rank)
+            context.emit(self.result(start, id_of(context.key), bidder, -price, time, rank))

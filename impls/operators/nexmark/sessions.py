@@ -46,8 +46,7 @@ class Q11(TimedQuery, KeyedProcess):
         going = [session for session in sessions if session[1] > context.time]
         context.set_value(going or None)
         for first, end, bids in sorted(ended):
-            answer = [id_of(context.key), bids, first, end]
-            context.emit(dict(zip(self.fields, answer, strict=True)))
+            context.emit(self.result(id_of(context.key), bids, first, end))
 
 
 class Q12(TimedQuery):
@@ -89,5 +88,4 @@ class Q12(TimedQuery):
         windows = keyed.value(bin_, key)
         bids = windows.pop(str(time))
         keyed.set_value(bin_, key, windows or None)
-        answer = [id_of(key), bids, time - self.window_ms, time]
-        keyed.emit(bin_, key, dict(zip(self.fields, answer, strict=True)))
+        keyed.emit(bin_, key, self.result(id_of(key), bids, time - self.window_ms, time))

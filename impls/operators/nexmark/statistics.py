@@ -74,8 +74,7 @@ class Q15(_Statistics):
 
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a window's row."""
-        row = [partial.time - self.size, *self.numbers(partial)]
-        keyed.emit(partial.bin, partial.key, dict(zip(self.fields, row, strict=True)))
+        keyed.emit(partial.bin, partial.key, self.result(partial.time - self.size, *self.numbers(partial)))
 
 
 class Q16(_Statistics):
@@ -94,5 +93,5 @@ class Q16(_Statistics):
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a channel's row."""
         minute = datetime.fromtimestamp(partial.value[0] // _MINUTE_MS * 60, UTC).strftime("%H:%M")
-        row = [partial.time - self.size, partial.key.decode(), minute, *self.numbers(partial)]
-        keyed.emit(partial.bin, partial.key, dict(zip(self.fields, row, strict=True)))
+        row = self.result(partial.time - self.size, partial.key.decode(), minute, *self.numbers(partial))
+        keyed.emit(partial.bin, partial.key, row)

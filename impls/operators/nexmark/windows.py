@@ -69,8 +69,7 @@ class Q5(_Highest):
         """Sends a window's auctions."""
         most, auctions = partial.value
         for auction in auctions:
-            answer = dict(zip(self.fields, [partial.time - self.size, auction, most], strict=True))
-            keyed.emit(partial.bin, id_bytes(auction), answer)
+            keyed.emit(partial.bin, id_bytes(auction), self.result(partial.time - self.size, auction, most))
 
 
 class Q7(_Highest):
@@ -110,5 +109,5 @@ class Q7(_Highest):
         """Sends a window's highest bids."""
         price, bids = partial.value
         for auction, bidder, time in bids:
-            answer = [partial.time - self.size, auction, bidder, price, time]
-            keyed.emit(partial.bin, id_bytes(auction), dict(zip(self.fields, answer, strict=True)))
+            row = self.result(partial.time - self.size, auction, bidder, price, time)
+            keyed.emit(partial.bin, id_bytes(auction), row)
