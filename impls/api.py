@@ -121,7 +121,7 @@ def stream(
         durability: what the state survives: "none", "process" or "host", see ARCHITECTURE.md, "Durability".
         log_dir: folder or URI (pyarrow's, s3://...) of changelog and snapshots; by default the checkpoint's.
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
-        replay_epochs: most epochs of changelog that a recovery replays; of a state of more mebibytes, as many as those.
+        replay_epochs: most epochs of changelog that a recovery replays; of a larger state, an epoch for each mebibyte.
         tls: of bins between hosts: "none", "auto", or a file of certificate and key, see `impls.transfer.settings`.
         control: a Kafka topic with commands for this query, see `impls.controltopic`.
         on_epoch: called with every finished epoch.

@@ -16,12 +16,12 @@ from impls.protocol.arrays import MAX_BINS
 from impls.store.tables import STATE, bin_key
 
 __all__ = [
-    "CHECK_BYTES", "RESIDUE", "Changes", "check_rows", "open_value", "open_values", "stored_name", "stored_names",
-    "stored_value", "stored_values", "verify_entries", "wrong_rows",
+    "CHECK_BYTES", "Changes", "check_rows", "open_value", "open_values", "stored_name", "stored_names",
+    "stored_value", "stored_values", "unsound", "verify_entries", "wrong_rows",
 ]  # fmt: skip
 
 CHECK_BYTES = 4
-RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
+_RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
 _KEY_MAX = 480  # LMDB keys end at 511 bytes
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
@@ -64,7 +64,7 @@ def open_values(names: Sequence[bytes], stored: Sequence[bytes]) -> list[bytes]:
     """Returns the values of entries; raises CorruptStateError when a name or value is damaged, see `open_value`."""
     crc = zlib.crc32
     sums = [crc(value, crc(name)) for name, value in zip(names, stored, strict=True)]
-    if sums.count(RESIDUE) < len(sums):
+    if sums.count(_RESIDUE) < len(sums):
         for name, value in zip(names, stored, strict=True):
             open_value(name, value)
     return [value[:-CHECK_BYTES] for value in stored]
@@ -106,12 +106,16 @@ def check_rows(rows: NDArray[np.uint8], name_bytes: int) -> None:
 
 def wrong_rows(rows: NDArray[np.uint8]) -> NDArray[np.intp]:
     """Returns which rows, each an entry's name and stored value, shape (n, bytes), do not match their checksums."""
-    width = rows.shape[1]
-    if width >= _WIDE:
-        raw, crc = rows.tobytes(), zlib.crc32
-        return np.flatnonzero([crc(raw[at : at + width]) != RESIDUE for at in range(0, len(raw), width)])
+    if rows.shape[1] >= _WIDE:
+        return np.flatnonzero(unsound(rows))
     stored = rows[:, -CHECK_BYTES:].copy().view("<u4")[:, 0]
     return np.flatnonzero(_crc_of_rows(rows[:, :-CHECK_BYTES]) != stored)
+
+
+def unsound(rows: NDArray[np.uint8]) -> list[bool]:
+    """Returns of each row, an entry's name and stored value, whether it fails its checksum; shape (n, bytes)."""
+    raw, width, crc = rows.tobytes(), rows.shape[1], zlib.crc32
+    return [crc(raw[at : at + width]) != _RESIDUE for at in range(0, len(raw), width)]
 
 
 def _crc_of_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:

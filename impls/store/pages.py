@@ -143,8 +143,8 @@ class Leaves:
     def read_ahead(self, bin_: int) -> None:
         """Reads the pages of a large bin's entries and packs: asked for one by one, cold ones take 0.1 ms each.
 
-        Several threads do it. `madvise(WILLNEED)` leaves out what finds no free memory: most of it, where state is
-        larger than that. What is not found is read as it is asked for.
+        Several threads read them. `madvise(WILLNEED)` would skip each page for which no memory is free: most of them,
+        where state is larger than memory. A page that is not read here is read when somebody asks for it.
         """
         with suppress(UnknownFormError, OSError):
             found = [page for table in (STATE, PACKS) for page in self._pages(*bin_range(table, bin_))]
