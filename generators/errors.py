@@ -1,7 +1,5 @@
 """Errors of the generators: each message is one sentence that says what is wrong and what to do."""
 
-__all__ = ["GeneratorError"]
-
 
 class GeneratorError(ValueError):
     """A stream cannot be generated as described, or not into the topic given."""

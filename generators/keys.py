@@ -10,16 +10,6 @@ from generators.errors import GeneratorError
 from generators.random64 import Permutation, draw, draw_unit
 from generators.spec import options_of, split_choice
 
-__all__ = [
-    "DISTRIBUTIONS",
-    "EXPONENT_MAX",
-    "DriftKeys",
-    "KeySampler",
-    "UniformKeys",
-    "ZipfKeys",
-    "make_keys",
-]
-
 DISTRIBUTIONS = ("uniform", "zipf", "drift")
 _KEYS_MAX = 1 << 40
 EXPONENT_MAX = 10.0

@@ -16,9 +16,6 @@ from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX, now_us
 from generators.errors import GeneratorError
 from generators.stream import Block
 
-__all__ = ["LagHistogram", "OpenLoop"]
-
-
 _HOUR_US = 3_600_000_000
 _SUB_BITS = 11  # 2^11 sub-buckets are 3 significant digits
 _OCTAVES = 33 - _SUB_BITS  # an hour has 32 bits of microseconds

@@ -24,8 +24,6 @@ from generators.stdin import Steering, watch_stdin
 from generators.stop import Stop
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream, records_present
 
-__all__ = ["RATE_MAX", "check_peak", "main"]
-
 RATE_MAX = 1_000_000
 _WORKLOADS = ("key-count", "nexmark")
 _FLUSH_S = 60.0

@@ -7,8 +7,6 @@ The generator is splitmix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom N
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Permutation", "draw", "draw_unit", "mix"]
-
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1
 _ROUNDS = 6

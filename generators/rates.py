@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from generators.errors import GeneratorError
 from generators.spec import options_of, pairs_of, split_choice
 
-__all__ = ["SHAPES", "ConstantRate", "Schedule", "SteppedRate", "csv_path", "make_schedule"]
-
-
 _SECOND_US = 1_000_000
 _MILLI = 1000  # rates are kept in thousandths of a record per second
 _RECORD = _MILLI * _SECOND_US  # one record in thousandths of a record per second times microseconds

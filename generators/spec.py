@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from generators.errors import GeneratorError
 
-__all__ = ["options_of", "pairs_of", "split_choice"]
-
 
 def split_choice(text: str) -> tuple[str, str]:
     """Returns (name, what stands behind the first colon)."""

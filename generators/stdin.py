@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from generators.errors import GeneratorError
 
-__all__ = ["Steering", "watch_stdin"]
-
 _WORD_DEADLINE_S = 120.0  # a parent that runs looks twenty times a second
 _POLL_S = 0.02
 

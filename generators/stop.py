@@ -5,8 +5,6 @@ import threading
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-__all__ = ["Stop"]
-
 
 class Stop(threading.Event):
     """Set once, by threads or by the handler of a signal.

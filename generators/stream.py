@@ -18,10 +18,6 @@ from generators.errors import GeneratorError
 from generators.keys import KeySampler
 from generators.rates import Schedule
 
-__all__ = [
-    "BLOCK_RECORDS", "NUMBER_BYTES", "Block", "RecordStream", "Share", "Stream", "keycount_values", "records_present",
-]  # fmt: skip
-
 BLOCK_RECORDS = 4096  # that a producer makes at a time
 NUMBER_BYTES = 16
 _RECORD_BYTES = 2 * NUMBER_BYTES

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "ROOT", "JsonLines", "read_json", "read_lines", "write_json", "write_text"]
-
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = (ROOT if (ROOT / "tasks.py").is_file() else Path.cwd()) / "results"  # an installed package has no repository
 _TAIL_BYTES = 1 << 16

@@ -18,8 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-__all__ = ["GuardedProcess", "main", "spawn"]
-
 _GRACE_S = 5.0
 _MARGIN_S = 5.0  # for the guard itself, behind its child's grace
 _ORPHAN_CHECK_S = 1.0  # a forked copy of the parent may hold the pipe open; the parent's id cannot lie

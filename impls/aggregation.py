@@ -20,8 +20,6 @@ from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
 
-__all__ = ["GROUPING_KEY", "KeyColumns", "aggregate", "with_windows"]
-
 GROUPING_KEY = "grouping_key"  # the column by which records go to bins
 
 

@@ -17,7 +17,8 @@ from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
 from impls.driver.arrivals import Arrivals
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, EpochRecord
+from impls.driver.driver import Driver
+from impls.driver.epochs import EpochRecord
 from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
 from impls.driver.pipeline import INITIAL, PipelineChanges
 from impls.durability.files import Files, check_level

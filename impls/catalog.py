@@ -11,20 +11,6 @@ from impls.errors import UsageError
 from impls.mechanisms.native_spark.native import NATIVES
 from impls.protocol.mechanism import Mechanism
 
-__all__ = [
-    "baseline",
-    "baselines",
-    "check",
-    "engines",
-    "every",
-    "known",
-    "make",
-    "mode_of",
-    "names",
-    "natives",
-    "options",
-]  # fmt: skip
-
 
 @cache
 def _found(module: str, table: str) -> dict[str, Callable[..., Any]]:

@@ -1,7 +1,5 @@
 """Errors that a user can act on: each message is one sentence that says what is wrong and what to do."""
 
-__all__ = ["ADVICE", "FOR_KEY", "CorruptStateError", "InvalidPlanError", "StateError", "UsageError"]
-
 ADVICE = "restore it from a copy, or start with a new checkpoint and state folder"  # for a file of a checkpoint
 FOR_KEY = " has failed for the key "  # in the note of a user's exception, which the query's last words repeat
 

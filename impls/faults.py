@@ -26,8 +26,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CHANGE_POINTS", "POINTS", "Hook", "fault", "install", "lives"]
-
 POINTS = (
     "before-plan",  # driver: the plan is made, not yet durable
     "after-plan",  # driver: the plan is durable, the job has not begun

@@ -17,8 +17,6 @@ from plots.marks import Group, Mark, Value, groups_of, marks_of
 from plots.metrics import Metric, by_name, show
 from plots.sweep import peak
 
-__all__ = ["ACROSS", "svg_across"]
-
 _WIDTH = 4.8  # inches: narrow, so that a phone's screen shows the text large enough to read
 _LINE, _TEXT, _GAP = 0.1, 0.13, 0.12  # inches: between the marks of a group, of a line of its label, around both
 _LEGEND = 0.17  # inches: a line of the legend

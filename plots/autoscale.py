@@ -7,8 +7,6 @@ from typing import Any
 from plots import theme
 from plots.figure import save, where_measured
 
-__all__ = ["write_figures"]
-
 _COLUMNS = 3
 _MARKERS = "osD^vP*X"
 

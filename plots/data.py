@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from plots.metrics import at, marks
 from plots.modes import REAL_TIME, titles
 
-__all__ = ["CELL", "StoredExperiment", "StoredRun", "load"]
-
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 _LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3
 

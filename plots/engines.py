@@ -8,8 +8,6 @@ from typing import Any
 from plots import theme
 from plots.figure import save, where_measured
 
-__all__ = ["Drawn", "write_figures"]
-
 _STEADY = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 Rows = Sequence[Mapping[str, Any]]
 

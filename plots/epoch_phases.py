@@ -11,8 +11,6 @@ from plots import theme
 from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
-__all__ = ["FIGURES"]
-
 # phase in epochs.jsonl -> (label, colour); their sum is the epoch's total
 _PHASES = {
     "between": ("between epochs", "grey"),

@@ -17,9 +17,6 @@ import matplotlib.pyplot as plt
 from plots import theme
 from plots.data import StoredExperiment, load
 
-__all__ = ["Figure", "all_figures", "element", "rendered", "replace", "save", "svg_of", "where_measured", "write_all"]
-
-
 _PNG_DPI = 150
 _FONTS = b"'DejaVu Sans', Verdana, Helvetica, sans-serif"
 

@@ -9,8 +9,6 @@ from plots import theme
 from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
-__all__ = ["FIGURES"]
-
 _MB = 1e6
 
 

@@ -13,8 +13,6 @@ from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.modes import IN_REAL_TIME
 
-__all__ = ["FIGURES", "restart_and_live"]
-
 _DURATION = metrics.by_name("migration_s")
 _PEAK = metrics.by_name("latency_migrating_max_ms")
 _STEADY = metrics.by_name("latency_steady_max_ms")

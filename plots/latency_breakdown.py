@@ -8,8 +8,6 @@ from plots import theme
 from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 
-__all__ = ["FIGURE"]
-
 # part in result.json -> (label, colour), in the order in which a record passes
 _PARTS = {
     "to_router": ("Kafka to router", "grey"),

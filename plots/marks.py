@@ -8,8 +8,6 @@ from typing import Any
 from plots.data import StoredExperiment, StoredRun
 from plots.metrics import Metric, show
 
-__all__ = ["Group", "Mark", "Value", "groups_of", "labels_of", "marks_of"]
-
 Value = Callable[[StoredRun], float | None]
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["DASH", "METRICS", "Metric", "at", "by_name", "marks", "show"]
-
 Unit = Literal["ms", "s", "B", "x", "count", "share"]
 _TIMES = "\N{MULTIPLICATION SIGN}"
 DASH = "\N{EN DASH}"

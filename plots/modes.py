@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-__all__ = ["IN_REAL_TIME", "REAL_TIME", "titles"]
-
 REAL_TIME = "real-time"
 IN_REAL_TIME = ", real time"  # behind the name of a mechanism
 _BASELINES = ("native-", "flink-", "kafka-streams-")  # each has one mode

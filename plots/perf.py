@@ -7,8 +7,6 @@ from typing import Any
 from plots import theme
 from plots.figure import element, rendered, save, where_measured
 
-__all__ = ["draw_trend", "write_figures"]
-
 _HUES = ("blue", "orange", "green", "vermilion", "pink", "sky", "wine", "olive")
 _TREND = {"epoch_p50_ms": "blue", "steady_p99_ms": "green", "migrating_p99_ms": "vermilion"}
 _MIB = 1 << 20

@@ -11,8 +11,6 @@ from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import by_name
 
-__all__ = ["FIGURES", "curves", "panels_of", "peak"]
-
 _AXIS_LABELS = {
     "keys": "keys",
     "bins": "bins",

@@ -22,29 +22,6 @@ from plots.data import StoredExperiment, StoredRun
 from plots.metrics import at
 from plots.modes import IN_REAL_TIME
 
-__all__ = [
-    "DARK",
-    "LIGHT",
-    "few_ticks",
-    "finish",
-    "grid_of",
-    "hue",
-    "legend",
-    "log_ms",
-    "mechanism_colour",
-    "mechanism_marker",
-    "over_time",
-    "shade_migrations",
-    "style",
-    "thin",
-    "thousands",
-    "ticks_within",
-    "time_axis",
-    "time_marks",
-    "upwards",
-    "with_variables",
-]
-
 _FILE = tomllib.loads(Path(__file__).with_name("theme.toml").read_text(encoding="utf-8"))
 LIGHT: dict[str, str] = _FILE["light"]
 DARK: dict[str, str] = _FILE["dark"]

@@ -11,8 +11,6 @@ from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import at
 
-__all__ = ["FIGURES", "scheduled_per_second"]
-
 _MIB = 1024**2
 # latency of an interval -> width and dash of its line
 _LATENCIES: dict[str, tuple[float, Any]] = {"max": (0.8, "-"), "p99": (1.1, (0, (4, 1.5))), "p50": (1.9, "-")}

@@ -7,8 +7,6 @@ from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
 from plots.metrics import at, show
 
-__all__ = ["FIGURE"]
-
 _HEADINGS = ("mechanism", "round", "verdict", "load", "machine", "lost", "doubled", "wrong", "shown in figures")
 _WIDTHS = (0.26, 0.08, 0.11, 0.08, 0.1, 0.07, 0.09, 0.07, 0.14)
 _COLOURS = {"valid": "forest", "invalid": "vermilion", "unknown": "vermilion", "late": "vermilion", "busy": "vermilion"}

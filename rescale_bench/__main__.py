@@ -8,8 +8,6 @@ from pathlib import Path
 import rescale_bench
 from impls.errors import UsageError
 
-__all__ = ["main"]
-
 _NAME = "rescale-bench"
 _HELP = {"--help", "-h", "--list", "-l"}
 

@@ -22,8 +22,6 @@ from harness.lab.topics import create_topics
 from impls.errors import StateError, UsageError
 from impls.worker.results import Deduplicator, number_of
 
-__all__ = ["Playground", "run", "say"]
-
 _DEADLINE_S = 120.0
 _POLL_S = 0.2
 _CUT_OFF = 130

@@ -12,8 +12,6 @@ import harness.cli
 import rescale_bench
 from harness.cli.program import program
 
-__all__ = ["collection", "listing", "run"]
-
 _GROUPS = {"cluster", "pipeline"}
 _OF_THE_REPOSITORY = {"development", "docker", "graph", "program", "verb"}
 _NEED_IT = {"doctor", "figures", "regress", "reproduce", "simulate", "verify_claims"}  # doctor: see __main__

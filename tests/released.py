@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 import impls
-from impls.driver.driver import EpochRecord
+from impls.driver.epochs import EpochRecord
 from impls.driver.handle import StreamHandle
 from impls.operators import KeyedProcess, StatefulMap
 from impls.operators.base import Operator

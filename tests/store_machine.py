@@ -23,8 +23,7 @@ from impls.store.tables import PACKS, STATE, bin_key, bin_range, iter_range
 
 BINS = 2
 KEYS = st.one_of(
-    st.binary(min_size=3, max_size=3),
-    st.builds(bytes, st.lists(st.sampled_from([0, 1, 255]), min_size=1, max_size=4)),
+    st.binary(min_size=3, max_size=3), st.builds(bytes, st.lists(st.sampled_from([0, 1, 255]), min_size=1, max_size=4))
 )
 VALUES = st.one_of(st.binary(min_size=2, max_size=2), st.binary(max_size=5))
 BIN = st.integers(0, BINS - 1)

@@ -4,7 +4,7 @@ import numpy as np
 
 from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
-from impls.driver.driver import EpochRecord
+from impls.driver.epochs import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Moves, Report
 from impls.worker.cells import make_cells

@@ -153,14 +153,6 @@ def test_files_and_functions_stay_short():
     )
 
 
-def listed(path: Path) -> list[str] | None:
-    """The names of `__all__`."""
-    for node in tree(path).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            return list(ast.literal_eval(node.value))
-    return None
-
-
 def defined(path: Path) -> dict[str, ast.stmt]:
     """Names that a file's top level defines or imports, with the statement."""
     found: dict[str, ast.stmt] = {}
@@ -175,28 +167,10 @@ def defined(path: Path) -> dict[str, ast.stmt]:
     return found
 
 
-def natural(name: str) -> list[tuple[int, str]]:
-    """Returns what sorts Q3 before Q20."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def test_public_names_are_listed_and_sorted():
-    """Sorted as ruff has it (RUF022): constants, classes, functions."""
-    for path in SOURCES:
-        names, known = listed(path), defined(path)
-        code = {
-            n for n, node in known.items() if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        }
-        public = {n for n in code if not n.startswith("_")}
-        none(f"{name(path)}: {n} is public and not in __all__" for n in public - set(names or ()))
-        dynamic = "__getattr__" in known
-        none(
-            f"{name(path)}: __all__ names {n}, which is not there"
-            for n in names or ()
-            if n not in known and not dynamic
-        )
-        order = sorted(names or (), key=lambda n: (0 if n.isupper() else 1 if n[:1].isupper() else 2, natural(n)))
-        assert list(names or ()) == order, f"{name(path)}: __all__ is not sorted: {order}"
+def public(path: Path) -> list[str]:
+    """What a file defines without an underscore in front."""
+    imports = (ast.Import, ast.ImportFrom)
+    return [n for n, node in defined(path).items() if not n.startswith("_") and not isinstance(node, imports)]
 
 
 @pytest.mark.lengthy
@@ -212,10 +186,10 @@ def test_public_names_are_used_elsewhere():
         if path.parent.parent == ROOT / "impls" / "mechanisms":
             continue
         known = defined(path)
-        for public in listed(path) or ():
-            signatures = {word for n in listed(path) or () if n != public for word in in_signature(known.get(n))}
-            if files[public] < 2 and public not in signatures:
-                found.append(f"{name(path)}: {public} is public, but used in no other file: make it private")
+        for shown in public(path):
+            signatures = {word for n in public(path) if n != shown for word in in_signature(known[n])}
+            if files[shown] < 2 and shown not in signatures:
+                found.append(f"{name(path)}: {shown} is public, but used in no other file: make it private")
     none(found)
 
 

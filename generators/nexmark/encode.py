@@ -32,9 +32,6 @@ from generators.nexmark.order import (
 from generators.nexmark.profile import Profile
 from generators.random64 import draw, draw_unit
 
-__all__ = ["Channels", "Encoder", "exact", "extra", "price"]
-
-
 _WORDS = 128  # random numbers of one event's text: 1,024 letters, or 512 characters of a phrase
 _LENGTH_MIN = 3
 _LETTERS = (np.arange(256) * 26 // 256 + ord("a")).astype(np.uint8)  # uneven by 1 part in 256

@@ -14,12 +14,6 @@ from generators.nexmark.profile import Profile
 from generators.random64 import draw_unit
 from generators.rates import Schedule
 
-__all__ = [
-    "AUCTION", "AUCTIONS", "BID", "EPOCH", "FIRST_CATEGORY_ID", "FIRST_PERSON_ID", "PERSON", "PERSONS",
-    "EventSchedule", "Fields", "Order", "Slots", "auction_id", "bid_auction", "bid_bidder", "kind_of", "person_id",
-    "pick", "seller_of",
-]  # fmt: skip
-
 PERSON = 0
 AUCTION = 1
 BID = 2

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from generators.errors import GeneratorError
 from generators.spec import options_of, split_choice
 
-__all__ = ["MEGAPHONE_HORIZON_S", "PROFILES", "Profile", "make_profile"]
-
 PROFILES = ("default", "large-state")
 MEGAPHONE_HORIZON_S = 43_200  # 12 h: 2,592 auctions in flight for each event per second
 _AUCTIONS_MAX = 100_000_000

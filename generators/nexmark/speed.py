@@ -17,8 +17,6 @@ from generators.nexmark.stream import NexmarkStream
 from generators.rates import make_schedule
 from generators.stream import BLOCK_RECORDS, RecordStream, Share
 
-__all__ = ["Speed", "main", "measure", "middle"]
-
 _WARM_UP = 20_000
 
 
@@ -38,10 +36,7 @@ class Speed:
 
 
 def measure(
-    stream: RecordStream,
-    *,
-    cpu: Callable[[], float] = time.process_time,
-    wall: Callable[[], float] = time.perf_counter,
+    stream: RecordStream, *, cpu: Callable[[], float] = time.process_time, wall: Callable[[], float] = time.perf_counter
 ) -> Speed:
     """Makes all of a stream, two partitions from one process, and returns how fast that went."""
     began = cpu(), wall()

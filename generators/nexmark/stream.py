@@ -11,8 +11,6 @@ from generators.nexmark.profile import Profile
 from generators.rates import Schedule
 from generators.stream import RecordStream
 
-__all__ = ["NexmarkStream"]
-
 _SCAN = 1 << 16  # epochs looked through at a time
 
 

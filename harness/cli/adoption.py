@@ -9,8 +9,6 @@ from harness.cli.verb import run, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, NAMES, POWER, Option
 from impls.errors import UsageError
 
-__all__ = ["adopt", "aggregates_of"]
-
 _ONE = re.compile(r"\s*(\w+\s*\([^()]*\))\s+(?:as\s+)?(`[^`]+`|\w+)\s*", re.I)
 _BETWEEN = re.compile(r",(?![^()]*\))")
 

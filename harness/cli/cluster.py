@@ -6,8 +6,6 @@ from harness.cli.verb import run, verb
 from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options.declared import COUNT, FOLDER, Option
 
-__all__ = ["pack", "start", "status", "stop"]
-
 _FOLDER = Option("folder", "folder of the cluster", FOLDER, shown="results/cluster/")
 
 

@@ -13,8 +13,6 @@ from harness.options import ending, parse_list
 from harness.options.declared import BYTES, COUNT, FLAG, REAL, Option
 from impls.errors import UsageError
 
-__all__ = ["OPTIONS", "command_of", "control"]
-
 _REQUEST, _CHANGE, _WHEN, _TOPIC = "What to ask for", "Changes of the pipeline", "From when on", "Topic"
 _ARGUMENTS = {
     "rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": (),

@@ -12,11 +12,6 @@ from harness.files import ROOT
 from harness.options.declared import COUNT, FLAG, FOLDER, INTEGER, Option
 from impls.errors import UsageError
 
-__all__ = [
-    "HANDS", "LAYERS", "TOP", "check", "clean", "dist", "example", "fmt", "graph", "imports_of", "layer_of", "lock",
-    "modules", "test", "with_graph",
-]  # fmt: skip
-
 TOP = ("generators", "plots", "impls", "harness", "rescale_bench")
 LAYERS = {
     "impls": ("errors", "faults", "protocol", "store", "placement", "operators", "durability", "transfer", "worker",

@@ -10,8 +10,6 @@ from harness.cli.verb import run, verb
 from harness.files import ROOT
 from harness.options.declared import FLAG, FOLDER, Option
 
-__all__ = ["bench", "build", "reproduce"]
-
 _RESULTS = Option("results", "folder for results", FOLDER, default=ROOT / "results" / "docker", shown="results/docker/")
 
 

@@ -11,11 +11,6 @@ from invoke.tasks import task
 from harness.cli.verb import run, run_module, verb
 from harness.options.declared import COUNT, FLAG, FOLDER, REAL, TEXT, Option
 
-__all__ = [
-    "compare", "doctor", "export", "figures", "mechanisms",
-    "report", "reproduce", "rescale", "status", "top", "validate",
-]  # fmt: skip
-
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
 _FOLDER = Option("folder", "result folder", FOLDER, required=True)
 

@@ -9,8 +9,6 @@ from rich.text import Text
 from harness.report.terminal import terminal
 from impls import catalog
 
-__all__ = ["list_mechanisms", "mechanism_tables", "purpose_of"]
-
 
 def purpose_of(kind: type) -> str:
     """Returns the first paragraph of a class's docstring as one line: what a mechanism does."""

@@ -7,8 +7,6 @@ from invoke.context import Context
 from harness.cli.verb import run, verb
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, Option
 
-__all__ = ["insert", "remove", "replace", "show"]
-
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
 _CODE = Option("code", "a Python file and a name in it, as in rules.py:limit", required=True)
 _WAIT = Option(

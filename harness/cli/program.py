@@ -14,8 +14,6 @@ from invoke.collection import Collection
 from invoke.exceptions import Exit, ParseError
 from invoke.program import Program
 
-__all__ = ["program"]
-
 _OWN = "./inv"
 _HELP = {"--help", "-h"}
 _RENAMED = {"--mends": "--repairs"}  # options that had another name in the version before

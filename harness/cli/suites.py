@@ -11,12 +11,6 @@ from harness.options.declared import COUNT, FLAG, INTEGER, Option
 from harness.suites import options
 from harness.suites.options import DURABILITY, RECOVERY
 
-__all__ = [
-    "autoscale", "bench", "changes", "compare_engines", "conformance", "durability_cost", "fault_test",
-    "generator_speed", "nexmark", "perf", "recovery_curve", "regress", "simulate", "simulate_scale", "sweep",
-    "verify_claims",
-]  # fmt: skip
-
 
 @verb(*BENCH, presets=PRESETS)
 def bench(c: Context, **given: Any) -> None:

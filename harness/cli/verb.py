@@ -16,8 +16,6 @@ from invoke.tasks import Task
 from harness.files import ROOT
 from harness.options.declared import FLAG, Option, help_text
 
-__all__ = ["Verb", "run", "run_module", "verb"]
-
 
 class Verb(Task[Any]):
     """A task with the options given; its body gets their values by name, None for what is not given and has no default.

@@ -2,8 +2,6 @@
 
 from harness.options.declared import FLAG, FOLDER, INTEGER, Option
 
-__all__ = ["DOCS"]
-
 DOCS = (
     Option("serve", "show it on this machine until Ctrl-C", FLAG),
     Option("port", "with --serve: port to show it at, 0 for a free one", INTEGER, default=8000,

@@ -17,8 +17,6 @@ from harness.docs.pages import write_pages
 from harness.files import ROOT
 from impls.errors import UsageError
 
-__all__ = ["build", "build_docs"]
-
 _LOOPBACK = "127.0.0.1"
 _TAIL = 15  # lines of what the generator says
 

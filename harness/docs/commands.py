@@ -9,8 +9,6 @@ from invoke.collection import Collection
 from harness.cli.verb import Verb
 from harness.options.declared import FLAG, Option, defaults_of
 
-__all__ = ["command_reference", "tasks_of"]
-
 
 def tasks_of(namespace: Collection) -> dict[str, Any]:
     """Returns the tasks by the name under which users call them, those of a group behind a dot."""

@@ -10,9 +10,6 @@ from typing import Any
 from harness.cli.mechanisms import purpose_of
 from impls import autoscale, catalog, placement
 
-__all__ = ["autoscaling_table", "folders", "mechanism_table", "option_table", "placement_table"]
-
-
 _PACKAGE = "impls.mechanisms."
 
 

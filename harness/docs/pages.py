@@ -15,8 +15,6 @@ from harness.docs.sequence import draw, parse
 from harness.files import write_text
 from impls.errors import UsageError
 
-__all__ = ["documents", "write_pages"]
-
 _PLACES = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",

@@ -13,8 +13,6 @@ from html import escape
 
 from impls.errors import UsageError
 
-__all__ = ["Diagram", "Message", "Note", "draw", "parse"]
-
 _COLUMN, _MARGIN, _HEAD = 172, 8, 34  # px: between two lifelines, around the drawing, a participant's box
 _LINE, _CHARACTER = 16, 6.4  # px: of text, its height and its mean width
 _GAP = 14  # px between two rows

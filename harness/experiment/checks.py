@@ -23,9 +23,6 @@ from impls.placement import goal, initial
 from impls.protocol.arrays import check_bins
 from impls.spark.master import is_local
 
-__all__ = ["check", "check_space", "lacks_twin", "needed_bytes"]
-
-
 _NEEDED = (4, 3)
 _DURATION = re.compile(r"[1-9]\d* (second|minute|hour)s?")
 _BATCH = next(option.default for option in PARAMETERS if option.field == "batch")

@@ -15,9 +15,6 @@ from impls import catalog
 from impls.autoscale.loop import AutoscaleSettings
 from impls.errors import UsageError
 
-__all__ = ["Experiment", "Run", "parse_autoscale", "shares_store"]
-
-
 _AUTOSCALE = "autoscale"
 _NAMES = {"min": "least", "max": "most"}  # as `StreamHandle.autoscale` calls them
 _KINDS: dict[str, type[Any]] = {"least": int, "most": int, "interval_s": float, "cooldown_s": float, "warmup": int}

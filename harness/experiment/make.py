@@ -11,8 +11,6 @@ from harness.options.declared import read_given
 from impls import catalog
 from impls.errors import UsageError
 
-__all__ = ["experiment_from", "experiments_from", "make_experiment", "mechanism_options"]
-
 _QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
 _NOT_IN_REAL_TIME = ("cluster", "master", "log_dir", "max_offsets_per_trigger")

@@ -14,11 +14,6 @@ from harness.options import declared as of
 from harness.options.declared import Option, declare, options_of
 from impls.spark.realtime.batch import BATCH
 
-__all__ = [
-    "BENCH", "DEFAULT_MECHANISMS", "MICRO_BATCH", "MODES", "PARAMETERS", "PRESETS", "QUICK", "REAL_TIME", "STANDARD",
-    "Parameters", "running",
-]  # fmt: skip
-
 DEFAULT_MECHANISMS = ("none", "runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 MICRO_BATCH, REAL_TIME = MODES = ("micro-batch", "real-time")
 _WHAT, _LOAD, _CLUSTER, _OUTPUT = "What to run", "Load", "Cluster", "Output"

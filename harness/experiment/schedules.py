@@ -14,11 +14,6 @@ from impls.faults import POINTS
 from impls.placement import goal as placement_goal
 from impls.placement import initial as initial_assignment
 
-__all__ = [
-    "ANY_PHASE", "DRIVER_POINTS", "VICTIMS", "ScheduledCommand", "megaphone_pattern", "parse_fault", "plan_for",
-    "read_plan_file",
-]  # fmt: skip
-
 Goal = Callable[[NDArray[np.int32]], NDArray[np.int32]]
 
 

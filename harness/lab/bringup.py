@@ -19,8 +19,6 @@ from harness.setup.pack import archive_of
 from impls.spark.session import spark_session
 from impls.worker.results import close_producers
 
-__all__ = ["KEEP_LOGS", "Services", "bring_up", "embedded_broker", "open_session", "stop_session"]
-
 KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 
 

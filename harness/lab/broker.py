@@ -21,8 +21,6 @@ from harness.lab.ports import LOOPBACK, free_ports
 from harness.lab.topics import admin_of, words_of
 from impls.errors import UsageError
 
-__all__ = ["Broker", "EmbeddedBroker", "ExternalBroker"]
-
 _READY_DEADLINE_S = 60.0
 _REACH_DEADLINE_S = 10.0
 _STOP_GRACE_S = 10.0
@@ -164,10 +162,7 @@ class EmbeddedBroker(Broker):
             return
         self._write_properties(*free_ports(self._host, 2), logs=self._folder / "data.new")
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", f"--cluster-id={_new_id()}"]
-        with (
-            self.log.open("ab") as log,
-            self._spawn([*tool, "-c", self._folder / "server.properties"], log) as process,
-        ):
+        with self.log.open("ab") as log, self._spawn([*tool, "-c", self._folder / "server.properties"], log) as process:
             try:
                 code = process.wait(_READY_DEADLINE_S)
             except subprocess.TimeoutExpired:

@@ -17,8 +17,6 @@ from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF
 from impls.errors import StateError, UsageError
 
-__all__ = ["ASKED", "FOUND", "measure_here", "measured_in_child"]
-
 ASKED, FOUND = "asked.json", "measured.json"
 
 _DEADLINE_S = 900.0

@@ -6,8 +6,6 @@ import socket
 
 from impls.errors import UsageError
 
-__all__ = ["LOOPBACK", "free_ports"]
-
 LOOPBACK = "127.0.0.1"
 _FROM, _BELOW = 20_000, 32_768  # below what Linux, macOS and Windows give to clients and to servers without a wish
 _TRIES = 1_000

@@ -20,19 +20,6 @@ import psutil
 from harness.files import ROOT, JsonLines, read_lines, write_json
 from impls.errors import StateError
 
-__all__ = [
-    "VARIABLE",
-    "Arming",
-    "ProcessEnd",
-    "QueryProcess",
-    "jvm_of",
-    "kill_all",
-    "lives",
-    "processes_of",
-    "python_workers",
-    "signal_if_alive",
-]
-
 VARIABLE = "RESCALE_FAULTS"
 _END_DEADLINE_S = 30.0
 _POLL_S = 0.02

@@ -12,8 +12,6 @@ from harness import guard
 from harness.lab.ports import LOOPBACK, free_ports
 from impls.errors import UsageError
 
-__all__ = ["RedisServer"]
-
 _READY_DEADLINE_S = 60.0  # it reads its log first
 _POLL_S = 0.01
 _PORT_TRIES = 5

@@ -15,8 +15,6 @@ from harness.lab.ports import LOOPBACK
 from harness.lab.redis_server import RedisServer
 from impls.errors import UsageError
 
-__all__ = ["main"]
-
 _READY = "ready"  # a file in the service's folder, there while it answers
 _LOOK_S = 0.5
 

@@ -10,8 +10,6 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from impls.errors import UsageError
 
-__all__ = ["admin_of", "create_topics", "words_of"]
-
 _CREATE_DEADLINE_S = 30.0
 _POLL_S = 0.02
 

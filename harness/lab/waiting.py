@@ -5,8 +5,6 @@ from collections.abc import Callable
 
 from impls.errors import StateError
 
-__all__ = ["wait_for"]
-
 _POLL_S = 0.05
 
 

@@ -16,8 +16,6 @@ from harness.results.entry import ENTRY_FILE
 from impls.driver.prometheus import PORT_MAX, MetricsServer, gauge, query_families
 from impls.errors import UsageError
 
-__all__ = ["KnownRun", "LiveState", "families", "serving"]
-
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:

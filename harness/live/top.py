@@ -16,8 +16,6 @@ from harness.options import ending
 from impls.driver.control import ask
 from impls.errors import UsageError
 
-__all__ = ["frame_of", "top"]
-
 _MIB = 1 << 20
 _BAR = 20
 _WIDE = 72  # columns of a terminal from which on the table of workers has all of its own

@@ -15,8 +15,6 @@ from harness.live.state import LiveState
 from harness.results.place import told_failure
 from plots.metrics import by_name, marks
 
-__all__ = ["LiveView"]
-
 _BARS = "▁▂▃▄▅▆▇█"
 _PLAIN_EVERY_S = 5.0
 _PLAIN_WIDTH = 120  # of a log file, so that names stay whole

@@ -11,8 +11,6 @@ import numpy as np
 from impls.protocol.report import Report
 from impls.realtime.latencies import STEPS
 
-__all__ = ["breakdown_entry", "breakdown_of", "pace_ms", "turns_of"]
-
 Line = Mapping[str, Any]
 
 

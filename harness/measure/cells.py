@@ -13,8 +13,6 @@ from harness.files import read_lines
 from harness.measure.hdr import highest_equivalent
 from impls.worker.cells import CELL, INTERVAL_US
 
-__all__ = ["Cells", "encode_cells", "read_cells", "read_epochs"]
-
 
 @dataclass(frozen=True)
 class Cells:

@@ -10,8 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BUSY", "CpuReader", "Taken", "machine", "own_ticks", "taken"]
-
 BUSY = 0.1
 _SECONDS_MIN = 2.0  # of samples: counters tick in hundredths of a second, and a second of them is mostly chance
 _TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")

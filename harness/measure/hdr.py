@@ -13,21 +13,6 @@ from numpy.typing import NDArray
 
 from impls.worker.cells import quantise
 
-__all__ = [
-    "DIGITS",
-    "HIGHEST_US",
-    "LOWEST_US",
-    "MeasureError",
-    "aggregate",
-    "highest_equivalent",
-    "histogram",
-    "merge",
-    "percentiles",
-    "quantise",
-    "refused",
-    "summary_ms",
-]
-
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 DIGITS = 3

@@ -18,8 +18,6 @@ from harness.measure.hdr import histogram
 from harness.measure.windows import TAGS
 from impls.worker.cells import INTERVAL_US
 
-__all__ = ["Entry", "epoch_entries", "interval_entries", "write_hlog"]
-
 
 @dataclass(frozen=True)
 class Entry:

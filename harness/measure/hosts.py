@@ -6,8 +6,6 @@ from typing import Any
 
 from impls.protocol.report import Report
 
-__all__ = ["hosts_entry", "hosts_line"]
-
 Line = Mapping[str, Any]
 
 

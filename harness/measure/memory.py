@@ -18,18 +18,6 @@ from harness.files import JsonLines
 from harness.measure.cpu import CpuReader
 from harness.measure.hlog import Entry
 
-__all__ = [
-    "MemorySampler",
-    "PythonWorkers",
-    "children",
-    "command_line",
-    "executors_of",
-    "find_jvm",
-    "memory_entries",
-    "memory_of",
-    "peaks",
-]
-
 PERIOD_S = 0.2
 _LOOK_AGAIN = 5  # samples between two looks at who there is and what uses the CPU; a look reads many files
 _STOP_DEADLINE_S = 5.0

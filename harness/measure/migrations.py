@@ -12,8 +12,6 @@ import numpy as np
 
 from harness.measure.breakdown import pace_ms
 
-__all__ = ["SURE", "Migration", "migrations_of", "moved", "outcome", "outstanding"]
-
 Line = dict[str, Any]
 SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10
 _CALM_EPOCHS, _CALM_FACTOR = 3, 2.0  # as `harness.measure.windows.settled_s`, with epochs in place of intervals

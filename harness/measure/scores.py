@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["Changed", "Needed", "Score", "oscillations", "rescales_of", "right_after", "steps_of", "worker_seconds"]
-
 _SAME_LOAD = 0.1
 _TOLERANCE = 0.1
 _BACKLOG_S = 2.0

@@ -13,11 +13,6 @@ from harness.measure.hdr import highest_equivalent, percentiles
 from harness.measure.migrations import Migration
 from impls.worker.cells import INTERVAL_US
 
-__all__ = [
-    "RULE", "TAGS", "Peak", "Timeline", "WarmUp", "overlaps", "peak_of", "recovered_s", "settled_s", "slow_s",
-    "steady_span_us", "tag_records", "timeline", "warm_up",
-]  # fmt: skip
-
 TAGS = ("warmup", "steady", "migrating", "after")
 _WARMUP, _STEADY, _MIGRATING, _AFTER = range(4)
 _FOREVER = np.iinfo(np.int64).max

@@ -8,8 +8,6 @@ from typing import ParamSpec
 from generators.errors import GeneratorError
 from impls.errors import StateError, UsageError
 
-__all__ = ["CUT_OFF", "ending", "parse_bytes", "parse_list", "parse_names", "parse_number", "parse_workers"]
-
 CUT_OFF = 130  # as a shell has it for a program that SIGINT ended
 _SUFFIX = {"k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 _P = ParamSpec("_P")

@@ -10,11 +10,6 @@ from typing import Any
 from harness.options import parse_bytes, parse_list, parse_number, parse_workers
 from impls.errors import UsageError
 
-__all__ = [
-    "BYTES", "COUNT", "FLAG", "FOLDER", "INTEGER", "NAMES", "PAIRS", "POWER", "REAL", "TEXT", "WORKERS", "Kind",
-    "Option", "declare", "defaults_of", "help_text", "options_of", "read_given", "read_words", "shown",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Kind:

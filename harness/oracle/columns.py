@@ -9,11 +9,6 @@ import pyarrow as pa
 import xxhash
 from numpy.typing import NDArray
 
-__all__ = [
-    "BinOf", "Columns", "MovedBins", "NextOffsets", "Numbered", "OracleError", "Placed", "Ranges", "RawResults",
-    "Records", "Waits", "dense_bins", "hash_bins",
-]  # fmt: skip
-
 
 class OracleError(Exception):
     """The oracle cannot check the run; the message says what is missing, and the verdict is `unknown`."""

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CLASSES", "NUMBERED", "Differences"]
-
 CLASSES = ("lost", "doubled", "wrong", "out_of_order")
 
 # A number at or below the highest one before it, of the same worker in the same partition, is a repeat.

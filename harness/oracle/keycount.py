@@ -17,8 +17,6 @@ import pyarrow as pa
 from harness.oracle.columns import BinOf, MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.differences import NUMBERED, Differences
 
-__all__ = ["EXAMPLE", "ORDERS", "bins_table", "check", "number_results"]
-
 _SQL, _MISNUMBERED = (
     (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("keycount.sql", "misnumbered.sql")
 )

@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 
 from harness.oracle.columns import Columns, OracleError, Ranges, RawResults, Records
 
-__all__ = [
-    "consumed_records", "key_column", "number_columns", "read_columns", "read_ranges", "read_records", "read_results",
-    "result_partitions",
-]  # fmt: skip
-
 _RECORD = np.dtype([("key", "S16"), ("scheduled_us", "S16")])  # decimal digits
 _NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
 _HEADER = "n"

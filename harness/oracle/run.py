@@ -18,8 +18,6 @@ from harness.oracle.keycount import check
 from harness.oracle.read import read_ranges, read_records, read_results, result_partitions
 from harness.oracle.verdict import Facts, answered, judge
 
-__all__ = ["CheckedRun", "Watch", "check_run", "read_facts", "read_moves", "read_waits"]
-
 
 def _produced(folder: Path) -> int | None:
     for name in ("generator.json", "load.json"):

@@ -8,8 +8,6 @@ from typing import Any, Literal
 from harness.files import write_json
 from harness.oracle.differences import CLASSES, Differences
 
-__all__ = ["Facts", "Verdict", "answered", "judge", "merge"]
-
 Verdict = Literal["valid", "invalid", "unknown"]
 
 _PRIORITY: tuple[Verdict, ...] = ("invalid", "unknown", "valid")

@@ -22,8 +22,6 @@ from plots.marks import labels_of
 from plots.metrics import DASH, Metric, by_name
 from plots.sweep import peak
 
-__all__ = ["Found", "compare", "find_experiments", "write_comparison"]
-
 _PEAK = by_name("latency_migrating_max_ms")
 _METRICS = (
     by_name("peak_ratio"),

@@ -14,11 +14,6 @@ from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import DASH, Metric, at
 from plots.sweep import peak
 
-__all__ = [
-    "COLUMNS", "Conclusion", "Line", "comparison", "comparison_table", "conclusions", "notes", "outcomes",
-    "print_comparison", "worst_verdict",
-]  # fmt: skip
-
 _PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
 COLUMNS = (
     _PEAK,

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 from harness.files import read_json, read_lines
 from impls.errors import UsageError
 
-__all__ = ["export"]
-
 _ROWS = {"homes": ("worker", "host"), "network": ("source", "target", "bytes", "ms")}  # of mixed types: named here
 
 

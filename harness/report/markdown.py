@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["table_lines"]
-
 _RULES = {"l": "---", "r": "---:"}
 
 

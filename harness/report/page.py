@@ -17,11 +17,6 @@ from plots import theme
 from plots.data import StoredExperiment, StoredRun
 from plots.metrics import Metric, show
 
-__all__ = [
-    "MACHINE_MEANING", "Cell", "Column", "hue", "inline", "judged_cells", "metric_cells", "render", "replay_of",
-    "script", "timelines",
-]  # fmt: skip
-
 _HERE = Path(__file__).parent
 _MACHINE = {"busy": "late", "quiet": "met"}  # classes of the page's style
 MACHINE_MEANING = "Whether other work took more than 10 % of the run's CPU time away: quiet or busy."

@@ -28,8 +28,6 @@ from plots.data import StoredExperiment, StoredRun, load
 from plots.figure import all_figures, svg_of, write_all
 from plots.metrics import DASH, METRICS, Metric, at, show
 
-__all__ = ["DecisionLine", "decisions", "reasons", "redraw", "write_report"]
-
 
 @dataclass(frozen=True)
 class DecisionLine:

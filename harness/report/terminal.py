@@ -6,8 +6,6 @@ from collections.abc import Container, Iterable, Sequence
 from rich.console import Console
 from rich.table import Column, Table
 
-__all__ = ["terminal", "terminal_table"]
-
 _LOG_FILE = 190  # columns
 
 

@@ -37,8 +37,6 @@ from harness.results.epochs import breakdown_entries, epochs_entry, groups_of
 from harness.results.place import failure_of
 from impls.worker.cells import INTERVAL_US
 
-__all__ = ["ENTRY_FILE", "RunFiles", "load_met", "run_entry", "summarise_run"]
-
 ENTRY_FILE = "run-result.json"
 _LATE_MS = 40.0  # beyond the time between arrivals
 _TAGGED = ("steady", "migrating", "after")

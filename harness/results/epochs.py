@@ -12,8 +12,6 @@ from harness.measure.migrations import Migration
 from impls.protocol.report import PARTS
 from impls.protocol.report import PHASES as WORKER_PHASES
 
-__all__ = ["breakdown_entries", "epochs_entry", "groups_of"]
-
 _PHASES = ("between", "plan", "build", "job", "observe", *WORKER_PHASES, *PARTS)
 _TAGGED = ("steady", "migrating", "after")
 Lines = list[dict[str, Any]]

@@ -17,8 +17,6 @@ from harness.setup.jars import read_sums
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
-__all__ = ["commits", "describe_machine"]
-
 _LIBRARIES = (
     "confluent-kafka",
     "duckdb",

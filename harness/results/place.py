@@ -13,11 +13,6 @@ from harness.files import read_json, write_json
 from harness.results.machine import describe_machine
 from impls.errors import UsageError
 
-__all__ = [
-    "FAILURE_FILE", "Described", "failure_of", "find_earlier", "find_folder", "how_it_ended", "making", "new_folder",
-    "result_folder", "told_failure", "unchanged", "write_failure",
-]  # fmt: skip
-
 
 class Described(Protocol):
     """An experiment, a sweep or a suite: its parameters with their `name`, and a short digest of them."""

@@ -9,13 +9,10 @@ from jsonschema.exceptions import best_match
 
 from harness.experiment.parameters import PARAMETERS
 from harness.files import read_json, write_json
-from harness.results.entry import ENTRY_FILE, RunFiles, run_entry, summarise_run
+from harness.results.entry import ENTRY_FILE, RunFiles, run_entry
 from harness.results.machine import describe_machine
 from harness.results.place import FAILURE_FILE
 from impls.errors import UsageError
-
-__all__ = ["CELL_FILE", "SCHEMA", "read_schema", "summarise_run", "validate", "write_result"]
-
 
 SCHEMA = 1
 _SCHEMA_FILE = Path(__file__).with_name("schema.json")

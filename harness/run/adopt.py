@@ -9,8 +9,6 @@ from harness.options import ending
 from impls.adoption.adopting import Adopted, adopt
 from impls.errors import UsageError
 
-__all__ = ["in_words", "run_adopt"]
-
 
 @ending("The checkpoint was not made.")
 def run_adopt(given: dict[str, Any], aggregates: Mapping[str, str] | None) -> int:

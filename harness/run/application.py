@@ -19,8 +19,6 @@ from impls.mechanisms.native_spark.query import NativeQuery
 from impls.spark.cluster import end_session
 from impls.spark.master import is_local
 
-__all__ = ["Application", "Query"]
-
 Query = StreamHandle | NativeQuery | EngineQuery
 
 _RESTART_DEADLINE_S = 120.0

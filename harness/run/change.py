@@ -15,8 +15,6 @@ from impls.operators import Operator
 from impls.operators.steps import Step
 from impls.spark.shipping import dumped
 
-__all__ = ["insert", "remove", "replace", "request_of", "show"]
-
 _POLL_S = 0.1
 
 

@@ -20,8 +20,6 @@ from harness.run.pipeline import disorder_ms, spark_checkpoint
 from harness.run.recorder import Recorder
 from impls import catalog
 
-__all__ = ["check", "due_of", "expected_migrations", "unmet", "unscheduled"]
-
 _DEADLINE_S = 120.0  # of reading each topic
 
 

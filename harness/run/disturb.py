@@ -15,8 +15,6 @@ from harness.run.application import Application
 from impls import catalog
 from impls.protocol.view import View
 
-__all__ = ["Disturbance", "disturbed"]
-
 _FILE = "fault.json"
 
 

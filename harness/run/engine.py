@@ -28,9 +28,6 @@ from impls.mechanisms.native_spark.query import next_workers
 from impls.mechanisms.native_spark.ticks import Ends, Ticks
 from impls.placement import initial
 
-__all__ = ["EngineQuery", "start_engine"]
-
-
 _POLL_S = 0.05
 _FILL_DEADLINE_S = 1_200.0
 _STOP_DEADLINE_S = 90.0

@@ -18,8 +18,6 @@ from harness.files import ROOT, read_json, write_json
 from impls.errors import StateError, UsageError
 from impls.operators.nexmark import QUERIES
 
-__all__ = ["Load", "preload", "schedule"]
-
 Waits = Callable[[], str]
 
 _RATES = "rates.csv"

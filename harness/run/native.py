@@ -18,8 +18,6 @@ from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
 from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
 from impls.worker.results import Output
 
-__all__ = ["PRELOAD_PARTITIONS", "start_native"]
-
 PRELOAD_PARTITIONS = 1  # in real time, where each has a task of its own all the time
 _PRELOAD = "-preload"
 

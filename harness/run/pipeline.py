@@ -14,25 +14,12 @@ from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
 from harness.lab.bringup import Services, bring_up, open_session
 from impls.api import RealTime, stream
-from impls.driver.driver import EpochRecord
+from impls.driver.epochs import EpochRecord
 from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make as make_query
 from impls.spark.nexmark import project
 from impls.worker.results import Output
-
-__all__ = [
-    "bring_up_alone",
-    "disorder_ms",
-    "log_dir",
-    "operator_for",
-    "read_raw",
-    "read_records",
-    "spark_checkpoint",
-    "start_query",
-    "state_dir",
-    "topics_of",
-]
 
 
 def bring_up_alone(

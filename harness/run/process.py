@@ -33,7 +33,7 @@ from harness.measure.memory import MemorySampler
 from harness.options import CUT_OFF
 from harness.oracle.nexmark.run import events_read
 from harness.oracle.read import consumed_records
-from harness.results.summary import summarise_run
+from harness.results.entry import summarise_run
 from harness.run.application import Application, Query
 from harness.run.check import check, due_of, expected_migrations, unmet
 from harness.run.disturb import Disturbance
@@ -49,8 +49,6 @@ from impls import catalog
 from impls.durability.files import Files
 from impls.errors import StateError, UsageError
 from impls.operators.nexmark import QUERIES
-
-__all__ = ["execute", "main"]
 
 _FIRST_EPOCH_DEADLINE_S = 300.0
 _DRAIN_DEADLINE_S = 180.0

@@ -17,9 +17,6 @@ from harness.results.place import told_failure
 from harness.run.recorder import Recorder
 from plots.metrics import DASH, by_name, marks, show
 
-__all__ = ["Cancelled", "Lines", "Progress", "line_of"]
-
-
 _OVER = "checking"
 _RATE_OVER_S = 0.5  # a rate over less would be that of an epoch or of none
 

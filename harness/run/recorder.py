@@ -13,12 +13,10 @@ from harness.files import JsonLines, read_lines
 from harness.measure.breakdown import breakdown_of, turns_of
 from harness.measure.cells import encode_cells, read_epochs
 from harness.measure.hosts import hosts_line
-from impls.driver.driver import EpochRecord
-from impls.protocol.controller import MigrationBegun
+from impls.driver.epochs import EpochRecord
+from impls.protocol.events import MigrationBegun
 from impls.protocol.report import PARTS, PHASES
 from impls.worker.cells import percentiles_ms
-
-__all__ = ["Recorder"]
 
 
 def _tick_line(record: EpochRecord) -> dict[str, Any]:

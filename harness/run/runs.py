@@ -28,8 +28,6 @@ from harness.setup.pack import archive_of
 from impls.errors import UsageError
 from impls.spark.master import check_master
 
-__all__ = ["AGAIN", "NamedRun", "Watcher", "begin_anew", "busy_runs", "check_machine", "run_all", "until_quiet"]
-
 AGAIN = 2  # times: a machine that is busy for three runs in a row will not be quiet soon
 _KEPT = {"run.json", "run.log", "cell.json"}
 _END_DEADLINE_S = 60.0

@@ -23,8 +23,6 @@ from impls.spark.clocks import clock_offsets
 from impls.spark.master import address_towards, is_local, standalone_addresses
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
 
-__all__ = ["Place", "new_session", "placed", "redis_durability"]
-
 
 def new_session(
     run: Run, master: str | None, *, name: str | None = None, settings: Mapping[str, str] | None = None

@@ -14,9 +14,6 @@ from pathlib import Path
 from harness.files import ROOT
 from impls.errors import UsageError
 
-__all__ = ["build", "print_built", "write_lock"]
-
-
 _SOURCE = """
 import sys, setuptools.build_meta as backend
 notes = {"--global-option": ["egg_info", "--egg-base", sys.argv[1]]}  # else last time's list of files counts

@@ -23,8 +23,6 @@ from harness.setup.jars import cache_folder, ensure_jars, jars_folder
 from harness.setup.java import find_java, find_javac, java_version
 from impls.errors import UsageError
 
-__all__ = ["Requirement", "examine", "file_system", "lines", "report"]
-
 _DISK_GB_MIN = 5.0
 _MEMORY_GB_MIN = 6.0
 _SHM_MB_MIN = 64

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["ensure", "main"]
-
 _STAMP = ".complete"
 _LOG = "install.log"
 _BUILD = "build.cfg"

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from harness.files import ROOT
 from impls.errors import UsageError
 
-__all__ = ["run_example"]
-
 
 def run_example(name: str, words: Sequence[str]) -> None:
     """Runs an example of the repository in this process's place; raises UsageError where there is none of the name."""

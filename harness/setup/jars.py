@@ -19,8 +19,6 @@ from harness import guard
 from harness.setup.java import find_java
 from impls.errors import UsageError
 
-__all__ = ["JarPaths", "cache_folder", "ensure_jars", "fetched", "jars_folder", "only_one", "read_sums"]
-
 _HERE = Path(__file__).resolve().parent
 _DEADLINE_S = 900.0
 _MARKER = "verified.json"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from impls.errors import UsageError
 
-__all__ = ["find_java", "find_javac", "java_home", "java_version", "use_java"]
-
 _JAVA_MIN = 17
 _DEADLINE_S = 30.0
 

@@ -36,10 +36,6 @@ from impls.errors import UsageError
 from impls.spark.readiness import LIBRARIES
 from impls.spark.shipping import Archive, check_archive
 
-__all__ = ["VERSION", "archive_of", "closure", "pack", "packages_folder",
-    "print_packed",
-]  # fmt: skip
-
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _SHARED = "lib/shared"
 _LAUNCHER = f"""\

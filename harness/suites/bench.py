@@ -23,8 +23,6 @@ from harness.setup.jars import ensure_jars
 from impls.errors import UsageError
 from plots.figure import write_all
 
-__all__ = ["bench", "place_run", "prepare_runs", "run_and_report", "run_bench"]
-
 
 def place_run(run: Run, folder: Path, cell: Mapping[str, Any] | None = None) -> None:
     """Makes a new folder for a run with its description, in a sweep with its cell too; one that is done is kept."""

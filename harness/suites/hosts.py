@@ -22,8 +22,6 @@ from harness.lab.hosts.isolated import can_isolate
 from harness.lab.hosts.settings import Settings
 from harness.options import ending
 
-__all__ = ["start", "status", "stop"]
-
 _FOLDER = RESULTS / "cluster"
 _END_DEADLINE_S = 30.0
 

@@ -8,11 +8,6 @@ from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, WORKERS, Option
 
 # fmt: off
-__all__ = [
-    "AUTOSCALE", "AUTOSCALE_QUICK", "AXES", "CHANGES", "CHANGES_QUICK", "CLAIMS", "CONFORMANCE", "DURABILITY",
-    "ENGINES", "ENGINES_QUICK", "FAULTS", "NEXMARK", "NEXMARK_GROUPS", "NEXMARK_QUICK", "NEXMARK_QUICK_DURATIONS_S",
-    "PERF", "RECOVERY", "REGRESS", "SCALE", "SWEEP", "SWEEP_QUICK",
-]
 
 AXES = ("keys", "bins", "rate", "skew", "policy")
 SWEEP_QUICK: dict[str, Any] = {"duration_s": 7.5, "lead_in_s": 3.0}

@@ -10,8 +10,6 @@ from harness.run.runs import check_machine
 from harness.setup.jars import ensure_jars
 from harness.suites.bench import bench
 
-__all__ = ["measure_in_turn"]
-
 
 def measure_in_turn(
     suite: Described, experiments: Sequence[Experiment], output: Path, take: Callable[[Path, int, Path], None],

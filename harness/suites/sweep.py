@@ -26,8 +26,6 @@ from harness.suites.bench import prepare_runs, run_and_report
 from harness.suites.options import AXES, SWEEP_QUICK
 from impls.errors import UsageError
 
-__all__ = ["PRESETS", "Cell", "Grid", "Preset", "grid_from", "make_grid", "run_sweep", "sweep"]
-
 Cell = dict[str, Any]
 _THREE = "megaphone-all-at-once,megaphone-fluid,megaphone-batched"
 _DEFAULT = "none,megaphone-all-at-once,megaphone-batched"

@@ -29,8 +29,6 @@ from impls.durability.schedule import NAME as MANIFEST
 from impls.errors import UsageError
 from impls.protocol.arrays import check_bins
 
-__all__ = ["Adopted", "Tell", "adopt", "made_whole", "told"]
-
 
 @contextmanager
 def made_whole(into: Path) -> Iterator[Path]:

@@ -15,8 +15,6 @@ from impls.operators.aggregates.measures import Measure, function_and_column
 from impls.operators.aggregates.rows import WINDOW, RowCodec, decimal_of
 from impls.operators.aggregates.windows import expiry_name
 
-__all__ = ["aggregate_of", "entries_of_aggregate", "typed_by_state", "window_of"]
-
 _EMPTY = "isEmpty"  # Spark's second buffer of a sum of decimals
 _SUM_DIGITS = 10  # by which a sum of decimals is longer than they are
 

@@ -33,9 +33,6 @@ from impls.protocol.view import Observation
 from impls.store.entries import stored_names, stored_value, stored_values
 from impls.store.tables import DUE, STATE, bin_key
 
-__all__ = ["FILES", "GENERATION", "IMAGES_SCHEMA", "Target", "file_of", "write_cutover", "write_images"]
-
-
 FILES = 64  # of snapshots, each with neighbouring bins: a worker has one in memory when it restores its bins
 GENERATION = 1  # of the driver that the files' names say: none has run yet
 IMAGES_SCHEMA = "bin int, entries long, size long, written long"

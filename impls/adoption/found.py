@@ -23,8 +23,6 @@ from impls.processor.program import Program
 from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
 
-__all__ = ["Found", "Wanted", "found_in"]
-
 _AGGREGATION_FORMAT = "2"
 _GROUPING_ID = "spark_grouping_id"  # a column of the key that Spark adds
 _KEY = "key"  # the column by which records go to a processor's bins

@@ -18,9 +18,6 @@ from impls.durability.files import Files
 from impls.errors import UsageError
 from impls.spark.source import topics_of
 
-__all__ = ["NativeLog", "check_ranges", "check_topics", "read_log"]
-
-
 _OFFSETS, _COMMITS = "offsets", "commits"
 _NO_OFFSETS = b"-"  # of a source that has had no data yet
 _AGGREGATION = "spark.sql.streaming.aggregation.stateFormatVersion"

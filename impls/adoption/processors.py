@@ -15,8 +15,6 @@ from impls.errors import UsageError
 from impls.processor.encoding import Encoding, Entries, Variable
 from impls.processor.handle import TimeMode
 
-__all__ = ["Read", "entries_of_processor", "time_mode_of", "variables_of"]
-
 Read = Callable[..., DataFrame]
 """Returns the state of a query as Spark's reader gives it under the reader's options."""
 

@@ -16,11 +16,6 @@ from impls.errors import UsageError
 from impls.processor.keys import key_sql
 from impls.store.hashing import bin_sql
 
-__all__ = [
-    "AGGREGATION", "ENTRY_SCHEMA", "TRANSFORM_WITH_STATE", "StateOperator", "keyed_state", "operators_of",
-    "reading_session", "refused", "state_frame", "struct_of", "the_operator",
-]  # fmt: skip
-
 AGGREGATION, TRANSFORM_WITH_STATE = "aggregation", "transformWithState"
 _KINDS = {
     "stateStoreSave": AGGREGATION,

@@ -14,8 +14,6 @@ from typing import Protocol
 from impls.errors import UsageError
 from impls.protocol.named import defaults_of, modules_with, read_options
 
-__all__ = ["Decision", "Interval", "Measured", "Policy", "Rescaled", "options", "policies", "policy_of"]
-
 
 @dataclass(frozen=True)
 class Interval:

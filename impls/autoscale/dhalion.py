@@ -5,8 +5,6 @@ import math
 from impls.autoscale import Decision, Interval, Measured
 from impls.autoscale.loop import check_range
 
-__all__ = ["decide"]
-
 _SAME = 0.1  # rates within this share are the same load
 
 

@@ -6,8 +6,6 @@ from statistics import median
 from impls.autoscale import Decision, Interval, Measured
 from impls.autoscale.loop import check_range
 
-__all__ = ["decide"]
-
 
 def decide(
     measured: Measured,

@@ -10,8 +10,6 @@ from impls.autoscale import Interval
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 
-__all__ = ["Gathering", "Look", "PartitionOffsets", "Sample", "percentile_ms"]
-
 _USEFUL = ("apply", "commit", "log")
 """A worker's phases that are useful time: what its records cost it. Opening the environment and moving bins are not for
 records; sending results is to wait for the broker."""

@@ -9,8 +9,6 @@ from typing import Any
 from impls.autoscale import Decision, Interval, Measured, Rescaled, policy_of
 from impls.errors import UsageError
 
-__all__ = ["AutoscaleSettings", "Autoscaler", "Decided", "check_range"]
-
 
 def check_range(
     name: str, value: float, low: float, high: float, *, low_open: bool = False, high_open: bool = False

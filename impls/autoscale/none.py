@@ -2,8 +2,6 @@
 
 from impls.autoscale import Decision, Measured
 
-__all__ = ["decide"]
-
 
 def decide(measured: Measured) -> Decision:
     """Returns no change, whatever was measured."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from impls.autoscale import Decision, Interval, Measured
 from impls.autoscale.loop import check_range
 
-__all__ = ["decide"]
-
 
 def decide(
     measured: Measured, *, utilisation: float = 0.8, tolerance: float = 0.1, stabilisation_s: float = 300.0

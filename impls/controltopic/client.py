@@ -15,9 +15,6 @@ from impls.driver.arrivals import end_offsets
 from impls.errors import StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["AnswerSender", "CommandReader", "ControlClient", "Record"]
-
-
 _ASK_S = 2.0
 _LOOK_S = 10.0  # between two looks for new partitions
 _RECORDS_MOST = 500

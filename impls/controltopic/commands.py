@@ -16,9 +16,6 @@ from typing import Any
 from impls.errors import UsageError
 from impls.protocol.jsontext import from_text
 
-__all__ = ["BadCommandError", "ControlCommand", "Offsets", "Waiting", "in_text", "offsets_of", "read_command"]
-
-
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
 

@@ -16,9 +16,6 @@ from impls.driver.handle import Answerer
 from impls.errors import StateError, UsageError
 from impls.protocol.events import identified
 
-__all__ = ["Begin", "Carrier", "ControlListener"]
-
-
 _LOG = logging.getLogger(__package__)
 
 

@@ -9,8 +9,6 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.journal import read_journal
 from impls.errors import ADVICE, StateError, UsageError
 
-__all__ = ["ControlLog"]
-
 _NAME = "control"
 _REWRITE_BYTES = 4 << 20
 

@@ -23,8 +23,6 @@ from impls.controltopic.commands import (
 )
 from impls.errors import StateError
 
-__all__ = ["Answer", "Instruction", "Note", "PendingCommands", "command_id", "control_id"]
-
 _QUESTIONS = {"status"}  # they change nothing, and may be asked again with an id that was forgotten
 _PREFIX = "control/"
 

@@ -9,8 +9,6 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from impls.controltopic.commands import Offsets
 from impls.errors import UsageError
 
-__all__ = ["ControlTopic", "TimeFinder", "answers_of", "quiet"]
-
 
 @dataclass(frozen=True)
 class ControlTopic:

@@ -8,8 +8,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from impls.autoscale.intervals import Look, PartitionOffsets
 from impls.errors import StateError
 
-__all__ = ["Arrivals", "asking", "end_offsets"]
-
 _DEADLINE_S = 10.0
 _PAUSE_S = 0.05
 _NOT_YET = {  # said of a partition without a leader, by a broker that has just started, and of one added since

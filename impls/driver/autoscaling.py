@@ -12,13 +12,11 @@ from impls.autoscale import Rescaled
 from impls.autoscale.intervals import Gathering, Look, PartitionOffsets, Sample
 from impls.autoscale.loop import Autoscaler, AutoscaleSettings, Decided
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, EpochRecord
+from impls.driver.driver import Driver
+from impls.driver.epochs import EpochRecord
 from impls.driver.journal import Entry, Journal
 from impls.errors import StateError, UsageError
 from impls.protocol.arrays import check_bins
-
-__all__ = ["Autoscaled", "Autoscaling", "Source", "past_of"]
-
 
 _POLL_S = 0.05
 _END_DEADLINE_S = 30.0

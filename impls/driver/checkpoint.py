@@ -19,8 +19,6 @@ from impls.durability.files import sync_path
 from impls.errors import ADVICE, UsageError
 from impls.operators.base import Operator
 
-__all__ = ["BASE_BYTES", "BASE_EPOCHS", "Base", "Checkpoint", "write_base"]
-
 _BASE = "base.json"
 _BASE_FORMAT = 2
 

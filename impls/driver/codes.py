@@ -9,8 +9,6 @@ from impls.errors import ADVICE, UsageError
 from impls.protocol.changing import Changing
 from impls.protocol.versions import Code, needed
 
-__all__ = ["Codes"]
-
 _CODE_BYTES_MAX = 1 << 20  # it goes to every worker in every epoch that needs it
 
 

@@ -19,8 +19,6 @@ from typing import Any
 from impls.driver.journal import replace_bytes
 from impls.errors import UsageError
 
-__all__ = ["ControlServer", "ask", "main"]
-
 _DEADLINE_S = 10.0
 _LINE_BYTES = 4 << 20  # a version of the pipeline with its code as text
 _SOCKET_PATH_MAX = 100  # sockaddr_un holds 107 bytes on Linux, 103 on macOS

@@ -28,8 +28,6 @@ from impls.protocol.report import Report
 from impls.protocol.versions import Change, Version
 from impls.protocol.view import Observation
 
-__all__ = ["Driver", "EpochRecord", "QueryEnded", "StopNeeded"]
-
 _LOG = logging.getLogger(__package__)
 
 

@@ -15,8 +15,6 @@ from impls.protocol.report import Report
 from impls.protocol.versions import Failure
 from impls.protocol.view import Observation
 
-__all__ = ["EpochRecord", "in_short", "observation_of", "order_of", "told"]
-
 
 def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: float) -> Observation:
     """Merges the workers' reports of an epoch into what the controller needs to know."""

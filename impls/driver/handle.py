@@ -22,8 +22,6 @@ from impls.placement.movement import moved_against_minimum
 from impls.protocol.arrays import check_bins
 from impls.protocol.seats import numbers_on, renumbered
 
-__all__ = ["Answerer", "Listener", "RunQuery", "StreamHandle"]
-
 _LOG = logging.getLogger(__package__)
 _STOP_DEADLINE_S = 60.0
 

@@ -14,8 +14,6 @@ from impls.durability.files import sync_path
 from impls.errors import ADVICE, StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["Journal", "read_journal", "replace_bytes"]
-
 FORMAT = 1
 
 Entry = dict[str, Any]

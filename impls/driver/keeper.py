@@ -20,8 +20,6 @@ from impls.durability.schedule import (
 )
 from impls.protocol.report import Report
 
-__all__ = ["Keeper"]
-
 
 class Keeper:
     """to_snapshot() before every epoch, observe() after it; between two epochs only the driver touches the files.

@@ -15,8 +15,6 @@ from impls.protocol.events import MigrationBegun, MigrationDone
 from impls.protocol.report import PARTS, PHASES, Report
 from impls.worker.cells import percentiles_ms
 
-__all__ = ["Metrics"]
-
 _WINDOW_S = 5.0  # of rates and latencies
 _EVENTS = 20
 _COUNTED = ("records", "results", "moved_bins", "moved_bytes", "restored_bins", "rebuilt", "retries", "late", "fired")

@@ -11,9 +11,6 @@ from impls.driver.metrics import Metrics
 from impls.driver.prometheus import MetricsServer, query_families
 from impls.errors import UsageError
 
-__all__ = ["Observed", "RunningQuery"]
-
-
 _LOG = logging.getLogger(__package__)
 
 

@@ -20,13 +20,6 @@ from impls.operators.steps import Step
 from impls.protocol.changing import Changing
 from impls.protocol.versions import BUDGET_BYTES, Version
 
-__all__ = [
-    "INITIAL",
-    "Changeable",
-    "Pickled",
-    "PipelineChanges",
-]
-
 INITIAL = "initial"
 _PLACE_COLUMNS = 5
 _POLL_S = 0.05

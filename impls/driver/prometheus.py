@@ -9,8 +9,6 @@ from prometheus_client.registry import Collector
 
 from impls.errors import UsageError
 
-__all__ = ["PORT_MAX", "MetricsServer", "gauge", "query_families"]
-
 PORT_MAX = 65_535
 _GAUGES = (
     ("rescale_records_per_second", "Records applied per second, over the last second or seconds.", "rate", 1.0),

@@ -15,8 +15,6 @@ from pyarrow import fs
 
 from impls.errors import StateError, UsageError
 
-__all__ = ["LEVELS", "Files", "check_level", "sync_path"]
-
 LEVELS = ("none", "process", "host")
 _RENAMES = {"local", "hdfs"}  # object stores show a file only when it is closed, and rename by copying
 _AWAY = {  # what a mounted folder answers while its server, or the mount itself, is gone

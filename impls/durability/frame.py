@@ -26,11 +26,6 @@ from impls.errors import ADVICE, CorruptStateError, StateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.records import from_bytes, to_bytes
 
-__all__ = [
-    "FOLDER", "FORMAT", "Frame", "Segment", "ends_epoch", "frame_name", "frames_in", "frames_of", "last_frame",
-    "merged", "seal", "unseal",
-]  # fmt: skip
-
 FOLDER = "log"
 FORMAT = 1
 _MAGIC = b"RSLG"

@@ -23,8 +23,6 @@ from impls.store.bins import read_size
 from impls.store.queue import put_queued, take_queues
 from impls.store.state import BinState
 
-__all__ = ["RestoreRequest", "Restored", "Source", "restore", "usable_from"]
-
 _UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"
 
 

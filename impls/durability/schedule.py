@@ -13,11 +13,6 @@ from numpy.typing import NDArray
 from impls.durability.files import Files
 from impls.errors import ADVICE, UsageError
 
-__all__ = [
-    "NAME", "REPLAY_EPOCHS", "FinishedEpoch", "Manifest", "SnapshotName", "SnapshotSchedule", "needless_log",
-    "needless_snapshots", "read_manifest", "write_manifest",
-]  # fmt: skip
-
 NAME = "manifest.json"
 FORMAT = 1
 SnapshotName = tuple[int, int, int]
@@ -91,7 +86,7 @@ def read_manifest(files: Files, query: str, bins: int) -> Manifest:
 
 
 REPLAY_EPOCHS = 300
-MANIFEST_EPOCHS = 10
+_MANIFEST_EPOCHS = 10
 _PLACES = ("file_epoch", "state_worker", "queue_worker", "generation")
 _LOG_BYTES = 32 << 20  # of changelog that is always allowed; above it, half of the state's size is
 _FILE_BYTES = 16 << 20  # of superseded images that is always allowed
@@ -144,7 +139,7 @@ class SnapshotSchedule:
     @property
     def manifest_epochs(self) -> int:
         """Number of epochs between two manifests."""
-        return max(1, min(MANIFEST_EPOCHS, self._replay // 10))
+        return max(1, min(_MANIFEST_EPOCHS, self._replay // 10))
 
     def cycle(self) -> int:
         """Returns the number of epochs in which every bin is snapshotted once."""

@@ -21,19 +21,6 @@ from impls.store.pages import Leaves, Rows
 from impls.store.records import from_bytes, to_bytes
 from impls.store.tables import QUEUE, STATE, bin_range, iter_range
 
-__all__ = [
-    "FOLDER",
-    "FORMAT",
-    "BinImage",
-    "decode",
-    "encode",
-    "image_at_rest",
-    "image_of",
-    "install",
-    "install_queue",
-    "snapshot_name",
-]
-
 FOLDER = "snapshots"
 FORMAT = 1
 _MAGIC = b"RSSN"

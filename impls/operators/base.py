@@ -11,8 +11,6 @@ from impls.store.hashing import bin_sql
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["Operator"]
-
 
 class Operator(ABC):
     """create() is called once per bin when its state is made, then apply() once per worker and epoch with its records.

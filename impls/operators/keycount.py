@@ -21,8 +21,6 @@ from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["COSTS", "VALUE_BYTES_MAX", "DenseCount", "HashCount", "padding", "pay"]
-
 COSTS = ("wait", "compute")
 VALUE_BYTES_MAX = 1 << 20
 _COST_US_MAX = 1_000_000

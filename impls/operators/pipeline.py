@@ -16,18 +16,6 @@ from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = [
-    "Contents",
-    "Pipeline",
-    "TimedPipeline",
-    "contents_of",
-    "inserted",
-    "pipeline_of",
-    "removed",
-    "replaced",
-    "steps_of",
-]
-
 
 @dataclass(frozen=True)
 class Contents:

@@ -11,8 +11,6 @@ from impls.operators.base import Operator
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["StatefulMap"]
-
 
 class StatefulMap(Operator):
     """update() is called for every record of a key in (partition, offset) order; the last result of an epoch is sent.

@@ -10,8 +10,6 @@ import pyarrow as pa
 from impls.errors import UsageError
 from impls.store.records import Results
 
-__all__ = ["Batch", "Filter", "Map", "ResultMap", "Step"]
-
 _FIXED = ("bin", "partition", "offset", "time", "key")
 
 

@@ -17,8 +17,6 @@ from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["KeyContext", "KeyedProcess", "TimedOperator", "Turn", "Turned", "clock_of"]
-
 
 @dataclass(frozen=True)
 class Turn:

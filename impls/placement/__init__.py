@@ -16,8 +16,6 @@ from impls.errors import UsageError
 from impls.protocol.arrays import check_bins
 from impls.protocol.named import defaults_of, modules_with, read_options
 
-__all__ = ["Placing", "Policy", "goal", "initial", "options", "policies"]
-
 
 @dataclass(frozen=True, slots=True)
 class Placing:

@@ -11,8 +11,6 @@ from impls.errors import UsageError
 from impls.placement import Placing
 from impls.store.hashing import hash_int64
 
-__all__ = ["place"]
-
 _NODES_MAX = 4096
 _WORKER = np.int64(1 << 20)  # apart from each other by more than the virtual nodes of one
 _BIN = np.int64(1 << 62)

@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from impls.placement import Placing
 
-__all__ = ["place"]
-
 
 def place(placing: Placing) -> NDArray[np.int32]:
     """Returns contiguous ranges whose lengths differ by at most 1; the current assignment plays no part.

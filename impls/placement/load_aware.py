@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from impls.errors import UsageError
 from impls.placement import Placing
 
-__all__ = ["place"]
-
 _WHOLE = 1 << 40  # the load of all bins together, in whole numbers so that sums are exact
 _ALIKE = 0.01
 

@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from impls.placement import Placing
 
-__all__ = ["place"]
-
 
 def place(placing: Placing) -> NDArray[np.int32]:
     """Returns an assignment whose counts differ by at most 1, with the fewest bins moved.

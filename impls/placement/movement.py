@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Movement", "moved_against_minimum"]
-
 
 @dataclass(frozen=True, slots=True)
 class Movement:

@@ -16,8 +16,6 @@ from pyspark.sql import types as t
 
 from impls.errors import UsageError
 
-__all__ = ["coercion", "internal_row"]
-
 _WIDTHS: dict[type[t.DataType], Callable[[int], Any]] = {
     t.ByteType: ctypes.c_int8,
     t.ShortType: ctypes.c_int16,

@@ -31,12 +31,6 @@ from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.store.hashing import hash_bytes
 
-__all__ = [
-    "AFTER_EXPIRIES", "AFTER_TIMERS", "EXPIRY", "ITEM", "LIST", "MAP", "TIMER", "TIMERS", "VALUE", "Encoding",
-    "Entries", "Variable", "after", "expiry_name", "field_of", "field_part", "in_ranges", "item_name", "key_part",
-    "label_part", "list_head", "rest_of", "time_bytes", "time_of", "timer_name", "with_expiry",
-]  # fmt: skip
-
 TIMER, VALUE, LIST, MAP, EXPIRY, TIMERS, ITEM = (bytes([family]) for family in range(7))
 AFTER_TIMERS, AFTER_EXPIRIES = VALUE, TIMERS  # above all timers, above all expiries
 _KEY_MAX, _LABEL_MAX = 150, 100

@@ -21,8 +21,6 @@ from impls.processor.rows import RowCodec
 from impls.processor.scope import Scope
 from impls.processor.state import ListClient, MapClient, ValueClient
 
-__all__ = ["Handle", "TimeMode"]
-
 TimeMode = Literal["none", "processingtime", "eventtime"]
 _Schema = StructType | str
 _NAMES = {"none": "NoTime", "processingtime": "ProcessingTime", "eventtime": "EventTime"}

@@ -20,9 +20,6 @@ from impls.processor.coerce import coercion
 from impls.processor.encoding import Variable
 from impls.processor.rows import RowCodec, each, nullable, row_maker
 
-__all__ = ["LAST", "EvolvedRows", "History", "check_kept", "converter"]
-
-
 _One = Callable[[Any], Any]
 LAST = ord("[") - 1  # a row of the first schema begins with [
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType)

@@ -28,8 +28,6 @@ from impls.errors import UsageError
 from impls.processor.coerce import coercion, internal_row
 from impls.processor.rows import normalized, row_maker
 
-__all__ = ["KeyCodec", "columns_sql", "key_sql"]
-
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DateType, t.TimestampType, t.TimestampNTZType,
              t.DayTimeIntervalType)  # fmt: skip
 _TEXTS = (t.StringType, t.CharType, t.VarcharType)

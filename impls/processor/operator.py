@@ -20,10 +20,6 @@ from impls.store.keyed import Buffered, Keyed
 from impls.store.records import Results, from_bytes
 from impls.store.state import BinState
 
-__all__ = [
-    "EVENT_TIME", "InitialState", "ProcessorOperator", "TimedProcessor", "expire", "operator_of",
-]  # fmt: skip
-
 
 def expire(entries: Buffered, bins: Iterable[int], now: int) -> None:
     """Deletes what expires at `now`, ms, or before; what was renewed gets its expiry anew."""

@@ -23,17 +23,6 @@ from pyspark.sql.pandas.types import to_arrow_type
 from impls.errors import UsageError
 from impls.processor.rows import nullable
 
-__all__ = [
-    "MAX_BYTES",
-    "NO_BOUND",
-    "Frames",
-    "Rows",
-    "check_event_times",
-    "json_rows",
-    "pandas_settings",
-    "rows_per_frame",
-]
-
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"  # the name of the setting
 NO_BOUND = str(2**31 - 1)  # what Spark takes for no bound on the bytes of a frame
 _One = Callable[[Any], Any]

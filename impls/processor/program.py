@@ -23,8 +23,6 @@ from impls.processor.rows import row_maker
 from impls.processor.scope import Scope
 from impls.store.keyed import Buffered
 
-__all__ = ["Life", "Program", "Times"]
-
 _Key = tuple[int, bytes]
 _FAMILIES = (encoding.VALUE, encoding.LIST, encoding.ITEM, encoding.MAP)
 

@@ -29,8 +29,6 @@ from pyspark.sql.streaming import stateful_processor_api_client as spark
 
 from impls.processor.coerce import coercion, internal_row
 
-__all__ = ["RowCodec", "each", "normalized", "nullable", "row_maker"]
-
 _One = Callable[[Any], Any]
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _SAME = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.BooleanType, t.StringType, t.CharType, t.VarcharType,

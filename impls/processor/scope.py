@@ -9,8 +9,6 @@ from impls.processor import encoding
 from impls.processor.encoding import Variable
 from impls.store.keyed import Buffered
 
-__all__ = ["Deleted", "Scope"]
-
 _NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
 
 

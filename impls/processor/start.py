@@ -36,9 +36,6 @@ from impls.store.hashing import bin_sql
 from impls.store.records import TIES, to_bytes
 from impls.worker.results import Output
 
-__all__ = ["OUTPUT_MODES", "initial_state", "transform_with_state"]
-
-
 _DONE = "done.json"
 
 

@@ -15,8 +15,6 @@ from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.processor.scope import Deleted, Scope
 
-__all__ = ["ListClient", "MapClient", "ValueClient"]
-
 _EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
 
 

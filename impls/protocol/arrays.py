@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 
-__all__ = ["MAX_BINS", "array_of", "arrays_from_json", "arrays_to_json", "check_bins", "text_of"]
-
 
 def text_of(array: NDArray[Any], kind: str) -> str:
     """Returns an array as text, its numbers of a kind as in "<i4"."""

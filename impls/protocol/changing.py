@@ -12,8 +12,6 @@ from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused, Event
 from impls.protocol.versions import Change, Version, Versions, repaired_by, shape_of, way_back
 from impls.protocol.view import Observation
 
-__all__ = ["Bins", "Changing", "Outcome"]
-
 TRIAL_EPOCHS = 10
 PROOF_EPOCHS = 10
 _OUTCOMES = 1_000

@@ -17,8 +17,6 @@ from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan
 from impls.protocol.versions import Change
 from impls.protocol.view import BinStatus, EpochTimes, Observation, View
 
-__all__ = ["Controller", "Event", "MigrationBegun", "MigrationDone"]
-
 _NEVER = 1 << 30
 _RATE_WEIGHT = 0.2
 _KNOWN = {"location": "<i4", "queued": "<i8", "size": "<i8"}

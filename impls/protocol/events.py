@@ -12,21 +12,6 @@ from numpy.typing import NDArray
 
 from impls.protocol.arrays import array_of, text_of
 
-__all__ = [
-    "ChangeBegun",
-    "ChangeDone",
-    "ChangeRefused",
-    "Command",
-    "Event",
-    "Identity",
-    "Kind",
-    "MigrationBegun",
-    "MigrationDone",
-    "event_from_json",
-    "identified",
-    "new_id",
-]
-
 Kind = Literal["rescale", "rebalance"]
 
 

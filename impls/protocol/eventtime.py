@@ -19,8 +19,6 @@ import numpy as np
 
 from impls.errors import UsageError
 
-__all__ = ["NO_TIME", "EpochClock", "EventClock", "EventTime", "Merge", "Partial", "merge_partials", "whole_ms"]
-
 Merge = Callable[[list[Any]], list[Any]]
 NO_TIME = -(1 << 62)  # before any event time there is: of a record that has none, of timers that have not run
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import orjson
 
-__all__ = ["from_text", "to_text"]
-
 
 def to_text(data: Any) -> bytes:
     """Returns compact JSON; NumPy's numbers and arrays are numbers and lists.

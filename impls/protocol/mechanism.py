@@ -10,8 +10,6 @@ from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.view import View
 
-__all__ = ["Mechanism", "Shared", "WorkerStore", "refuse_below_one", "refuse_negative", "refuse_unless_share"]
-
 
 class WorkerStore(Protocol):
     """What the worker core asks of a worker's store, see `Store`; transactions are LMDB's or offer the same."""

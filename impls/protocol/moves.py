@@ -12,11 +12,6 @@ from numpy.typing import NDArray
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.view import View
 
-__all__ = [
-    "PULL_BUDGET_BYTES", "Moves", "Pairs", "continued", "due_replicas", "hottest_first", "lags", "movable", "pull_plan",
-    "within_bytes",
-]  # fmt: skip
-
 # By each worker in an epoch, 50 ms for counts; one default for all that have a budget, so that they compare.
 PULL_BUDGET_BYTES = 8 << 20
 

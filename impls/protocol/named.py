@@ -8,8 +8,6 @@ from typing import Any
 
 from impls.errors import UsageError
 
-__all__ = ["defaults_of", "modules_with", "read_options"]
-
 
 def modules_with(folder: Path, package: str, function: str) -> dict[str, Any]:
     """Returns, by module name, what the modules of a folder define as `function`; those without it are left out."""

@@ -13,8 +13,6 @@ from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.versions import Code
 
-__all__ = ["Answers", "EpochOrder", "Executor"]
-
 
 @dataclass(frozen=True)  # without slots, which pickle restores by one call per field in every worker and epoch
 class EpochOrder:

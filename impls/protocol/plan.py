@@ -17,9 +17,6 @@ from impls.protocol.eventtime import EpochClock, Partial
 from impls.protocol.versions import Versions
 from impls.protocol.view import View
 
-__all__ = ["DROP_ENTRIES", "Drop", "EpochPlan", "Pull", "Stop", "WrittenPlan", "drops_within_budget", "validate"]
-
-
 Stop = Literal["query", "application"]
 DROP_ENTRIES = 16_384  # per worker and epoch: the store deletes one by one, 250,000 of hash state in 0.6 s
 

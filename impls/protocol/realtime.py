@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from impls.protocol.order import EpochOrder
 
-__all__ = ["Ended", "Failed", "Final", "Hello", "Marks", "Role", "Route", "Routed", "Tick"]
-
 Role = Literal["router", "worker"]
 """F and S."""
 

@@ -5,19 +5,6 @@ from typing import Any
 
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = [
-    "PARTS",
-    "PHASES",
-    "CacheUse",
-    "EventTimes",
-    "Moves",
-    "Pipelines",
-    "Queues",
-    "Replication",
-    "Report",
-    "Written",
-]
-
 PHASES = ("open", "recover", "drop", "pull", "apply", "commit", "log", "send", "snapshot", "replicate")
 PARTS = ("read",)  # inside other phases: a shared store's answers
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 
-__all__ = ["numbers_on", "renumbered", "rounds_needed", "seat_workers", "workers_of_seats"]
-
 
 def seat_workers(
     seats: Sequence[str],

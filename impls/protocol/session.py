@@ -18,8 +18,6 @@ from impls.errors import StateError
 from impls.protocol.order import EpochOrder
 from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Role, Route, Routed, Tick
 
-__all__ = ["Coordinator", "Said", "Say"]
-
 Said = Routed | Final | Ended | Failed
 
 

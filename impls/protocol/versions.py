@@ -15,11 +15,6 @@ from numpy.typing import NDArray
 
 from impls.protocol.arrays import array_of, text_of
 
-__all__ = [
-    "BUDGET_BYTES", "Change", "Code", "Failure", "Version", "Versions", "needed", "path_between", "repaired_by",
-    "shape_of", "way_back",
-]  # fmt: skip
-
 BUDGET_BYTES = 256 << 10
 
 Direction = Literal["migrate", "back"]

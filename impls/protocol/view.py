@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from impls.protocol.eventtime import Partial
 from impls.protocol.versions import Failure
 
-__all__ = ["BinStatus", "EpochTimes", "Observation", "Sparse", "View"]
-
 
 @dataclass(frozen=True, slots=True)
 class EpochTimes:

@@ -13,9 +13,6 @@ import pyarrow as pa
 from impls.errors import StateError
 from impls.store.records import concat
 
-__all__ = ["PAD_BYTES", "Blob", "Intake", "decode", "encode", "table_of"]
-
-
 PAD_BYTES = 8192
 """Least size of a blob: above Spark's limit for an Arrow batch, so that each blob is a batch of its own."""
 

@@ -26,8 +26,6 @@ from impls.worker.query import Task
 from impls.worker.turns import without_records
 from impls.worker.turnstate import INDEX_BITS, TurnState, last_frame_of, put_frame, read_turn, write_turn
 
-__all__ = ["TurnEnvironment"]
-
 _REPORT = OUTBOX + b"report"
 
 

@@ -14,8 +14,6 @@ from impls.protocol.session import Coordinator, Say
 from impls.realtime.link import Event, Lost, Switchboard
 from impls.worker.cells import CELL
 
-__all__ = ["RealTimeExecutor", "SessionLost", "SlotsNeeded"]
-
 _POLL_S = 0.05
 _DEADLINE_S = 120.0
 

@@ -15,10 +15,7 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BatchingWindow", "Flow", "Inbox", "Pace"]
-
-
-AHEAD_S = 0.25
+_AHEAD_S = 0.25
 _FIRST, _LEAST, _MOST = 256, 64, 1 << 20  # records
 _KEPT = 0.7  # of a rate that falls: one slow turn says little
 _SOURCES = 254  # routers beyond them are not counted
@@ -44,7 +41,7 @@ class Pace:
         self.applied += records
         rate = records / max(seconds, 1e-6)
         self._rate = max(rate, _KEPT * self._rate + (1 - _KEPT) * rate)
-        self.window = int(min(max(AHEAD_S * self._rate, _LEAST), _MOST))
+        self.window = int(min(max(_AHEAD_S * self._rate, _LEAST), _MOST))
 
 
 class Flow:

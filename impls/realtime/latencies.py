@@ -14,9 +14,6 @@ from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_e
 from impls.store.tables import OUTBOX
 from impls.worker.cells import CELL, are_moved, make_cells
 
-__all__ = ["STEPS", "Breakdown", "Latencies", "ended_cells"]
-
-
 _NOW, _ENDED = OUTBOX + b"cells", OUTBOX + b"ended-cells"
 _WHEN = np.dtype([("time", "<i8"), ("moved", "u1")])
 

@@ -18,8 +18,6 @@ from typing import Any, Self
 
 from impls.protocol.realtime import Hello, Role
 
-__all__ = ["Event", "Link", "Lost", "Switchboard"]
-
 _KEY_BYTES = 32
 _CLOSE_S = 5.0
 _BROKEN = (EOFError, OSError)

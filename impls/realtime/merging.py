@@ -18,10 +18,6 @@ from impls.realtime.blobs import Blob
 from impls.worker.turns import highest_times
 from impls.worker.turnstate import TurnState
 
-__all__ = [
-    "again", "counted", "ended", "highest", "lasting", "merge_told", "merged_report", "restored", "seen", "settled",
-]  # fmt: skip
-
 Times = list[list[int]]
 
 

@@ -11,8 +11,6 @@ from impls.errors import StateError
 from impls.protocol.realtime import Route, Routed
 from impls.realtime.blobs import encode
 
-__all__ = ["Router"]
-
 
 class Router:
     """Packs records by the routing in force; all methods may be called from any thread."""

@@ -8,8 +8,6 @@ from impls.protocol.plan import Pull
 from impls.protocol.realtime import Final, Marks
 from impls.worker.pull import on_demand, within_budget
 
-__all__ = ["WorkerTick"]
-
 
 class WorkerTick:
     """hear() what the driver says; due() and pulled() in turn; ready() says that the worker may end the tick.

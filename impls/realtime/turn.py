@@ -25,9 +25,6 @@ from impls.worker.pull import pull_bins
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas
 
-__all__ = ["Given", "Turned", "end_tick", "run_turn"]
-
-
 _DROP_ITEMS = 1024  # a turn's piece of old copies: 2 to 3 ms, of a bin of 39,000 entries 60 to 90 in one piece
 
 

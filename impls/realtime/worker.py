@@ -27,8 +27,6 @@ from impls.worker.opened import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
 from impls.worker.versions import PipelineError, refits_of, still_refused, without
 
-__all__ = ["TurnWorker"]
-
 
 class TurnWorker:
     """take() blobs and hear() the driver at any time, then step(); close() at the end. Used by one thread.

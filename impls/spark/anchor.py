@@ -18,8 +18,6 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from impls.errors import StateError
 
-__all__ = ["NAME", "SEAT", "Anchor", "host_name"]
-
 NAME, SEAT = "rescale_name", "rescale_seat"  # the columns of the join: a seat's name, and that of a record's seat
 # The user's own; what a standalone worker is started with; what Kubernetes and YARN tell a Spark executor.
 _HOST_NAMES = ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP", "SPARK_EXECUTOR_POD_IP", "NM_HOST")

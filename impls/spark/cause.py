@@ -8,9 +8,6 @@ from pyspark.sql import SparkSession
 
 from impls.errors import FOR_KEY
 
-__all__ = ["cause_of", "silence"]
-
-
 _MOST = 500  # characters of an exception's text
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>.+)", line (?P<line>\d+), in (?P<where>.+)')

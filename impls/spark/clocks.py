@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 
 from impls.spark.anchor import host_name
 
-__all__ = ["ClockOffset", "ask_clock", "clock_offsets", "serve_clock"]
-
 ClockOffset = tuple[float, float]  # milliseconds by which a clock is ahead of this machine's, and how exact that is
 
 _ROUNDS = 20

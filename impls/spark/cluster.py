@@ -13,8 +13,6 @@ from pyspark.sql import SparkSession
 from impls.errors import UsageError
 from impls.spark.master import standalone_addresses
 
-__all__ = ["await_executor", "end_session", "registered", "start_in_time"]
-
 _START_DEADLINE_S = 20.0
 _EXECUTOR_DEADLINE_S = 15.0
 _JVM_DEADLINE_S = 30.0

@@ -17,11 +17,6 @@ from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.store.records import TIES
 
-__all__ = [
-    "RoutingColumn", "key_bytes", "ordered", "prepared", "readable", "routing_literal", "worker_column",
-    "workers_column",
-]  # fmt: skip
-
 _ORDER = ("partition", "offset")
 _PLACES = ("row_index", "file_block_start")  # Parquet counts rows; the rows of a block of another format come in order
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-__all__ = ["new_object"]
-
 _JAVA_VERSION = 8  # of the class file; Janino writes no later one
 _loaders: dict[tuple[str, Path], Any] = {}
 

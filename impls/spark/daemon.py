@@ -12,8 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["main", "preload"]
-
 _THREADLESS = {"JE_ARROW_MALLOC_CONF": "background_thread:false", "OPENBLAS_NUM_THREADS": "1"}
 _PYTHON_MIN = (3, 11)  # an older one may not even read Spark's own daemon, and would fail without a word of why
 _TASKS = Path("/proc/self/task")

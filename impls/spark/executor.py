@@ -31,8 +31,6 @@ from impls.spark.master import is_local
 from impls.spark.readiness import in_words
 from impls.worker.query import QuerySpec
 
-__all__ = ["MicroBatchExecutor", "SeatedExecutor", "executor_for", "runner"]
-
 
 class MicroBatchExecutor:
     """Sends the records of a micro-batch to their workers and runs each worker's step in a Spark task."""

@@ -18,8 +18,6 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from impls.driver.driver import Driver
 from impls.spark.compiled import new_object
 
-__all__ = ["METRICS", "Heartbeat", "metrics_of", "with_heartbeat"]
-
 METRICS = (
     "records", "results", "queued", "misplaced", "migrations", "moved_bins", "moved_bytes", "planned_bins",
     "planned_bytes", "rebuilt", "state_bytes", "workers",

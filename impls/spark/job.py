@@ -24,13 +24,11 @@ from impls.worker.cells import CELL
 from impls.worker.query import QuerySpec
 from impls.worker.sinks import ForeachBatch
 
-__all__ = ["StepJob", "rows_of"]
-
 _SOURCE = Path(__file__).with_name("Step.java")
 _LENGTH = Struct(">i")
 _COMMAND_BYTES_MAX = 1 << 20  # what is longer Spark sends as a broadcast
 
-Answered = list[tuple[Report, NDArray[np.void]]]
+_Answered = list[tuple[Report, NDArray[np.void]]]
 
 
 class StepJob:
@@ -68,7 +66,7 @@ class StepJob:
             return replace(answers, sink_ms=given(sink, job, self._spec.operator, order.written.epoch, answers))
 
 
-def _answers(rows: Answered, begin: float, built: float) -> Answers:
+def _answers(rows: _Answered, begin: float, built: float) -> Answers:
     return Answers.of(rows, build_ms=(built - begin) * 1e3, job_ms=(time.perf_counter() - built) * 1e3)
 
 
@@ -89,7 +87,7 @@ class _DirectJob:
         self._context._pickled_broadcast_vars.clear()  # whoever pickles anew finds them again
         return b"" if beside or len(command) > _COMMAND_BYTES_MAX else command
 
-    def run(self, command: bytes, routed: DataFrame) -> Answered:
+    def run(self, command: bytes, routed: DataFrame) -> _Answered:
         packed = self._step.run(self._like, bytearray(command), routed._jdf)
         return [(Report.from_json(text.decode()), np.frombuffer(cells, CELL)) for text, cells in rows_of(packed)]
 

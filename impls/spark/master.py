@@ -5,8 +5,6 @@ import socket
 
 from impls.errors import UsageError
 
-__all__ = ["address_towards", "check_master", "check_retries", "is_local", "standalone_addresses"]
-
 _REACH_DEADLINE_S = 5.0
 _ANY_PORT = 9
 _LOCAL = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?")

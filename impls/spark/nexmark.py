@@ -19,8 +19,6 @@ from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
 
-__all__ = ["KEY", "TIME", "project"]
-
 KEY, TIME = "key", "scheduled_us"
 _FIELDS = {
     "id": "bigint", "name": "string", "city": "string", "state": "string",

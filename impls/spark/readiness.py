@@ -24,9 +24,6 @@ from impls.errors import UsageError
 from impls.spark.master import is_local
 from impls.worker.sinks import Sink
 
-__all__ = ["LIBRARIES", "check_executors", "check_operator", "in_words", "warm_workers"]
-
-
 LIBRARIES = {
     "confluent_kafka": "confluent-kafka",
     "google.protobuf.message": "protobuf",  # "google.protobuf" is also a folder in a jar of Spark

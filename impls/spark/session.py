@@ -18,9 +18,6 @@ from impls.spark.cluster import await_executor, end_session, start_in_time
 from impls.spark.master import address_towards, check_master, check_retries, is_local, standalone_addresses
 from impls.spark.shipping import Archive, cluster_settings, ship
 
-__all__ = ["check_session", "spark_session"]
-
-
 _LOSSES = {
     "spark.executor.heartbeatInterval": "1s",
     "spark.storage.blockManagerHeartbeatTimeoutMs": "6s",  # after which the driver gives up an executor

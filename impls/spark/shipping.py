@@ -23,9 +23,6 @@ from impls.operators.pipeline import Contents, steps_of
 from impls.spark.master import is_local
 from impls.spark.readiness import check_executors, check_operator
 
-__all__ = ["Archive", "check_archive", "cluster_settings", "dumped", "equip", "pickled", "ship"]
-
-
 Archive = Path | str | Callable[[], Path] | None
 """A packed environment: its path or URI; a function that makes it, called only where the executors lack it; or none."""
 

@@ -21,11 +21,6 @@ from impls.protocol.eventtime import NO_TIME
 from impls.worker.results import Output
 from impls.worker.sinks import Sink
 
-__all__ = [
-    "InputLog", "broker_settings", "delay_ms", "epoch_begin", "event_time_sql", "read_until", "streaming_sources",
-    "tick_begin", "topics_of", "with_watermark",
-]  # fmt: skip
-
 _HEAD_LINES = 2  # of a file of Spark's offset log: its version, and the batch's settings
 
 

@@ -31,10 +31,6 @@ from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 from impls.worker.sinks import ForeachBatch, Sink, Taken
 
-__all__ = [
-    "REPORT_SCHEMA", "answer_of", "freeze_imports", "given", "reports_of", "run_step", "schema_of", "with_results",
-]  # fmt: skip
-
 REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("cells", BinaryType())])
 _RESULTS = ("key", "value")
 _RESULT_SCHEMA = StructType([*REPORT_SCHEMA.fields, *(StructField(name, BinaryType()) for name in _RESULTS)])

@@ -34,21 +34,6 @@ from impls.store.tables import (
     iter_range,
 )
 
-__all__ = [
-    "BinArrival",
-    "begin_drop",
-    "copy_bin",
-    "drop_bin",
-    "drop_piece",
-    "open_size",
-    "other_items",
-    "read_size",
-    "size_record",
-    "stored_items",
-    "verify_items",
-    "write_size",
-]
-
 _SIZE = struct.Struct("<QQ")  # entries, bytes
 _PUT = 512  # packs
 

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 
-__all__ = ["BLOCK_BYTES", "SLOTS", "codes_of", "create_blocks", "open_blocks", "place", "write_counts"]
-
 SLOTS = 509
 _WORDS = SLOTS + 1  # 4,080 bytes and LMDB's 16-byte header fill one page exactly
 BLOCK_BYTES = _WORDS * 8

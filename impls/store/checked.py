@@ -14,11 +14,6 @@ from impls.store.blocks import BLOCK_BYTES
 from impls.store.entries import open_value
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE
 
-__all__ = [
-    "check_absent", "checked", "get_checked", "get_of_epoch", "open_record", "put_checked", "put_of_epoch",
-    "whole_range",
-]  # fmt: skip
-
 
 def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
     """Writes a record with the checksum of its key and value."""

@@ -15,11 +15,6 @@ from impls.errors import CorruptStateError
 from impls.protocol.arrays import MAX_BINS
 from impls.store.tables import STATE, bin_key
 
-__all__ = [
-    "CHECK_BYTES", "Changes", "check_rows", "open_value", "open_values", "stored_name", "stored_names",
-    "stored_value", "stored_values", "unsound", "verify_entries", "wrong_rows",
-]  # fmt: skip
-
 CHECK_BYTES = 4
 _RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
 _KEY_MAX = 480  # LMDB keys end at 511 bytes

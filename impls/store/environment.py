@@ -17,10 +17,6 @@ from impls.protocol.jsontext import from_text, to_text
 from impls.store.checked import get_checked, put_checked
 from impls.store.tables import META
 
-__all__ = [
-    "DAMAGE", "FORMAT", "MAP_BYTES", "Meta", "Store", "read_meta", "set_aside", "store_path", "wipe", "write_meta",
-]  # fmt: skip
-
 MAP_BYTES = 1 << 30
 DAMAGE = (CorruptStateError, lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.InvalidError, lmdb.PanicError)
 _READERS = 512

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from impls.protocol.arrays import check_bins
 
-__all__ = ["SEED", "bin_of_hash", "bin_sql", "hash_bytes", "hash_int64"]
-
 SEED = 42
 _P1, _P2, _P3 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _P4, _P5 = np.uint64(0x85EBCA77C2B2AE63), np.uint64(0x27D4EB2F165667C5)

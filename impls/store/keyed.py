@@ -15,9 +15,6 @@ from impls.protocol.eventtime import Partial
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
-__all__ = ["Buffered", "Keyed", "name_of"]
-
-
 _Place = tuple[int, bytes]
 
 

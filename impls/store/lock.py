@@ -7,8 +7,6 @@ from pathlib import Path
 
 from impls.errors import StateError
 
-__all__ = ["WriterLock", "holds", "take_lock"]
-
 _LOCK_DEADLINE_S = 10.0
 _LOCK_POLL_S = 0.02
 _FILE = "writer"

@@ -12,9 +12,6 @@ from impls.store.packs import check_pack, pack_rows, packed_rows
 from impls.store.pages import Leaves, Rows, UnknownFormError
 from impls.store.tables import PACKS, STATE, bin_range, chunks, iter_range
 
-__all__ = ["LARGEST", "LEAST", "entry_rows", "moving_packs"]
-
-
 LEAST = 512  # entries of a bin that is packed: fewer come as quickly by themselves
 LARGEST = 500  # bytes of an entry, name included, that is packed: larger ones gain nothing
 _PREFIX = 3  # table and bin

@@ -17,8 +17,6 @@ from impls.store.entries import open_value
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_range
 
-__all__ = ["Advance", "Offsets"]
-
 _NAME_BYTES = 7  # table, bin, partition
 
 
@@ -111,11 +109,7 @@ class Advance:
 
 
 def _columns(table: pa.Table) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    return (
-        table.column("bin").to_numpy(),
-        table.column("partition").to_numpy(),
-        table.column("offset").to_numpy(),
-    )
+    return (table.column("bin").to_numpy(), table.column("partition").to_numpy(), table.column("offset").to_numpy())
 
 
 def _rows(table: pa.Table) -> Iterable[tuple[int, int, int]]:

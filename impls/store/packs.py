@@ -21,19 +21,6 @@ from impls.store.checked import checked, open_record, whole_range
 from impls.store.entries import CHECK_BYTES, open_value, unsound
 from impls.store.tables import PACKS, STATE, bin_range, iter_range
 
-__all__ = [
-    "beside_packs",
-    "check_pack",
-    "count_packed",
-    "entries_of",
-    "pack_rows",
-    "packed_entries",
-    "packed_rows",
-    "unpack",
-    "unpack_range",
-    "unpacked",
-]
-
 Item = tuple[bytes, bytes]
 
 _HEAD = struct.Struct("<HHI")

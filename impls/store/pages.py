@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from impls.store.tables import META, PACKS, STATE, bin_range
 
-__all__ = ["Leaves", "Rows", "UnknownFormError", "leaves_of"]
-
 Rows = NDArray[np.uint8]
 
 _PAGE = struct.Struct("<QHHHH")  # number, padding, flags, end of the pointers, begin of the nodes

@@ -10,8 +10,6 @@ from impls.store.checked import get_checked, open_record, put_checked
 from impls.store.records import from_bytes, to_bytes
 from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
-__all__ = ["Lengths", "add_to_queues", "put_queued", "queue_lengths", "queued_records", "stored_queues", "take_queues"]
-
 Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
 
 

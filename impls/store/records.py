@@ -7,17 +7,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = [
-    "TIES",
-    "Results",
-    "concat",
-    "counts",
-    "from_bytes",
-    "in_turn",
-    "times_of",
-    "to_bytes",
-]
-
 TIES = ("rescale_file", "rescale_row")
 """Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.columns`."""
 

@@ -25,8 +25,6 @@ from impls.store.entries import (
 from impls.store.packs import beside_packs, unpack, unpack_range
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
 
-__all__ = ["BinState"]
-
 _HIGHEST = b"\xff" * 512  # above all keys
 _TURNED = 4_096  # entries turned at a time
 _DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum

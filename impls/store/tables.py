@@ -10,26 +10,6 @@ from typing import Any
 
 import lmdb
 
-__all__ = [
-    "DENSE",
-    "DROPPED",
-    "DUE",
-    "META",
-    "OFFSETS",
-    "OUTBOX",
-    "PACKS",
-    "QUEUE",
-    "SHAPE",
-    "SIZE",
-    "STATE",
-    "STATE_TABLES",
-    "bin_key",
-    "bin_range",
-    "chunks",
-    "drop_range",
-    "iter_range",
-]
-
 META = b"\x00"
 STATE = b"\x01"
 QUEUE = b"\x02"

@@ -18,8 +18,6 @@ from impls.store.bins import BinArrival, open_size
 from impls.transfer.settings import TLS_NAME, Transfer
 from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, is_size, items_of, proof_of, runs_of, seal
 
-__all__ = ["fetch"]
-
 _AHEAD = 4  # messages that wait to be installed
 _CLIENTS_MAX = 16
 _POLL_S = 0.1

@@ -10,8 +10,6 @@ from impls.transfer.places import Places
 from impls.transfer.process import Charge, Owner
 from impls.transfer.settings import Transfer
 
-__all__ = ["offer"]
-
 _LOG = logging.getLogger(__package__)
 _started: list["subprocess.Popen[bytes]"] = []  # so that they are waited for when they end before this process
 

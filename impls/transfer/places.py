@@ -14,8 +14,6 @@ from typing import Any
 
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["Places"]
-
 _AGAIN_S = 3.0  # between two starts of a server; twice as long after each that did not come up
 _AGAIN_MAX_S = 300.0
 _UNUSED_MAX_S = 86_400.0

@@ -23,9 +23,6 @@ from impls.transfer.places import Places
 from impls.transfer.server import BinServer
 from impls.transfer.settings import Transfer
 
-__all__ = ["Charge", "End", "Owner", "main"]
-
-
 _EXECUTOR = "java"
 
 

@@ -21,8 +21,6 @@ from impls.store.tables import PACKS, STATE, STATE_TABLES, bin_range
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import PROOF, REASONS, SCHEMA, RefusedError, Ticket, batch_of, open_ticket, packed, proof_of
 
-__all__ = ["BinServer", "Counts", "check_source"]
-
 
 def check_source(view: lmdb.Transaction, *, query: str, epoch: int) -> None:
     """Raises RefusedError unless an environment is of the query, and at the end of the epoch or of the one before.

@@ -12,9 +12,6 @@ from typing import Any
 from impls.errors import UsageError
 from impls.protocol.jsontext import from_text, to_text
 
-__all__ = ["TLS_NAME", "Transfer", "certificate_of"]
-
-
 TLS_NAME = "rescale-transfer"  # the name in every certificate: hosts have none that all agree on
 _SECRET_BYTES = 32
 

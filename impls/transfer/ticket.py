@@ -15,11 +15,6 @@ from impls.protocol.arrays import MAX_BINS
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.tables import SIZE
 
-__all__ = [
-    "PROOF", "REASONS", "SCHEMA", "RefusedError", "Ticket", "batch_of", "is_size", "items_of", "open_ticket",
-    "packed", "proof_of", "runs_of", "seal",
-]  # fmt: skip
-
 REASONS = {
     "method": "it only hands out bins",
     "malformed": "the request cannot be read",

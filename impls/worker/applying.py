@@ -18,8 +18,6 @@ from impls.worker.query import Task
 from impls.worker.turns import TimedInput, apply_timed
 from impls.worker.versions import Attempt, Begin, Running, try_out
 
-__all__ = ["Applying"]
-
 
 class Applying:
     """The records of one transaction: run() once; then what has changed is ready for the changelog.

@@ -18,8 +18,6 @@ from impls.worker.opened import Cause, Untrusted
 from impls.worker.query import Task
 from impls.worker.versions import PipelineError, without
 
-__all__ = ["run_epoch"]
-
 _NO_SPACE_BYTES = 1 << 20
 _ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is taken for the cause
 

@@ -7,8 +7,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["CELL", "INTERVAL_US", "are_moved", "cells_of", "make_cells", "percentiles_ms", "quantise"]
-
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 INTERVAL_US = 250_000
 _SUB_BITS = 11  # 2^11 sub-buckets are 3 significant digits

@@ -30,8 +30,6 @@ from impls.worker.pull import Puller
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas
 
-__all__ = ["WorkerCore"]
-
 
 class WorkerCore:
     """One epoch of one worker: begin(), receive() any number of times, end(); close() in any case.

@@ -7,8 +7,6 @@ from impls.protocol.mechanism import WorkerStore
 from impls.store.environment import Meta
 from impls.store.lock import WriterLock
 
-__all__ = ["Cause", "Opened", "Untrusted"]
-
 
 class Cause(Enum):
     """What is wrong with an environment."""

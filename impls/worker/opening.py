@@ -22,8 +22,6 @@ from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 from impls.worker.turnstate import has_worked, refill
 
-__all__ = ["open_worker"]
-
 _ROUNDS = 10  # environments of other attempts that may take this one's place before it gives up
 
 

@@ -16,8 +16,6 @@ from impls.store.queue import Lengths
 from impls.store.records import concat
 from impls.worker.query import Task
 
-__all__ = ["Phase", "check_queues", "own_records", "write_snapshot"]
-
 
 class Phase:
     """Stores the milliseconds between entering and leaving in `ms` under a name, unless an exception was raised.

@@ -22,8 +22,6 @@ from impls.transfer.ticket import RefusedError, Ticket
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 
-__all__ = ["Network", "Pulled", "Puller", "copied", "on_demand", "pull_bins", "within_budget"]
-
 
 class Network:
     """What came from other hosts, and how long that took."""

@@ -10,8 +10,6 @@ from impls.protocol.order import EpochOrder
 from impls.transfer.settings import Transfer
 from impls.worker.sinks import Sink
 
-__all__ = ["QuerySpec", "Task"]
-
 
 @dataclass(frozen=True)  # without slots, as EpochOrder
 class QuerySpec:

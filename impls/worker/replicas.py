@@ -27,8 +27,6 @@ from impls.worker.query import Task
 from impls.worker.turns import shadow_timed
 from impls.worker.versions import PipelineError, Running
 
-__all__ = ["copy_replicas", "keep_replicas", "replica_path"]
-
 _EPOCHS = OUTBOX + b"replica"
 
 

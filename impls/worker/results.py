@@ -17,11 +17,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from impls.errors import StateError
 from impls.store.records import Results
 
-__all__ = [
-    "HEADER", "NUMBER", "Deduplicator", "Number", "Output", "Result", "ResultReader", "close_producers", "number_of",
-    "numbers_of",
-]  # fmt: skip
-
 HEADER = "n"
 NUMBER = struct.Struct("<HIII")
 _ROW = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])  # NUMBER as columns

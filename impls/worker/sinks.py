@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from impls.store.records import Results
 
-__all__ = ["ForeachBatch", "Nowhere", "Sink", "Taken"]
-
 
 class Sink(Protocol):
     """Takes results from workers, in the process of each worker's task."""

@@ -28,8 +28,6 @@ from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.versions import Attempt, Running
 
-__all__ = ["TimedInput", "add_turns", "apply_timed", "highest_times", "shadow_timed", "without_records"]
-
 _META = b"turn"
 _PLACE = ["bin", "partition", "offset", "time"]
 _NO_BINS = np.zeros(0, bool)

@@ -15,9 +15,6 @@ from impls.store.checked import get_checked, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
 from impls.worker.query import Task
 
-__all__ = ["INDEX_BITS", "TurnState", "has_worked", "last_frame_of", "put_frame", "read_turn", "refill", "write_turn"]
-
-
 INDEX_BITS = 18  # results of a turn are numbered below 2^18, turns of a tick below 2^14: together 32 bits
 _TURNS = 1 << (32 - INDEX_BITS)
 _TURN, _FRAME = OUTBOX + b"turn", OUTBOX + b"frame"

@@ -21,17 +21,6 @@ from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
 
-__all__ = [
-    "Attempt",
-    "Begin",
-    "PipelineError",
-    "Running",
-    "refits_of",
-    "still_refused",
-    "try_out",
-    "without",
-]
-
 _TRIAL_RECORDS = 256
 _TRIAL_BINS = 4  # whose state is turned in a trial
 

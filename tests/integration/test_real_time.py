@@ -109,11 +109,7 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
 @pytest.mark.capability
 @pytest.mark.lengthy
 def test_a_processor_of_sparks_runs_in_real_time_and_its_timers_go_off(kafka, topic_factory, tmp_path):
-    topics, producer, seen = (
-        (topic_factory(2), topic_factory(4)),
-        producer_for(kafka),
-        Deduplicator(),
-    )
+    topics, producer, seen = ((topic_factory(2), topic_factory(4)), producer_for(kafka), Deduplicator())
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": "processor", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topics[1], partition, 0) for partition in range(4)])
     last: dict[bool, dict[int, int]] = {False: {}, True: {}}

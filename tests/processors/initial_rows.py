@@ -27,9 +27,5 @@ CASE = Case(
     input="key string, n long",
     output="key string, total long, known boolean",
     initial=("key string, total long", [("a", 100), ("b", 200), ("c", 300), ("c", 1)]),
-    chunks=[
-        [("a", 1), ("d", 4), ("a", 2)],
-        [("b", 5), ("c", 6)],
-        [("e", 7), ("a", 8)],
-    ],
+    chunks=[[("a", 1), ("d", 4), ("a", 2)], [("b", 5), ("c", 6)], [("e", 7), ("a", 8)]],
 )

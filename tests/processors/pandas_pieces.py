@@ -22,12 +22,6 @@ CASE = Case(
     input="word string, text string",
     output="word string, lengths string",
     pandas=True,
-    settings={
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
-        "spark.sql.execution.arrow.maxBytesPerBatch": "4kb",
-    },
-    chunks=[
-        [("long", "x" * 700)] * 20,
-        [("short", "y")] * 16,
-    ],
+    settings={"spark.sql.execution.arrow.maxRecordsPerBatch": "7", "spark.sql.execution.arrow.maxBytesPerBatch": "4kb"},
+    chunks=[[("long", "x" * 700)] * 20, [("short", "y")] * 16],
 )

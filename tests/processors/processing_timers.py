@@ -37,9 +37,5 @@ CASE = Case(
     output="key string, what string, rows int, timed boolean",
     time="processingTime",
     wait_ms=400,
-    chunks=[
-        [("a",), ("a",), ("far",)],
-        [("a",), ("keep",)],
-        [("keep",), ("a",), ("b",)],
-    ],
+    chunks=[[("a",), ("a",), ("far",)], [("a",), ("keep",)], [("keep",), ("a",), ("b",)]],
 )

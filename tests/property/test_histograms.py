@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.measure import hdr
-from impls.worker.cells import CELL, INTERVAL_US, make_cells
+from impls.worker.cells import CELL, INTERVAL_US, make_cells, quantise
 
 LATENCIES = st.one_of(
     st.integers(0, hdr.HIGHEST_US),
@@ -38,7 +38,7 @@ def same(a, b):
 @given(values=st.lists(LATENCIES, min_size=1, max_size=200))
 def test_quantise_is_hdrhistograms_own_bucketing(values):
     one, array = HdrHistogram(hdr.LOWEST_US, hdr.HIGHEST_US, hdr.DIGITS), np.array(values)
-    assert hdr.quantise(array).tolist() == [one.get_lowest_equivalent_value(value) for value in values]
+    assert quantise(array).tolist() == [one.get_lowest_equivalent_value(value) for value in values]
     assert hdr.highest_equivalent(array).tolist() == [one.get_highest_equivalent_value(value) for value in values]
 
 
@@ -46,7 +46,7 @@ def test_quantise_is_hdrhistograms_own_bucketing(values):
 @given(pairs=COUNTED)
 def test_quantised_values_give_the_same_histogram_as_raw_ones(pairs):
     values, counts = arrays(pairs)
-    same(hdr.histogram(hdr.quantise(values), counts), reference(pairs))
+    same(hdr.histogram(quantise(values), counts), reference(pairs))
 
 
 @settings(deadline=None)
@@ -73,7 +73,7 @@ def test_cells_hold_every_record_once(data, latencies):
     cells, negative = make_cells(scheduled, done, moved)
     assert cells.dtype == CELL
     assert negative == sum(latency < 0 for latency in latencies)
-    quantised = hdr.quantise(np.maximum(latencies, 0)).tolist()
+    quantised = quantise(np.maximum(latencies, 0)).tolist()
     raw = zip((scheduled // INTERVAL_US).tolist(), quantised, moved.tolist(), strict=True)
     expected: dict = {}
     for key in raw:

@@ -18,9 +18,6 @@ from harness.setup.java import find_javac
 from impls.driver.arrivals import end_offsets
 from impls.errors import UsageError
 
-__all__ = ["ENGINES", "Engine", "Job", "all_taken_in", "compiled", "jars_of"]
-
-
 _ASK_S = 10.0
 
 

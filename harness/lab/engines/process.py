@@ -14,9 +14,6 @@ from harness import guard
 from harness.setup.java import use_java
 from impls.errors import StateError, UsageError
 
-__all__ = ["JavaProcess", "Rest", "RestError"]
-
-
 _GRACE_S = 20.0
 _KILLED_S = 30.0
 _LOG4J = """rootLogger.level=INFO

@@ -18,8 +18,6 @@ import sys
 import time
 from collections.abc import Sequence
 
-__all__ = ["main"]
-
 _SET_INTERFACE, _SET_OFFLOAD = 0x400454CA, 0x400454D0  # TUNSETIFF, TUNSETOFFLOAD
 _TAP, _PLAIN, _WITH_HEADER = 0x0002, 0x1000, 0x4000  # IFF_TAP, IFF_NO_PI, IFF_VNET_HDR
 _OFFLOADS = 0x01 | 0x02 | 0x04  # checksums, and segments of IPv4 and IPv6: a packet is then up to 64 kB

@@ -22,11 +22,6 @@ from harness.lab.processes import kill_all
 from harness.lab.waiting import wait_for
 from impls.errors import StateError, UsageError
 
-__all__ = [
-    "Cluster", "Host", "await_start", "cluster", "end_all", "forget", "prepare", "runs", "supervisor_command",
-    "supervisor_environment",
-]  # fmt: skip
-
 _START_DEADLINE_S = 120.0
 
 

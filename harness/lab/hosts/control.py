@@ -10,8 +10,6 @@ from typing import Any
 
 from impls.errors import UsageError
 
-__all__ = ["Listener", "tell"]
-
 _ANSWER_DEADLINE_S = 90.0  # a host needs a JVM
 _SPEAK_DEADLINE_S = 5.0
 _BYTES_MOST = 1 << 20

@@ -11,8 +11,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["ORPHAN_TRIES", "main"]
-
 # How often Linux repeats the end of a connection whose process is gone. By default that keeps a network without any
 # process, and the interfaces in it, for minutes when the other end is gone too.
 ORPHAN_TRIES = Path("/proc/sys/net/ipv4/tcp_orphan_retries")

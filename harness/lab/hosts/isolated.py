@@ -21,10 +21,6 @@ from harness.lab.hosts.network import Launch, Network, Process
 from harness.lab.hosts.settings import Netem
 from impls.errors import UsageError
 
-__all__ = [
-    "UNSHARE", "Isolated", "can_isolate", "free_subnets",
-]  # fmt: skip
-
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 _DEADLINE_S = 20.0
 _RANGE = ipaddress.IPv4Network("198.18.0.0/16")  # RFC 2544: for the benchmarking of networks, never routed outside

@@ -10,8 +10,6 @@ from harness import guard
 from harness.lab.hosts.settings import Netem
 from impls.errors import UsageError
 
-__all__ = ["Launch", "Loopback", "Network", "Process"]
-
 
 class Process(Protocol):
     """A program that runs on a host."""

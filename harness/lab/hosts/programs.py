@@ -16,11 +16,6 @@ from harness.lab.waiting import wait_for
 from harness.setup.java import use_java
 from impls.errors import UsageError
 
-__all__ = [
-    "HOST_VARIABLE", "MASTER_UP", "WORKER_UP", "SparkProgram", "environment", "executors_of", "master",
-    "processes_of", "spark_master", "spark_worker", "worker", "worker_of",
-]  # fmt: skip
-
 HOST_VARIABLE = "RESCALE_HOST"  # by which every process of a host is known: FOLDER#NUMBER
 _LOSS_NOTICED_S = 8  # after which a master gives up a worker that says nothing; it speaks four times as often
 MASTER_UP = re.compile(r"Starting Spark master at (\S+)[\s\S]*New state: ALIVE")

@@ -7,9 +7,6 @@ from pathlib import Path
 
 from impls.errors import UsageError
 
-__all__ = ["HOSTS_MOST", "Netem", "Settings", "parse_netem"]
-
-
 HOSTS_MOST = 64  # of a cluster on one machine
 _TIME = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _RATE = {"kbit": 1e3 / 8, "mbit": 1e6 / 8, "gbit": 1e9 / 8}

@@ -25,9 +25,6 @@ from harness.lab.hosts.settings import HOSTS_MOST, Settings, parse_netem
 from harness.setup.java import use_java
 from impls.errors import UsageError
 
-__all__ = ["main"]
-
-
 _READY_DEADLINE_S = 60.0
 _POLL_S = 0.05
 _MASTER = 0  # its number in a mark

@@ -17,8 +17,6 @@ from harness.oracle.changes.columns import Findings, Listed, Lists, Plans, accep
 from harness.oracle.columns import BinOf, MovedBins, Ranges, Records, Waits
 from harness.oracle.differences import CLASSES, Differences
 
-__all__ = ["Boundaries", "Judged", "check"]
-
 _NOBODY = -1
 
 Boundaries = dict[int, dict[int, dict[int, int]]]

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from harness.oracle.columns import BinOf, Numbered, OracleError
 
-__all__ = ["ENTRY", "HEADER", "Code", "Findings", "Listed", "Lists", "Plans", "accepted", "leaves_out"]
-
-
 HEADER = "<Bqq"  # of `struct`: shape of the state, the key's records so far, those since the state has the shape
 ENTRY = np.dtype([("partition", "<u4"), ("offset", "<u8"), ("label", "<u1")])
 

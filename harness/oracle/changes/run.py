@@ -14,8 +14,6 @@ from harness.oracle.read import key_column, number_columns, read_columns, read_r
 from harness.oracle.run import CheckedRun, Watch, read_facts, read_moves, read_waits
 from harness.oracle.verdict import Facts, judge
 
-__all__ = ["VERSIONS_FILE", "check_changes"]
-
 VERSIONS_FILE = "versions.json"
 
 

@@ -13,8 +13,6 @@ from harness.measure.cells import encode_cells
 from harness.oracle.columns import BinOf, Placed, Ranges, RawResults, Records
 from impls.worker.cells import make_cells
 
-__all__ = ["Arrivals", "NativeResults", "arrivals_of", "as_results", "cell_lines"]
-
 _COUNT_BITS = 34  # of a code that holds key and count: 2^29 keys of 2^34 records
 
 

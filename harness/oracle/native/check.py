@@ -23,9 +23,6 @@ from harness.oracle.read import read_columns, read_ranges
 from harness.oracle.run import CheckedRun, Watch
 from harness.oracle.verdict import judge
 
-__all__ = ["arrivals_in_time", "check_each", "check_native", "restarts", "write_cells"]
-
-
 _SQL = (Path(__file__).parent / "each.sql").read_text(encoding="utf-8")
 
 

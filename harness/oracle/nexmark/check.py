@@ -19,8 +19,6 @@ from harness.oracle.differences import NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.nexmark.tables import Events, JsonResults, load_events
 
-__all__ = ["Arrived", "Rules", "check", "chosen_events"]
-
 _READ = """
 CREATE TABLE read AS
 SELECT i."partition", i."offset", i.key, i."dateTime", i.scheduled_us,

@@ -7,8 +7,6 @@ is. Written from the definitions in the queries' own docstrings (`impls/operator
 
 from dataclasses import dataclass
 
-__all__ = ["DEFINITIONS", "Definition", "Read"]
-
 _S = 1_000
 
 

@@ -17,11 +17,8 @@ from harness.oracle.read import read_ranges
 from harness.oracle.run import CheckedRun, Watch, read_moves
 from harness.oracle.turns.run import moved_at
 from harness.oracle.verdict import judge
-from impls.mechanisms.native_spark.nexmark import DELAY_MS
+from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells
-
-__all__ = ["check_nexmark", "events_read"]
-
 
 _DEADLINE_S = 300.0
 _NATIVE = Rules(DELAY_MS, fastest=True, repeats=True)

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from harness.oracle.columns import Numbered, Placed
 from harness.oracle.read import number_columns, read_columns
 
-__all__ = ["Events", "JsonResults", "load_events", "read_events", "read_json_results", "read_plain_results"]
-
 _FIELDS = {
     "id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "reserve": "BIGINT", "expires": "BIGINT",
     "seller": "BIGINT", "category": "BIGINT", "auction": "BIGINT", "bidder": "BIGINT", "price": "BIGINT",
@@ -20,11 +18,7 @@ _EVENT = """
 CREATE TABLE event AS
 SELECT "partition", "offset", value, unnest(from_json(value, '{structure}')) FROM raw
 """
-_KINDS = {
-    "bid": "bidder IS NOT NULL",
-    "auction": "seller IS NOT NULL",
-    "person": "bidder IS NULL AND seller IS NULL",
-}
+_KINDS = {"bid": "bidder IS NOT NULL", "auction": "seller IS NOT NULL", "person": "bidder IS NULL AND seller IS NULL"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,6 @@ from harness.oracle.columns import BinOf, MovedBins, NextOffsets, RawResults, Re
 from harness.oracle.differences import Differences
 from harness.oracle.keycount import EXAMPLE, ORDERS, bins_table, number_results
 
-__all__ = ["Checked", "UndecidedError", "check", "unexplained"]
-
-
 _PLACES_MOST = 256  # that the turns so far may have reached, and _STEPS_MOST to look for those of a turn
 _STEPS_MOST = 20_000
 

@@ -20,9 +20,6 @@ from harness.oracle.run import CheckedRun, Watch, read_moves
 from harness.oracle.turns.check import check
 from harness.oracle.verdict import judge
 
-__all__ = ["check_turns", "moved_at", "read_next_offsets"]
-
-
 _TABLE = 7
 _KEY, _VALUE = struct.Struct(">BHI"), struct.Struct(">QI")
 

@@ -13,8 +13,6 @@ from harness.files import ROOT
 from harness.suites.artifact.image import IMAGE, S3_SUFFIX, check_engine, image_there, pass_on
 from impls.errors import UsageError
 
-__all__ = ["bench_on_cluster"]
-
 _ON_CLUSTER = (
     "--master", "spark://master:7077", "--bootstrap-servers", "kafka:9092", "--state-dir", "/tmp/state", "--log-dir",
     "s3://rescale/log?endpoint_override=s3:9000&scheme=http&region=us-east-1&allow_bucket_creation=true",

@@ -14,8 +14,6 @@ from harness.files import ROOT
 from harness.setup.jars import ensure_jars, jars_folder
 from impls.errors import UsageError
 
-__all__ = ["IMAGE", "S3_SUFFIX", "build", "check_engine", "docker", "image_there", "pass_on", "run"]
-
 IMAGE = "rescale-bench"
 S3_SUFFIX = "-s3"  # after the image's name: that of a server of the S3 protocol
 _INSIDE = "/app/results"

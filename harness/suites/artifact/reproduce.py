@@ -17,8 +17,6 @@ from harness.suites.nexmark.suite import run_nexmark
 from harness.suites.perf.suite import run_perf
 from harness.suites.sweep import PRESETS, run_sweep
 
-__all__ = ["ReproduceStep", "figures", "reproduce", "steps"]
-
 
 @dataclass(frozen=True)
 class ReproduceStep:

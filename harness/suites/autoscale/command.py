@@ -19,9 +19,6 @@ from impls.errors import UsageError
 from plots.autoscale import write_figures
 from plots.metrics import DASH
 
-__all__ = ["COLUMNS", "RESULT_FILE", "findings", "measured", "run_autoscale", "texts"]
-
-
 _RESTART = "restart"
 _STEP_RESCALES = 3
 

@@ -8,8 +8,6 @@ from typing import Any
 from generators.rates import Schedule, make_schedule
 from harness.measure.scores import Needed
 
-__all__ = ["LOADS", "LoadShape", "load_shapes", "needed_of"]
-
 LOADS = ("step", "surge", "sine", "spike", "drift", "steady")
 _WINDOW_S = 0.5  # rates are those of so many seconds before and behind
 

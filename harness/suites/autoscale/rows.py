@@ -10,15 +10,7 @@ import numpy as np
 from harness.experiment.parameters import MICRO_BATCH
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
-from harness.measure.scores import (
-    Changed,
-    Score,
-    oscillations,
-    rescales_of,
-    right_after,
-    steps_of,
-    worker_seconds,
-)
+from harness.measure.scores import Changed, Score, oscillations, rescales_of, right_after, steps_of, worker_seconds
 from harness.suites.autoscale.loads import needed_of
 from harness.suites.autoscale.suite import AutoscaleSuite, Cell
 from harness.suites.scale.autoscaled import AutoscaledSetting, Outcome, predict_autoscaled
@@ -26,8 +18,6 @@ from harness.suites.scale.network import Costs
 from harness.suites.scale.scenario import at_scale
 from impls.autoscale.loop import AutoscaleSettings
 from impls.errors import UsageError
-
-__all__ = ["is_simulated", "predicted", "rows_of"]
 
 _SLICE_S = 0.25
 _ENTRY_BYTES = 8

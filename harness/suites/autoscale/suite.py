@@ -16,8 +16,6 @@ from harness.suites.options import AUTOSCALE, AUTOSCALE_QUICK
 from impls import catalog
 from impls.errors import UsageError
 
-__all__ = ["FIXED", "AutoscaleSuite", "Cell", "suite_from"]
-
 FIXED = ("right", "most")  # numbers of workers that never change: what the highest rate needs, and as many as allowed
 _LEAD_S, _KEYS = 5.0, 20_000
 _PER_S = 4

@@ -15,16 +15,14 @@ from harness.experiment.parameters import REAL_TIME
 from harness.files import read_json
 from harness.oracle.changes.columns import Code
 
-__all__ = ["APPLICATION", "EXPERIMENTS", "LIVE", "RESTART", "Case", "Setting", "cases_of"]
-
 LIVE, RESTART, APPLICATION = "live", "stop-and-restart", "new-application"
 EAGER, LAZY = "eager", "lazy"
-KILLED = " with a worker killed"
+_KILLED = " with a worker killed"
 EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "rebalance": (LIVE, RESTART),
     "insert-filter": (LIVE, RESTART, APPLICATION),
     "replace-function": (LIVE, RESTART, APPLICATION),
-    "change-shape": (EAGER, LAZY, EAGER + KILLED, LAZY + KILLED),
+    "change-shape": (EAGER, LAZY, EAGER + _KILLED, LAZY + _KILLED),
 }
 _AFTER = {  # the code there is when an experiment is over
     "rebalance": Code(),
@@ -100,7 +98,7 @@ class Case:
     @property
     def killed(self) -> bool:
         """Whether a worker is killed in the midst."""
-        return self.how.endswith(KILLED)
+        return self.how.endswith(_KILLED)
 
     @property
     def mechanism(self) -> str:
@@ -139,7 +137,7 @@ def cases_of(setting: Setting, experiments: Sequence[str] = (), *, quick: bool =
 
     `quick` leaves out new applications, and two of the four changes of the shape.
     """
-    left_out = {APPLICATION, EAGER, LAZY + KILLED} if quick else set()
+    left_out = {APPLICATION, EAGER, LAZY + _KILLED} if quick else set()
     return [
         Case(name, how, setting)
         for name, ways in EXPERIMENTS.items()

@@ -17,8 +17,6 @@ from harness.suites.faults.site import StuckError
 from impls.errors import StateError, UsageError
 from impls.faults import CHANGE_POINTS
 
-__all__ = ["FAULTS", "ChangeFault", "campaign", "faults_of", "turned"]
-
 _FIRE_DEADLINE_S = 60.0
 
 

@@ -21,8 +21,6 @@ from impls.spark.shipping import dumped
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["COLUMNS", "Tally", "TallySince", "request_for", "version_0"]
-
 COLUMNS = ("label", "number")  # of the input: 0, and the offset, which a step may read
 _MAP, _FILTER = "label", "sieve"
 

@@ -25,8 +25,6 @@ from impls.api import RealTime, stream
 from impls.driver.handle import StreamHandle
 from impls.worker.results import Output
 
-__all__ = ["write_pipeline"]
-
 _PIPELINE = "pipeline.json"
 
 

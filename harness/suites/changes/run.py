@@ -20,9 +20,6 @@ from harness.suites.faults.site import StuckError
 from harness.suites.perf.moving import excess_ms
 from impls.errors import StateError, UsageError
 
-__all__ = ["ENTRY_FILE", "forget_heavy", "measured", "run_case"]
-
-
 _ENDS = ("change_end", "migration_end")
 
 

@@ -25,8 +25,6 @@ from impls.driver.journal import read_journal
 from impls.errors import UsageError
 from impls.placement import initial
 
-__all__ = ["ChangeSite"]
-
 _DURABLE_DEADLINE_S, _HELD_DEADLINE_S = 60.0, 180.0
 _OVER = ("done", "refused")
 _REQUESTS = "requests.jsonl"

@@ -40,8 +40,6 @@ from impls.errors import UsageError
 from plots.changes import write_changes_figure
 from plots.metrics import DASH, marks
 
-__all__ = ["changes", "checks_of", "inflicted", "report", "run_changes", "suite_from"]
-
 _SCHEMA, _SCHEMA_FILE = 1, Path(__file__).with_name("schema.json")
 _FILE = "changes.json"
 _PEAK_BOUND, _EXCESS_BOUND = 1.25, 50.0

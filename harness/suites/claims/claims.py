@@ -9,8 +9,6 @@ from typing import Any
 from harness.suites.claims.predicates import PREDICATES
 from impls.errors import UsageError
 
-__all__ = ["CLAIMS_FILE", "KINDS", "Claim", "ClaimSource", "read_claims"]
-
 CLAIMS_FILE = Path(__file__).with_name("claims.toml")
 KINDS = ("bench", "sweep", "nexmark", "perf", "command", "placement")
 _VERDICTS = ("PASS", "FAIL", "UNKNOWN")

@@ -13,8 +13,6 @@ from impls.errors import UsageError
 from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import by_name
 
-__all__ = ["EVIDENCE_FILE", "Answer", "Evidence", "NotKnown", "Predicate", "joined"]
-
 EVIDENCE_FILE = "evidence.json"
 
 

@@ -24,8 +24,6 @@ from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
 from harness.suites.sweep import Grid, grid_from, sweep
 
-__all__ = ["described", "find", "make"]
-
 _FOLDER = "{folder}"  # in a command's arguments
 
 Asked = Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite

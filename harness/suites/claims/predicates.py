@@ -17,8 +17,6 @@ from impls.placement.movement import moved_against_minimum
 from plots.data import StoredRun
 from plots.metrics import at, by_name, show
 
-__all__ = ["PREDICATES"]
-
 
 def _shown(metric: str, value: float) -> str:
     return show(value, by_name(metric).unit)

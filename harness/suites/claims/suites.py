@@ -7,8 +7,6 @@ from harness.suites.claims.evidence import Answer, Evidence, NotKnown, joined
 from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
 
-__all__ = ["bounds_kept", "queries_valid"]
-
 
 def queries_valid(evidence: Evidence, *, queries: int) -> Answer:
     """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""

@@ -18,8 +18,6 @@ from harness.suites.claims.evidence import Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
 from impls.errors import UsageError
 
-__all__ = ["Checked", "check", "run_claims"]
-
 _QUICK_MINUTES = 10
 _STYLES = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow"}
 

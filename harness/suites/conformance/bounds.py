@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from impls import catalog
 from impls.protocol.view import View
 
-__all__ = ["bound", "completes"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Leg:
@@ -56,10 +54,10 @@ def _per_pair(leg: _Leg, options: Mapping[str, Any]) -> int:
     return min(most, max(1, budget // largest)) if budget and largest else most
 
 
-Bound = Callable[[_Leg, Mapping[str, Any]], int]
+_Bound = Callable[[_Leg, Mapping[str, Any]], int]
 
 
-_BOUNDS: dict[str, Bound] = {
+_BOUNDS: dict[str, _Bound] = {
     # Everything in one epoch; a restart's stop is before it and no epoch of its own.
     **dict.fromkeys(
         ("external-state", "megaphone-all-at-once", "restart-application", "runtime-restart"), lambda _leg, _options: 1

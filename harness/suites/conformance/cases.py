@@ -15,11 +15,6 @@ from impls import catalog
 from impls.errors import UsageError
 from impls.placement import goal
 
-__all__ = [
-    "BINS", "KEYS", "OPERATORS", "SCENARIOS", "Case", "Query", "Tour", "all_cases", "options_for", "pairs",
-    "run_scenarios", "tours",
-]  # fmt: skip
-
 BINS = 16
 OPERATORS = ("dense", "hash")
 KEYS = ("uniform", "zipf")

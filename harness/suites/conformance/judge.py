@@ -26,8 +26,6 @@ from harness.suites.conformance.bounds import completes
 from harness.suites.conformance.cases import BINS, Tour
 from harness.suites.conformance.watch import Delta, Watch
 
-__all__ = ["NUMBER_OF_KEYS", "Row", "bins_of", "rows_of"]
-
 NUMBER_OF_KEYS = 4096
 _DELTA_BYTES = {"dense": 16, "hash": 23}  # a changed key in the changelog: slot and count; name, count and checksum
 

@@ -25,8 +25,6 @@ from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.placement import initial
 
-__all__ = ["INPUT_PARTITIONS", "SLOTS", "run_tour"]
-
 _DEADLINE_S = 60.0
 _FLUSH_S = 30.0
 INPUT_PARTITIONS, _RESULT_PARTITIONS = 2, 4

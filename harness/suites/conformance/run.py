@@ -31,8 +31,6 @@ from impls import catalog
 from impls.errors import UsageError
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
 
-__all__ = ["conformance", "run_conformance", "selected"]
-
 _ROWS, _SUITE, _DONE = "rows.jsonl", "suite.json", "done"
 _HEAVY = ("broker", "redis", "runs", "cluster")
 _WORKERS = 4  # of most cases: that many slots there are

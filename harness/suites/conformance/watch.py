@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from harness.suites.conformance.bounds import bound, completes
 from impls import catalog
-from impls.driver.driver import EpochRecord
+from impls.driver.epochs import EpochRecord
 from impls.errors import InvalidPlanError
 from impls.protocol.events import MigrationBegun, MigrationDone
 from impls.protocol.plan import Pull, validate
 from impls.protocol.report import Report
 from impls.protocol.view import View
-
-__all__ = ["Delta", "Watch", "WatchedMigration"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,6 @@ from plots.engines import Drawn, write_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show
 
-__all__ = [
-    "CANNOT", "COLUMNS", "COUNTS", "FIGURES", "NAMES", "RESULT_FILE", "conclusions", "guarantees",
-    "summary", "texts", "write_reference", "write_result",
-]  # fmt: skip
-
 _OURS = "megaphone-batched, real time"
 _PROMISES = {
     "this runtime": (

@@ -25,10 +25,6 @@ from impls.errors import UsageError
 from plots.data import StoredRun, load
 from plots.metrics import marks
 
-__all__ = [
-    "EnginesSuite", "cpu_s", "longest_gap_s", "measured", "row_of", "run_compare_engines", "suite_from",
-]  # fmt: skip
-
 _ENGINE_ROLES = ("jvm", "worker", "executor")
 _MIB = 1 << 20
 

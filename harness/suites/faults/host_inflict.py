@@ -14,8 +14,6 @@ from harness.suites.faults.inflict import FaultEffect, MissedError, await_fired,
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.storage import Disk
 
-__all__ = ["inflict_on_hosts"]
-
 _CUT_S, _CHECKPOINT_S = 20.0, 10.0
 _SETTLE_DEADLINE_S = 120.0
 _CHECKPOINT_POINTS = ("after-commit", "after-plan", "during-pull")

@@ -18,9 +18,6 @@ from harness.suites.faults.site import Site
 from impls.driver.control import ask
 from impls.errors import UsageError
 
-__all__ = ["HostSite", "Shared"]
-
-
 _SIZE_BYTES = 1 << 30  # of a sparse file
 _FROZEN_S, _THAWED_S = 0.3, 0.05  # of a slow one
 _DEADLINE_S = 30.0

@@ -18,8 +18,6 @@ from harness.suites.faults.storage import flip_bit, limit_files, lose, newest_fr
 from impls.durability.frame import frame_name
 from impls.store.environment import store_path
 
-__all__ = ["FaultEffect", "MissedError", "await_fired", "inflict", "kill", "migrate_if_asked", "wait"]
-
 _FIRE_DEADLINE_S = 40.0
 _ZOMBIE_DEADLINE_S = 20.0
 _SNAPSHOT_DEADLINE_S = 60.0

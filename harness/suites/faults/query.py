@@ -23,8 +23,6 @@ from harness.run.sessions import new_session
 from impls.driver.handle import StreamHandle
 from impls.errors import InvalidPlanError, StateError, UsageError
 
-__all__ = ["await_query", "end", "main"]
-
 Serve = Callable[[SparkSession, Run, Path, Recorder, threading.Event], None]
 """Runs a query until it has ended, or until its parent is gone, which the event says."""
 

@@ -10,8 +10,6 @@ from rich.table import Column, Table
 
 from harness.suites.faults.schedule import Fault
 
-__all__ = ["FILE", "SCHEMA", "Outcome", "Verdict", "report_of", "show"]
-
 _GOOD: dict[str, str] = {"survives": "survived", "refuses": "refused"}
 
 Verdict = Literal["survived", "refused", "restarted", "crashed", "stuck", "missed", "skipped"]

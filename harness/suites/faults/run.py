@@ -35,8 +35,6 @@ from impls import catalog
 from impls.durability.files import check_level
 from impls.errors import StateError, UsageError
 
-__all__ = ["fault_test", "run_fault_test"]
-
 _HEAVY = ("state", "checkpoint", "broker", "cluster")
 _REFUSE_DEADLINE_S = 90.0
 _RESUME_DEADLINE_S = 120.0

@@ -12,11 +12,6 @@ from harness.lab.hosts.isolated import can_isolate
 from impls.errors import UsageError
 from impls.faults import POINTS
 
-__all__ = [
-    "EXPECTED", "HOST_FAULTS", "HOST_QUICK", "KILLS", "MECHANISMS", "QUICK", "QUICK_MECHANISMS", "Expectation",
-    "Fault", "check_rights", "draw_host_schedule", "draw_schedule", "shuffled",
-]  # fmt: skip
-
 MECHANISMS = ("runtime-restart", "megaphone-all-at-once", "megaphone-fluid", "megaphone-batched")
 QUICK_MECHANISMS = ("runtime-restart", "megaphone-batched")
 
@@ -41,7 +36,7 @@ EXPECTED: dict[str, Expectation] = {
     "worker@zombie": "survives",
     "broker@unreachable": "survives",
 }
-OTHERS = tuple(name for name in EXPECTED if name not in KILLS)
+_OTHERS = tuple(name for name in EXPECTED if name not in KILLS)
 QUICK = (
     "worker@after-commit", "worker@during-pull", "jvm@before-results", "driver@after-plan", "broker@before-results",
     "driver@before-epoch-commit", "worker@between-pull-and-drop", "worker@during-recovery", "environment@flipped",
@@ -112,7 +107,7 @@ def _everything(rng: np.random.Generator, mechanisms: Sequence[str]) -> dict[str
     each = max(_KILLS_EACH, -(-len(KILLS) // len(mechanisms)))
     kills = islice(cycle(shuffled(rng, KILLS)), each * len(mechanisms))
     dealt = {mechanism: list(islice(kills, each)) for mechanism in mechanisms}
-    for mechanism, others in _deal(shuffled(rng, OTHERS), mechanisms).items():
+    for mechanism, others in _deal(shuffled(rng, _OTHERS), mechanisms).items():
         dealt[mechanism] = shuffled(rng, dealt[mechanism] + others)
     return dealt
 

@@ -28,8 +28,6 @@ from impls.driver.control import ask
 from impls.driver.journal import read_journal
 from impls.errors import UsageError
 
-__all__ = ["BINS", "Site", "StuckError"]
-
 BINS = 16
 _KEYS = 20_000
 _RATE = 600

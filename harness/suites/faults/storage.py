@@ -18,8 +18,6 @@ from impls.durability.schedule import read_manifest
 from impls.durability.snapshot import snapshot_name
 from impls.errors import StateError
 
-__all__ = ["Disk", "flip_bit", "limit_files", "lose", "newest_frame", "snapshot_in_use", "truncate"]
-
 _DISK_BYTES = 24 << 20
 _REMOUNT_DEADLINE_S = 20.0
 _POLL_S = 0.005

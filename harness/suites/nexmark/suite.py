@@ -24,10 +24,6 @@ from harness.suites.skeleton import measure_in_turn
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
 
-__all__ = [
-    "COLUMNS", "NexmarkSuite", "markdown", "measured", "read_rows", "rows_of", "run_nexmark", "suite_from", "table",
-]  # fmt: skip
-
 # heading of a column -> name in a row, unit
 _FIGURES: dict[str, tuple[str, Unit]] = {
     "steady p50": ("p50_ms", "ms"),

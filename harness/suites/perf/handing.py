@@ -10,8 +10,6 @@ from harness.lab.waiting import wait_for
 from impls.transfer.offer import offer
 from impls.transfer.settings import Transfer
 
-__all__ = ["GENERATION", "QUERY", "main"]
-
 QUERY, GENERATION = "pulls", 1
 _DEADLINE_S = 60.0
 

@@ -30,8 +30,6 @@ from harness.suites.perf.part import (
 )  # fmt: skip
 from plots.metrics import at
 
-__all__ = ["HOSTS"]
-
 _HOSTS = 2
 _NATIVE, _LIVE = "native-repartition", "megaphone-batched"
 _RESCALED = {_NATIVE: 56.0, _LIVE: 36.0}  # seconds of load that they need

@@ -20,9 +20,7 @@ from harness.lab.measuring import measure_here
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import start_query
-from impls.driver.driver import EpochRecord
-
-__all__ = ["Loss", "Settings", "judged"]
+from impls.driver.epochs import EpochRecord
 
 _HOSTS, _WORKERS = 2, 4
 _READY_DEADLINE_S = 300.0

@@ -7,8 +7,6 @@ from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
 from harness.suites.perf.twin.pairs import Interval, TurnBlock, interval, ratios
 from harness.suites.perf.twin.process import TwinSettings
 
-__all__ = ["PART"]
-
 _BINS = {16: 30, 256: 120, 4096: 46, 16384: 30}  # and pairs of blocks off the backlog: most where the bound is close
 _MEASURES = {  # whether it is of the backlog's blocks, and the block's field
     "latency": (False, "latency_p50_ms"),

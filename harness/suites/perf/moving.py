@@ -14,8 +14,6 @@ from harness.options import parse_number
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table, interleave, migrations
 from plots.metrics import at
 
-__all__ = ["GROWTH", "MOVED", "RESTART", "excess_ms", "rescale_experiment"]
-
 _MIB = 1 << 20
 _NATIVE = "native-repartition"
 _LIVE = "megaphone-batched"  # a bound for the best live mechanism holds if it holds for one

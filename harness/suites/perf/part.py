@@ -20,11 +20,6 @@ from harness.suites.bench import place_run
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
-__all__ = [
-    "STEADY_MEASURES", "Check", "Part", "PartResult", "Scale", "Spread", "Table", "interleave", "migrations", "ratio",
-    "spread",
-]  # fmt: skip
-
 STEADY_MEASURES = {
     "epoch p50": ("epoch_ms", "steady", "p50"),
     "epoch p99": ("epoch_ms", "steady", "p99"),

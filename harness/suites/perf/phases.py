@@ -20,9 +20,7 @@ from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import bring_up_alone, start_query
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
-from impls.driver.driver import EpochRecord
-
-__all__ = ["LINES", "PART", "EpochPhases", "account", "shares"]
+from impls.driver.epochs import EpochRecord
 
 _LEAST, _MOST = 0.95, 1.05
 # line of the table -> where its times are: a field of EpochPhases and names in it; what it is

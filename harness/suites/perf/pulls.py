@@ -28,8 +28,6 @@ from impls.transfer.client import fetch
 from impls.transfer.settings import Transfer, certificate_of
 from impls.transfer.ticket import Ticket
 
-__all__ = ["PART"]
-
 _BINS = 64
 _EPOCH = 1
 _DENSE_SLOTS = 25_000_000  # 200 MB

@@ -16,8 +16,6 @@ from harness.measure.hdr import percentiles
 from harness.results.entry import RunFiles
 from harness.suites.perf.part import STEADY_MEASURES, Check, Part, PartResult, Scale, Table, interleave, ratio, spread
 
-__all__ = ["RATE", "STEADY", "Probe", "Search", "rate_ratio"]
-
 _SIDES = {"Spark": "native-restart", "live": "none"}
 _BOUND = 0.85
 _FIRST = {"Spark": 20_000, "live": 40_000}  # records/s, where either search begins

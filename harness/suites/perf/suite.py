@@ -21,11 +21,6 @@ from harness.suites.perf.processor import part as processor
 from impls.errors import UsageError
 from plots.perf import write_figures
 
-__all__ = [
-    "PARTS", "RESULT_FILE", "PerfSuite", "joined", "markdown", "measured", "run_perf", "suite_from", "write_reference",
-    "write_tables",
-]  # fmt: skip
-
 RESULT_FILE = "perf.json"
 _FIGURES = "figures"
 

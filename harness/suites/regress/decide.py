@@ -14,15 +14,10 @@ import numpy as np
 
 from harness.suites.perf.twin.pairs import Interval, interval
 
-__all__ = [
-    "TIMES", "Change", "Runs", "Verdict", "changed_counts", "compare", "confirmed", "find", "overall",
-    "resampled", "sides",
-]  # fmt: skip
-
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]
 
-EFFECT = 0.08  # what is below is within what a compiler's mood does to an epoch
+_EFFECT = 0.08  # what is below is within what a compiler's mood does to an epoch
 TIMES = ("epoch_p50_ms", "epoch_p99_ms", "steady_p50_ms", "steady_p99_ms", "migrating_p99_ms")
 _COUNTS = ("records", "moved_bins", "moved_bytes", "pulls")
 
@@ -46,7 +41,7 @@ def sides(pairs: int) -> list[str]:
     return [("base", "head")[(number + number // 2) % 2] for number in range(2 * pairs)]
 
 
-def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = EFFECT) -> list[Change]:
+def find(base: Sequence[Measures], head: Sequence[Measures], *, effect: float = _EFFECT) -> list[Change]:
     """Returns a finding for each measure of time that all runs have.
 
     Args:
@@ -86,7 +81,7 @@ def changed_counts(base: Sequence[Measures], head: Sequence[Measures]) -> dict[s
 
 def overall(worse: Sequence[Change], counts: Mapping[str, tuple[float, float]]) -> Verdict:
     """Returns the verdict of the comparison; a changed count is no regression, but a larger one is."""
-    grown = [name for name, (before, after) in counts.items() if after > before * (1 + EFFECT)]
+    grown = [name for name, (before, after) in counts.items() if after > before * (1 + _EFFECT)]
     return "worse" if worse or grown else "same"
 
 

@@ -29,9 +29,6 @@ from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, 
 from impls.errors import UsageError
 from plots.perf import draw_trend
 
-__all__ = ["Comparison", "append", "base_of", "line_of", "markdown", "run_regress", "store"]
-
-
 _STORED = ROOT / "results" / "reference" / "regress.json"
 
 

@@ -13,8 +13,6 @@ from harness.files import ROOT, read_json, read_lines
 from impls.errors import StateError, UsageError
 from plots.metrics import at, by_name
 
-__all__ = ["Tree", "measures_of", "revision", "was_busy", "work_tree"]
-
 _GIT_DEADLINE_S = 60.0
 _END_DEADLINE_S = 60.0
 _PATHS = {

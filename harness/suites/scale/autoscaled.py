@@ -21,8 +21,6 @@ from impls.protocol.events import Command
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.view import Observation
 
-__all__ = ["AutoscaledSetting", "Outcome", "predict_autoscaled"]
-
 _PLACE = ("in", 0)
 _SLICE_MS = 250.0
 _DRAIN_MOST = 20  # times the load's length

@@ -18,8 +18,6 @@ from harness.suites.scale.network import COSTS, Costs
 from harness.suites.scale.pulls import Pulls
 from impls.errors import UsageError
 
-__all__ = ["Observed", "calibrate", "read_runs", "with_pulls"]
-
 _WORK = ("apply", "commit", "log", "send")
 _LINES_MIN = 5
 

@@ -14,8 +14,6 @@ from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.view import Observation
 from impls.worker.pull import on_demand, within_budget
 
-__all__ = ["Cluster", "SimulatedEpoch"]
-
 _FAR_MS = 1e12
 _OVERLOAD = 1000.0
 

@@ -17,8 +17,6 @@ from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.scenario import Compared, Scenario, at_scale, compare, errors_of, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
 
-__all__ = ["prediction_table", "run_simulate_scale"]
-
 _LEFT_OUT = (
     "Left out: {}, hosts that differ, stragglers and lost tasks, garbage collection, snapshots of state to the "
     "checkpoint, and Spark's own scheduling beyond a fixed time per task."

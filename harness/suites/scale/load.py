@@ -7,9 +7,6 @@ from numpy.typing import NDArray
 
 from generators.rates import Schedule
 
-__all__ = ["EvenLoad", "Histogram", "Segments", "ShapedLoad", "zipf_bins"]
-
-
 _TOP_RANKS = 1 << 20
 
 

@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from harness.files import write_json
 from impls.errors import UsageError
 
-__all__ = ["COSTS", "DEFAULT_COSTS", "Costs", "Crossing", "Network", "read_costs", "write_costs"]
-
-
 DEFAULT_COSTS = Path(__file__).with_name("costs.json")
 
 

@@ -22,8 +22,6 @@ from impls.transfer.places import Places
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import Ticket
 
-__all__ = ["Pulls", "measure_pulls"]
-
 _MEMORY = Path("/dev/shm")
 _HOST = "127.0.0.2"
 _QUERY, _GENERATION, _EPOCH = "pulls", 1, 1

@@ -25,8 +25,6 @@ from impls import catalog
 from impls.errors import UsageError
 from impls.placement import Placing, initial, policies
 
-__all__ = ["FIGURES", "Compared", "Scenario", "at_scale", "compare", "errors_of", "make_scenario", "predict_all"]
-
 FIGURES = ("steady_p50_ms", "peak_ms", "duration_s")
 _WORKERS_MAX = 10_000
 _KEY_BYTES = 8

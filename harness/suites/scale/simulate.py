@@ -18,8 +18,6 @@ from impls.protocol.events import Command
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.view import Observation
 
-__all__ = ["Prediction", "Setting", "predict"]
-
 _EPOCHS_MAX = 200_000  # a migration that takes more is given up
 _STEADY_EPOCHS = 20
 _REPLICA_EPOCHS = 5_000

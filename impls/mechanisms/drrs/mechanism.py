@@ -12,8 +12,6 @@ from impls.protocol.moves import PULL_BUDGET_BYTES, Moves, hottest_first, movabl
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "Drrs"]
-
 Subscale = tuple[int, int, NDArray[np.intp]]  # old owner, new owner, bins
 
 

@@ -3,8 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Collection
 
-__all__ = ["Cache", "cache_of"]
-
 _ENTRY_BYTES = 200  # what Python needs for an entry beside its name and value
 _caches: OrderedDict[tuple[str, str, int], "Cache"] = OrderedDict()
 

@@ -12,8 +12,6 @@ from redis.retry import Retry
 
 from impls.errors import StateError, UsageError
 
-__all__ = ["check_server", "connect", "forget", "prefix", "reach", "script", "shown"]
-
 _CONNECT_S = 5.0
 _ANSWER_S = 60.0
 _RETRIES = 6  # with the pauses below about 3 s: a server that starts again is waited for

@@ -16,8 +16,6 @@ from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.view import View
 
-__all__ = ["CACHE_BYTES", "MECHANISMS", "ExternalState", "SharedRedis"]
-
 CACHE_BYTES = 64 << 20
 
 

@@ -14,8 +14,6 @@ import numpy as np
 from impls.store.blocks import BLOCK_BYTES
 from impls.store.tables import DENSE
 
-__all__ = ["COMMIT", "GUARD", "READ", "STAGE", "is_block", "pack_items", "pack_names", "unpack_values", "words_changed"]
-
 GUARD = b"\x00"  # the field of a hash that a commit checks: a worker's meta record, a bin's token
 
 _LUA = f"""

@@ -24,8 +24,6 @@ from impls.mechanisms.external.transaction import RedisTransaction, bin_of
 from impls.protocol.report import CacheUse, Report
 from impls.store.tables import META, QUEUE, SIZE
 
-__all__ = ["RedisStore"]
-
 _STAGED_S = 3600  # a staged hash outlives an attempt that died by this
 _NAMES_AT_ONCE = 50_000
 

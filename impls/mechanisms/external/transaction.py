@@ -17,8 +17,6 @@ from impls.mechanisms.external.script import GUARD, is_block
 from impls.store.bins import read_size
 from impls.store.tables import DENSE, SIZE, STATE, bin_key
 
-__all__ = ["BinServer", "Cursor", "RedisTransaction", "Token", "bin_of"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Token:

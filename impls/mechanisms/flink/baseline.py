@@ -5,8 +5,6 @@ from typing import ClassVar
 
 from impls.errors import UsageError
 
-__all__ = ["BASELINES", "Flink", "FlinkAdaptive", "FlinkSavepoint"]
-
 _BACKENDS, _SWITCH = ("rocksdb", "hashmap"), ("on", "off")
 
 

@@ -5,8 +5,6 @@ from typing import ClassVar
 
 from impls.errors import UsageError
 
-__all__ = ["BASELINES", "KafkaStreams", "KafkaStreamsClassic", "KafkaStreamsInstance", "KafkaStreamsStreams"]
-
 _PLACES, _GUARANTEES = ("threads", "instance"), ("at_least_once", "exactly_once_v2")
 
 

@@ -7,8 +7,6 @@ from impls.protocol.moves import PULL_BUDGET_BYTES, hottest_first, movable, pull
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "Meces"]
-
 
 @dataclass(frozen=True)
 class Meces(Mechanism):

@@ -12,8 +12,6 @@ from impls.protocol.moves import Moves, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "AllAtOnce", "Batched", "Fluid"]
-
 
 class AllAtOnce(Mechanism):
     """All misplaced bins move in one epoch ("sudden" in the paper's harness)."""

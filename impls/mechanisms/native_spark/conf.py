@@ -5,8 +5,6 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-__all__ = ["NATIVE_SETTINGS", "own_state_store"]
-
 _LOCAL = "org.apache.hadoop.fs.LocalFileSystem"
 NATIVE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass":

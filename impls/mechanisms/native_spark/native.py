@@ -5,8 +5,6 @@ from typing import ClassVar
 
 from impls.errors import UsageError
 
-__all__ = ["NATIVES", "Native", "NativeRealTime", "NativeRepartition", "NativeRestart"]
-
 _OPERATORS = ("count", "processor")
 
 
@@ -50,8 +48,4 @@ class NativeRealTime(NativeRepartition):
             raise UsageError("In real-time mode Spark's own operator is count: leave out the option operator.")
 
 
-NATIVES = {
-    "native-restart": NativeRestart,
-    "native-repartition": NativeRepartition,
-    "native-real-time": NativeRealTime,
-}
+NATIVES = {"native-restart": NativeRestart, "native-repartition": NativeRepartition, "native-real-time": NativeRealTime}

@@ -10,9 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
-from impls.mechanisms.native_spark.nexmark_closing import AUCTIONS_MAX, DELAY_MS, events, q4, q6, q9
-
-__all__ = ["DELAY_MS", "TWINS", "answers", "missing_twin"]
+from impls.mechanisms.native_spark.nexmark_closing import AUCTIONS_MAX, events, q4, q6, q9
 
 _WINDOW, _SLIDE = "10 seconds", "5 seconds"
 _BID = ("auction", "bidder", "price", "dateTime")

@@ -21,8 +21,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-__all__ = ["AUCTIONS_MAX", "DELAY_MS", "best_bid", "events", "means_of_last", "q4", "q6", "q9"]
-
 DELAY_MS = 2_000
 _FIELDS = (
     "id bigint, name string, city string, state string, reserve bigint, expires bigint, seller bigint, "

@@ -7,8 +7,6 @@ import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-__all__ = ["count_by_processor"]
-
 _SCHEMA = "key long, count long"
 
 

@@ -25,8 +25,6 @@ from impls.mechanisms.native_spark.ticks import EpochListener, found_nothing, id
 from impls.placement import initial
 from impls.worker.results import Output
 
-__all__ = ["NativeQuery", "RecordSource", "next_workers"]
-
 _POLL_S = 0.05
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
 _STOP_DEADLINE_S = 60.0

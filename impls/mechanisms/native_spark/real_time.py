@@ -17,8 +17,6 @@ from impls.errors import StateError
 from impls.mechanisms.native_spark.query import NativeQuery
 from impls.mechanisms.native_spark.ticks import Ends, Ticks, state_bytes
 
-__all__ = ["NATIVE_REAL_TIME_SETTINGS", "NativeRealTimeQuery"]
-
 NATIVE_REAL_TIME_SETTINGS = {  # those that this project's own queries have in this mode
     "spark.sql.streaming.realTimeMode.minBatchDuration": "500ms",  # Spark's bound is 5 s
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 otherwise

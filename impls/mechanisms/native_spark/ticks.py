@@ -11,9 +11,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from impls.driver.arrivals import asking, end_offsets
 
-__all__ = ["Ends", "EpochListener", "Ticks", "found_nothing", "idle_polls", "newest_epoch", "state_bytes"]
-
-
 _TICK_S = 0.25
 _SMOOTHED = 8  # ticks
 _ASK_S = 10.0

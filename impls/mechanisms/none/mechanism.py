@@ -5,8 +5,6 @@ from impls.protocol.moves import continued, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "NoMigration"]
-
 
 class NoMigration(Mechanism):
     """Begins no move, so a command never completes; it finishes moves that another mechanism left half done."""

@@ -13,8 +13,6 @@ from impls.protocol.moves import PULL_BUDGET_BYTES, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "OrderUnaware", "PartialPause"]
-
 
 class PartialPause(Mechanism):
     """Affected bins are held for the epoch in which all of them are moved at once; then their queues run."""

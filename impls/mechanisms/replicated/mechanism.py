@@ -9,8 +9,6 @@ from impls.protocol.moves import continued, lags, movable, pull_plan, within_byt
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "ReplicatedDataflow"]
-
 
 @dataclass(frozen=True)
 class ReplicatedDataflow(Mechanism):

@@ -8,8 +8,6 @@ from impls.protocol.moves import continued, movable, pull_plan
 from impls.protocol.plan import EpochPlan, Stop
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "ApplicationRestart", "QueryRestart"]
-
 
 class QueryRestart(Mechanism):
     """The query is stopped between two epochs and started; new owners then restore their bins from the checkpoint."""

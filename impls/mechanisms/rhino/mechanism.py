@@ -10,8 +10,6 @@ from impls.protocol.moves import Pairs, continued, due_replicas, lags, movable, 
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "Rhino"]
-
 
 @dataclass(frozen=True)
 class Rhino(Mechanism):

@@ -11,8 +11,6 @@ from impls.protocol.moves import Pairs, continued, due_replicas, hottest_first, 
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
-__all__ = ["MECHANISMS", "Spacker"]
-
 _GOLDEN = 2_654_435_761  # its multiples modulo 2^32 are spread evenly (Knuth, volume 3, 6.4)
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from impls.errors import StateError
 
-__all__ = ["Groups", "count", "extreme", "quotient", "total"]
-
 _WIDE = 76  # digits of Arrow's longest decimal
 _LOW = np.int64(0xFFFFFFFF)
 _EXACT = Context(prec=120, rounding=ROUND_HALF_UP)

@@ -16,8 +16,6 @@ from impls.operators.aggregates import folds
 from impls.operators.aggregates.folds import Groups
 from impls.operators.aggregates.rows import DECIMAL_DIGITS, arrow_type, decimal_of
 
-__all__ = ["Buffer", "Measure", "function_and_column"]
-
 _TEXT = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(\*|1|`[^`]+`|[^()`*]+?)\s*\)\s*", re.I)
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 _REAL = {"float", "double"}

@@ -17,8 +17,6 @@ from impls.operators.base import Operator
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["Aggregate", "Keys", "keys_of"]
-
 
 @dataclass(frozen=True)
 class Keys:

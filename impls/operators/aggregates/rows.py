@@ -19,9 +19,6 @@ from numpy.typing import NDArray
 
 from impls.errors import StateError, UsageError
 
-__all__ = ["DECIMAL_DIGITS", "WINDOW", "RowCodec", "arrow_type", "decimal_of", "json_rows", "key_type"]
-
-
 _LENGTH_BYTES = 4
 
 

@@ -13,8 +13,6 @@ from impls.store.keyed import Keyed
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["END", "EVENT", "EXPIRY", "WindowAggregate", "expiry_name"]
-
 EVENT, END = "event_us", "window_end_us"  # columns of a record: its event time and the end of its window
 EXPIRY = b"\2"  # begins the names of expiries; those of keys begin with 0 or 1
 _PAST = b"\3"

@@ -8,20 +8,6 @@ import pyarrow as pa
 from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import EventTime
 
-__all__ = [
-    "AUCTION",
-    "BID",
-    "PERSON",
-    "SECOND",
-    "NexmarkQuery",
-    "TimedQuery",
-    "columns_of",
-    "id_bytes",
-    "id_of",
-    "mean",
-    "window_start",
-]
-
 PERSON = 0
 AUCTION = 1
 BID = 2

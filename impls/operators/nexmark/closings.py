@@ -8,8 +8,6 @@ from impls.operators.timed import KeyContext, KeyedProcess
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
-__all__ = ["Q4", "Q6", "Q9"]
-
 
 class _WinningBids(TimedQuery, KeyedProcess):
     """When an auction closes, calls closed() with its winning bid, if there is one.

@@ -5,8 +5,6 @@ from typing import Any, ClassVar
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, SECOND, TimedQuery, id_of, window_start
 from impls.operators.timed import KeyContext, KeyedProcess
 
-__all__ = ["Q3", "Q8", "Q20"]
-
 
 class Q3(TimedQuery, KeyedProcess):
     """Every auction of category 10 with its seller, if that person lives in OR, ID or CA.

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 from impls.operators.nexmark.base import BID, SECOND, TimedQuery, id_of, mean, window_start
 from impls.operators.timed import KeyContext, KeyedProcess
 
-__all__ = ["Q17", "Q18", "Q19", "PerWindow", "rank_of"]
-
 
 def rank_of(price: int) -> int:
     """Returns which of three ranks a price has: below 10,000, below 1,000,000, from there on.

@@ -10,8 +10,6 @@ from impls.operators.nexmark.base import BID, SECOND, TimedQuery, columns_of, id
 from impls.operators.timed import KeyContext, KeyedProcess
 from impls.store.keyed import Keyed
 
-__all__ = ["Q11", "Q12"]
-
 
 class Q11(TimedQuery, KeyedProcess):
     """For each bidder and session, the number of bids: a session ends when the bidder makes none for 10 s.

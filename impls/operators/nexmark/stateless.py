@@ -13,8 +13,6 @@ from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery, id_
 from impls.store.records import Results
 from impls.store.state import BinState
 
-__all__ = ["Q0", "Q1", "Q2", "Q10", "Q13", "Q14", "Q21", "Q22"]
-
 _EURO = (89, 100)  # cents per 100 dollar cents
 _HOUR_MS = 3_600_000
 _CHANNEL = re.compile("&channel_id=([^&]*)")

@@ -13,8 +13,6 @@ from impls.operators.timed import KeyContext
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
-__all__ = ["Q15", "Q16"]
-
 _NUMBERS = tuple(
     f"{rank}_{what}" for what in ("bids", "bidders", "auctions") for rank in ("total", "rank1", "rank2", "rank3")
 )

@@ -10,8 +10,6 @@ from impls.operators.nexmark.base import BID, SECOND, TimedQuery, columns_of, id
 from impls.protocol.eventtime import Partial
 from impls.store.keyed import Keyed
 
-__all__ = ["Q5", "Q7"]
-
 
 class _Highest(TimedQuery):
     """The highest of a window of 10 s over bids by auction: partials are [number, list of all that have it]."""

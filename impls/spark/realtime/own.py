@@ -17,8 +17,6 @@ from impls.realtime.worker import TurnWorker
 from impls.spark.realtime.wiring import Wiring
 from impls.worker.query import QuerySpec
 
-__all__ = ["DONE_SCHEMA", "MakeWorker", "Turns", "own_step", "worker_maker"]
-
 DONE_SCHEMA = "nothing int"
 _WAITING_BYTES_MAX = 16 << 20  # of blobs that come during a turn
 _END_DEADLINE_S = 60.0

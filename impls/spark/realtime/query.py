@@ -20,9 +20,6 @@ from impls.spark.realtime.route import ROUTED_SCHEMA, route_step
 from impls.spark.realtime.settings import FULL_BYTES
 from impls.spark.realtime.wiring import Wiring
 
-__all__ = ["flushing", "records_schema", "worker_query"]
-
-
 _PAD = "pad"  # the last column: null, but in rows that fill a batch
 _SOURCE = Path(__file__).with_name("Flush.java")
 

@@ -14,8 +14,6 @@ from impls.realtime.link import Link
 from impls.realtime.router import Router
 from impls.spark.realtime.wiring import Wiring
 
-__all__ = ["ROUTED_SCHEMA", "route_step"]
-
 ROUTED_SCHEMA = StructType([StructField("slot", IntegerType()), StructField("blob", BinaryType())])
 _ARROW = pa.schema([("slot", pa.int32()), ("blob", pa.binary())])
 _WAITING_BYTES_MAX = 4 << 20  # of records that come while blobs are on their way

@@ -31,8 +31,6 @@ from impls.spark.realtime.wiring import Wiring
 from impls.spark.source import InputLog
 from impls.worker.query import QuerySpec
 
-__all__ = ["RealTimeQuery", "routers_counted", "runner_of"]
-
 _SIGNALS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 _FAILURES_MAX = 5
 _QUIET_S = 0.2  # between ticks

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from impls.realtime.blobs import PAD_BYTES
 
-__all__ = ["FULL_BYTES", "real_time_settings", "real_time_threads"]
-
 FULL_BYTES = PAD_BYTES  # of an Arrow batch between Spark and Python: it is sent when it has as many
 _RECORDS_MAX = 4096  # and no more rows
 

@@ -17,9 +17,6 @@ from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_o
 from impls.spark.realtime.settings import real_time_settings
 from impls.spark.source import streaming_sources
 
-__all__ = ["REAL_TIME_DROPS", "check_real_time", "run_real_time"]
-
-
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in a tick: 5 ms in which its records wait
 
 

@@ -10,8 +10,6 @@ from pyspark import TaskContext
 from impls.protocol.realtime import Hello, Role
 from impls.realtime.link import Link
 
-__all__ = ["Wiring"]
-
 _BATCH_ID = "streaming.sql.batchId"
 
 

@@ -12,7 +12,8 @@ from chaos.parameters import Parameters
 from chaos.seated import SeatedSimulation
 from chaos.workload import Batch
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, EpochRecord
+from impls.driver.driver import Driver
+from impls.driver.epochs import EpochRecord
 from impls.durability.files import Files
 from impls.operators.base import Operator
 from impls.protocol.order import Answers, EpochOrder

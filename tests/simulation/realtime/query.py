@@ -16,7 +16,8 @@ from chaos.recipes import Recipes
 from chaos.violation import Violation, require
 
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, EpochRecord, StopNeeded
+from impls.driver.driver import Driver, StopNeeded
+from impls.driver.epochs import EpochRecord
 from impls.durability.files import Files
 from impls.errors import StateError
 from impls.protocol.order import Answers, EpochOrder

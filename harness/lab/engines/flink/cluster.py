@@ -12,9 +12,6 @@ from harness.lab.waiting import wait_for
 from impls.errors import StateError
 from impls.mechanisms.flink.baseline import Flink
 
-__all__ = ["JOB_MANAGER", "TASK_MANAGER", "FlinkCluster", "config_text", "jvm_options"]
-
-
 JOB_MANAGER = "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint"
 TASK_MANAGER = "org.apache.flink.runtime.taskexecutor.TaskManagerRunner"
 _OPENED = (

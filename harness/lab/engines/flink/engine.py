@@ -12,8 +12,6 @@ from harness.lab.waiting import wait_for
 from impls.errors import StateError
 from impls.mechanisms.flink.baseline import Flink
 
-__all__ = ["FlinkEngine", "requirements", "running_with"]
-
 _SOURCE = Path(__file__).resolve().parent / "FlinkCount.java"
 _SOURCES = 2
 _DEADLINE_S = 600.0

@@ -12,8 +12,6 @@ from harness.lab.waiting import wait_for
 from impls.errors import StateError
 from impls.mechanisms.kafka_streams.baseline import KafkaStreams
 
-__all__ = ["StreamsEngine", "balanced", "threads_of"]
-
 _SOURCE = Path(__file__).resolve().parent / "StreamsCount.java"
 _PROGRAM = "rescale.StreamsCount"
 _DEADLINE_S = 600.0

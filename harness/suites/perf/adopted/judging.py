@@ -11,8 +11,6 @@ from harness.oracle.columns import OracleError, Placed
 from harness.oracle.read import read_columns, read_records
 from impls.errors import StateError
 
-__all__ = ["Counts", "check", "check_topics"]
-
 _DEADLINE_S = 300.0
 
 

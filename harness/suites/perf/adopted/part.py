@@ -6,8 +6,6 @@ from harness.lab.measuring import measured_in_child
 from harness.suites.perf.adopted.process import AdoptedSettings, Adoption
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 
-__all__ = ["PART", "findings"]
-
 _SECONDS_BOUND, _PEAK_BOUND = 30.0, 1.25
 _ROUNDS = 3
 _MEASURES = {

@@ -34,8 +34,6 @@ from impls.errors import StateError
 from impls.mechanisms.native_spark.conf import own_state_store
 from impls.worker.results import Output
 
-__all__ = ["AdoptedSettings", "Adoption"]
-
 _HEAVY = ("native", "checkpoint", "state", "broker")
 _BEFORE, _LOAD, _RESULTS = "before", "in", "out"
 _AGGREGATES = {"n": "count(*)"}

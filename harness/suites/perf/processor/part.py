@@ -7,8 +7,6 @@ from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Tab
 from harness.suites.perf.processor.process import Block, ProcessorSettings
 from harness.suites.perf.processor.sides import SIDES
 
-__all__ = ["PART", "findings"]
-
 _THROUGHPUT_BOUND, _LATENCY_BOUND = 1.5, 1.0
 _MEASURES = {"records/s off a backlog": "throughput", "latency p50, ms": "p50_ms", "latency p99, ms": "p99_ms"}
 _DEADLINE_S = 2_400.0  # of which most goes to the state: Spark takes some round trips per key

@@ -29,9 +29,6 @@ from harness.run.load import Load, schedule
 from harness.suites.perf.processor.sides import SIDES, Place, running
 from impls.errors import StateError
 
-__all__ = ["Block", "ProcessorSettings", "Results", "check_counts", "throughput"]
-
-
 _CHUNK = 50_000
 _ASK_S = 10.0
 

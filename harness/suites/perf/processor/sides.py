@@ -15,9 +15,6 @@ from impls.mechanisms.native_spark.conf import own_state_store
 from impls.processor.start import transform_with_state
 from impls.worker.results import Output
 
-__all__ = ["OUTPUT", "SIDES", "Counter", "Place", "running"]
-
-
 OUTPUT = "key long, count long, scheduled_us long"
 
 

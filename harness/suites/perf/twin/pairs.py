@@ -6,8 +6,6 @@ from math import comb
 
 import numpy as np
 
-__all__ = ["Interval", "TurnBlock", "interval", "ratios"]
-
 _CONFIDENCE = 0.95
 
 

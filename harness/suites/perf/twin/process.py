@@ -31,8 +31,6 @@ from impls.errors import StateError
 from impls.spark.heartbeat import Heartbeat
 from impls.worker.results import Output
 
-__all__ = ["EpochMark", "TwinSettings", "blocks_of"]
-
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")
 _READY_DEADLINE_S = 180.0
 _DRAIN_DEADLINE_S = 60.0

@@ -23,7 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from generators.clock import now_us
 from impls.catalog import make
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, EpochRecord
+from impls.driver.driver import Driver
+from impls.driver.epochs import EpochRecord
 from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.placement import initial
@@ -42,9 +43,6 @@ from impls.worker.cells import CELL, make_cells
 from impls.worker.parts import Phase
 from impls.worker.query import QuerySpec
 from impls.worker.results import Output
-
-__all__ = ["BLOCK_EPOCHS", "Alternating", "TimedBlocks", "TurnEpoch", "TwinOrder", "run_twin", "side_of", "twin_epoch"]
-
 
 _NAMES = (b"results", b"times")
 

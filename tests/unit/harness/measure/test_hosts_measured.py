@@ -15,11 +15,7 @@ def test_an_epoch_on_one_host_says_nothing_of_hosts():
 
 def test_an_epoch_says_where_workers_ran_and_who_pulled_from_whom():
     line = hosts_line([_report(0, "a"), _report(1, "b", [["a", 700, 2.5], ["c", 5, 1.0]], [[3, "gone"]])])
-    assert line == {
-        "homes": [[0, "a"], [1, "b"]],
-        "network": [["a", "b", 700, 2.5], ["c", "b", 5, 1.0]],
-        "lost": 1,
-    }
+    assert line == {"homes": [[0, "a"], [1, "b"]], "network": [["a", "b", 700, 2.5], ["c", "b", 5, 1.0]], "lost": 1}
 
 
 def test_a_run_tells_how_often_workers_stayed_and_what_went_between_hosts():

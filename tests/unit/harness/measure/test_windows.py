@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from harness.measure.cells import Cells
-from harness.measure.hdr import highest_equivalent, quantise
+from harness.measure.hdr import highest_equivalent
 from harness.measure.migrations import Migration, migrations_of, moved
 from harness.measure.windows import (
     TAGS,
@@ -18,7 +18,7 @@ from harness.measure.windows import (
     timeline,
     warm_up,
 )
-from impls.worker.cells import INTERVAL_US
+from impls.worker.cells import INTERVAL_US, quantise
 
 START_US = 1_767_225_600_000_000
 S = 1_000_000

@@ -5,7 +5,7 @@ import pytest
 
 from harness.suites.perf.hosts import _pull_mb_s
 from harness.suites.perf.lost_host import Settings, judged
-from impls.driver.driver import EpochRecord
+from impls.driver.epochs import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 

@@ -9,7 +9,7 @@ import pytest
 from impls.autoscale.intervals import Look
 from impls.autoscale.loop import AutoscaleSettings
 from impls.driver.autoscaling import Autoscaling
-from impls.driver.driver import EpochRecord
+from impls.driver.epochs import EpochRecord
 from impls.driver.journal import Journal, read_journal
 from impls.errors import StateError, UsageError
 from impls.protocol.plan import EpochPlan, WrittenPlan

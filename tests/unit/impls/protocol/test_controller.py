@@ -7,8 +7,8 @@ import pytest
 
 from impls import catalog
 from impls.errors import InvalidPlanError, StateError
-from impls.protocol.controller import Controller, MigrationBegun, MigrationDone
-from impls.protocol.events import Command
+from impls.protocol.controller import Controller
+from impls.protocol.events import Command, MigrationBegun, MigrationDone
 from impls.protocol.mechanism import Mechanism
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.view import Observation

@@ -81,10 +81,7 @@ def test_the_worker_of_each_seat_is_known():
     assert workers_of_seats((3, 0), 5) == (1, -1, -1, 0, -1)
 
 
-@given(
-    seats=st.lists(st.sampled_from("abcd"), min_size=1, max_size=12),
-    data=st.data(),
-)
+@given(seats=st.lists(st.sampled_from("abcd"), min_size=1, max_size=12), data=st.data())
 def test_every_worker_has_a_seat_of_its_own_and_as_few_owners_move_as_can_be(seats, data):
     workers = data.draw(st.integers(1, len(seats)))
     homes = data.draw(st.dictionaries(st.integers(0, workers - 1), st.sampled_from("abcdef")))

@@ -74,10 +74,7 @@ def test_marks_come_when_every_router_has_switched_and_name_the_blobs_of_each_wo
     coordinator = begun()
     assert coordinator.heard(router(1), Routed(0, (4, 5, 6))) == []
     said = coordinator.heard(router(0), Routed(0, (1, 2, 3)))
-    assert said == [
-        Say("worker", 0, Marks(0, ((0, 1), (1, 4)))),
-        Say("worker", 1, Marks(0, ((0, 2), (1, 5)))),
-    ]
+    assert said == [Say("worker", 0, Marks(0, ((0, 1), (1, 4)))), Say("worker", 1, Marks(0, ((0, 2), (1, 5))))]
 
 
 def test_no_marks_come_when_a_router_has_gone():
