@@ -20,8 +20,7 @@ from generators.nexmark.profile import PROFILES, make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.openloop import LagHistogram, OpenLoop
 from generators.rates import SHAPES, Schedule, make_schedule
-from generators.stdin import Steering, watch_stdin
-from generators.stop import Stop
+from generators.stdin import Steering, Stop, watch_stdin
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream, records_present
 
 RATE_MAX = 1_000_000

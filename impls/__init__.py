@@ -39,7 +39,7 @@ _HOMES = {
     "RealTime": "api",
     "adopt": "adoption.adopting",
     "aggregate": "aggregation",
-    "metrics_of": "spark.heartbeat",
+    "metrics_of": "spark.compiled",
     "stream": "api",
     "transform_with_state": "processor.start",
 }

@@ -12,8 +12,8 @@ from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
 from impls.operators import Aggregate
+from impls.operators.aggregates.operator import END, EVENT, WindowAggregate
 from impls.operators.aggregates.rows import WINDOW, key_type
-from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.base import Operator
 from impls.processor.keys import KeyCodec, columns_sql
 from impls.processor.start import OUTPUT_MODES

@@ -35,8 +35,8 @@ from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
 from impls.spark.columns import prepared, readable
+from impls.spark.compiled import with_heartbeat
 from impls.spark.executor import executor_for, runner
-from impls.spark.heartbeat import with_heartbeat
 from impls.spark.master import is_local
 from impls.spark.readiness import warm_workers
 from impls.spark.realtime.batch import BATCH

@@ -13,8 +13,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
-from plots.metrics import at, marks
-from plots.modes import REAL_TIME, titles
+from plots.metrics import REAL_TIME, at, marks, titles
 
 CELL = np.dtype([("interval", "<i8"), ("latency_us", "<u4"), ("count", "<u4"), ("moved", "u1")])
 _LOWEST_US, _HIGHEST_US, _DIGITS = 1, 3_600_000_000, 3

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plots import metrics, theme
 from plots.data import StoredExperiment, StoredRun
 from plots.figure import Figure
-from plots.modes import IN_REAL_TIME
+from plots.metrics import IN_REAL_TIME
 
 _DURATION = metrics.by_name("migration_s")
 _PEAK = metrics.by_name("latency_migrating_max_ms")

@@ -4,7 +4,7 @@ metrics.toml lists them.
 """
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -154,3 +154,19 @@ def show(value: float | None, unit: Unit) -> str:
     if unit == "ms" and abs(value) >= 10_000:
         return f"{_digits(value / 1000)} s"
     return f"{_digits(value)} {unit}"
+
+
+REAL_TIME = "real-time"
+IN_REAL_TIME = ", real time"  # behind the name of a mechanism
+_BASELINES = ("native-", "flink-", "kafka-streams-")  # each has one mode
+
+
+def titles(mechanism: str, modes: Sequence[str]) -> list[str]:
+    """Returns what a mechanism's runs are called in an experiment's modes.
+
+    >>> titles("meces", ["micro-batch", "real-time"]), titles("native-repartition", ["real-time"])
+    (['meces', 'meces, real time'], ['native-repartition'])
+    """
+    if REAL_TIME not in modes or mechanism.startswith(_BASELINES):
+        return [mechanism]
+    return [f"{mechanism}{IN_REAL_TIME}" if mode == REAL_TIME else mechanism for mode in modes]

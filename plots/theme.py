@@ -19,8 +19,7 @@ import seaborn as sns
 from numpy.typing import NDArray
 
 from plots.data import StoredExperiment, StoredRun
-from plots.metrics import at
-from plots.modes import IN_REAL_TIME
+from plots.metrics import IN_REAL_TIME, at
 
 _FILE = tomllib.loads(Path(__file__).with_name("theme.toml").read_text(encoding="utf-8"))
 LIGHT: dict[str, str] = _FILE["light"]

@@ -18,6 +18,6 @@ def connector() -> list[Path]:
     Raises:
         UsageError: no Java, no network, or a jar that is not the one expected.
     """
-    from harness.setup.jars import ensure_jars
+    from harness.setup.java import ensure_jars
 
     return list(ensure_jars().spark)

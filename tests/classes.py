@@ -17,8 +17,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from harness.setup.jars import cache_folder, jars_folder
-from harness.setup.java import find_java, use_java
+from harness.setup.java import cache_folder, find_java, jars_folder, use_java
 from impls.errors import UsageError
 
 __all__ = ["end", "use_archives"]

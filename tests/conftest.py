@@ -177,8 +177,7 @@ def kafka(tmp_path_factory):
     from topics import producer_for
 
     from harness.lab.broker import EmbeddedBroker
-    from harness.setup.jars import ensure_jars
-    from harness.setup.java import find_java
+    from harness.setup.java import ensure_jars, find_java
     from impls.worker.results import close_producers
 
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), ensure_jars().broker, find_java()) as broker:
@@ -205,7 +204,7 @@ def topic_factory(kafka):
 @pytest.fixture(scope="session")
 def spark(kafka):
     """The shared Spark session: four tasks at once, with the Kafka connector; it ends before the broker does."""
-    from harness.setup.jars import ensure_jars
+    from harness.setup.java import ensure_jars
     from impls.spark.session import spark_session
 
     keep = {"spark.sql.streaming.minBatchesToRetain": "100000"}  # the oracle reads all of Spark's offset log

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from impls import catalog
-from impls.controltopic.listener import Carrier
-from impls.controltopic.log import ControlLog
+from impls.controltopic.listener import Carrier, ControlLog
 from impls.controltopic.pending import Answer, control_id
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver

@@ -165,7 +165,7 @@ def with_spark(options: dict[str, Any]) -> Any:
     """Starts a query on Spark, and returns its handle."""
     from pipeline import Pipeline
 
-    from harness.setup.jars import ensure_jars
+    from harness.setup.java import ensure_jars
     from impls.controltopic.topic import ControlTopic
     from impls.spark.session import spark_session
 

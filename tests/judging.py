@@ -5,8 +5,7 @@ import json
 import numpy as np
 
 from harness.oracle.columns import MovedBins, Ranges, hash_bins
-from harness.oracle.nexmark.check import check
-from harness.oracle.nexmark.tables import Events, JsonResults
+from harness.oracle.nexmark.check import Events, JsonResults, check
 
 NUMBERS = np.int64
 

@@ -13,7 +13,7 @@ import pytest
 
 from impls.protocol.controller import Controller
 from impls.worker import opening
-from impls.worker.opened import Cause, Untrusted
+from impls.worker.parts import Cause, Untrusted
 
 _SEEDS = Path(__file__).parent / "negative" / "seeds.json"
 

@@ -62,7 +62,7 @@ def main(options: dict[str, Any]) -> None:
 
     import impls
     from harness.run.pipeline import read_records
-    from harness.setup.jars import ensure_jars
+    from harness.setup.java import ensure_jars
     from impls.operators import DenseCount
     from impls.spark.realtime.settings import real_time_settings, real_time_threads
     from impls.spark.session import spark_session

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from generators.keys import draw, draw_unit
 from generators.nexmark.order import (
     AUCTION,
     BID,
@@ -30,7 +31,6 @@ from generators.nexmark.order import (
     seller_of,
 )
 from generators.nexmark.profile import Profile
-from generators.random64 import draw, draw_unit
 
 _WORDS = 128  # random numbers of one event's text: 1,024 letters, or 512 characters of a phrase
 _LENGTH_MIN = 3

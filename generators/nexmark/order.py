@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from generators.keys import draw_unit
 from generators.nexmark.profile import Profile
-from generators.random64 import draw_unit
 from generators.rates import Schedule
 
 PERSON = 0

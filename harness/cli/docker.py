@@ -32,7 +32,7 @@ def build(c: Context, **given: Any) -> None:
 def bench(c: Context, options: str, cluster: bool, results: str) -> None:
     """Run ./inv bench in a container, or on a cluster of containers, whose default is --quick."""
     if cluster:
-        run("harness.suites.artifact.compose:bench_on_cluster", shlex.split(options), results=Path(results))
+        run("harness.suites.artifact.image:bench_on_cluster", shlex.split(options), results=Path(results))
     else:
         run("harness.suites.artifact.image:run", ["bench", *shlex.split(options)], results=Path(results))
 

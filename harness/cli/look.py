@@ -107,7 +107,7 @@ def figures(c: Context, results: str | None) -> None:
 @verb(_FOLDER)
 def export(c: Context, folder: str) -> None:
     """Write the epoch logs of a result as Parquet."""
-    from harness.report.export import export as write
+    from harness.results.epochs import export as write
 
     for path in write(Path(folder)):
         sys.stdout.write(f"{path}\n")

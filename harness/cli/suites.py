@@ -38,7 +38,7 @@ def perf(c: Context, **given: Any) -> None:
 @verb(*options.NEXMARK, presets={"--quick": options.NEXMARK_QUICK})
 def nexmark(c: Context, **given: Any) -> None:
     """Run NEXMark's queries across a rescale, each checked against its oracle, and print their table."""
-    run("harness.suites.nexmark.suite:run_nexmark", given)
+    run("harness.suites.nexmark:run_nexmark", given)
 
 
 @verb(*options.CHANGES, presets={"--quick": options.CHANGES_QUICK})

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from invoke.collection import Collection
 
-from harness.docs.commands import command_reference
-from harness.docs.pages import write_pages
+from harness.docs.pages import command_reference, write_pages
 from harness.files import ROOT
 from impls.errors import UsageError
 

@@ -1,19 +1,115 @@
-"""The pages of the site in Markdown: `docs/`, the repository's other documents, and what is made of the code.
+"""The pages of the site in Markdown: documents of the repository, and references made of the code.
 
 Documents link to each other as they lie in the repository, so that they can be read there. Here each gets its place in
 the site, links follow, and a link to a file that is no document becomes the file's name.
 """
 
+import inspect
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from harness.docs.mechanisms import autoscaling_table, folders, mechanism_table, option_table, placement_table
+from invoke.collection import Collection
+
+from harness.cli.mechanisms import purpose_of
+from harness.cli.verb import Verb
 from harness.docs.sequence import draw, parse
 from harness.files import write_text
+from harness.options.declared import FLAG, Option, defaults_of
+from impls import autoscale, catalog, placement
 from impls.errors import UsageError
+
+_PACKAGE = "impls.mechanisms."
+
+
+def _kind_of(name: str) -> type:
+    return type(catalog.baseline(name) if name in catalog.baselines() else catalog.make(name))
+
+
+def _folder_of(name: str) -> str:
+    return _kind_of(name).__module__.removeprefix(_PACKAGE).split(".")[0]
+
+
+def folders() -> dict[str, list[str]]:
+    """Returns the names of mechanisms and baselines by the folder of `impls/mechanisms` that they are in."""
+    found: dict[str, list[str]] = {}
+    for name in catalog.every():
+        found.setdefault(_folder_of(name), []).append(name)
+    return found
+
+
+def _about(kind: type) -> dict[str, str]:
+    """Returns what the section "Attributes" of a class and of those that it extends says of each name."""
+    found: dict[str, str] = {}
+    for one in reversed(kind.__mro__):
+        text = inspect.cleandoc(one.__doc__ or "").partition("Attributes:\n")[2].split("\n\n")[0]
+        for name, words in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.M):
+            found[name] = " ".join(words.split())
+    return found
+
+
+def _shown(value: Any) -> str:
+    """Returns a default as a reader takes it in: large powers of two in MiB, an empty text as none."""
+    if isinstance(value, int) and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"{value >> 20} MiB"
+    return "none" if value == "" else f"{value}"
+
+
+def mechanism_table(root: Path) -> str:
+    """Returns all mechanisms and baselines as a table in Markdown, each linked with its page, as from `docs/`."""
+    lines = ["| mechanism | what it does | options and their defaults |", "|---|---|---|"]
+    for folder, names in sorted(folders().items(), key=lambda item: (item[1][0] in catalog.baselines(), item[0])):
+        page = root / "impls" / "mechanisms" / folder / "README.md"
+        link = f"../{page.relative_to(root).as_posix()}"
+        for name in names:
+            options = [f"`{option}` {_shown(value)}" for option, value in catalog.options(name).items()]
+            lines.append(f"| [{name}]({link}) | {purpose_of(_kind_of(name))} | {', '.join(options) or '-'} |")
+    return "\n".join(lines) + "\n"
+
+
+def option_table(folder: str) -> str:
+    """Returns the options of a folder's mechanisms as a table in Markdown; empty where there are none."""
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for name in folders()[folder]:
+        about = _about(_kind_of(name))
+        for option, value in catalog.options(name).items():
+            rows.setdefault((option, _shown(value), about.get(option, "")), []).append(name)
+    if not rows:
+        return ""
+    lines = ["| option | default | of | what it is |", "|---|---|---|---|"]
+    lines += [
+        f"| `{o}` | {v} | {', '.join(f'`{n}`' for n in names)} | {text} |" for (o, v, text), names in rows.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _autoscaling_table() -> str:
+    """Returns the autoscaling policies as a table in Markdown."""
+    return _table(autoscale.policies(), autoscale.options)
+
+
+def _placement_table() -> str:
+    """Returns the placement policies as a table in Markdown."""
+    return _table(placement.policies(), placement.options)
+
+
+def _table(policies: Mapping[str, Any], options: Callable[[str], Mapping[str, float]]) -> str:
+    lines = ["| policy | what it does | options and their defaults |", "|---|---|---|"]
+    for name in sorted(policies):
+        shown: Iterable[str] = (f"`{option}` {value:g}" for option, value in options(name).items())
+        lines.append(f"| `{name}` | {_purpose(policies[name])} | {', '.join(shown) or '-'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _purpose(policy: Any) -> str:
+    """Returns the first paragraph of the docstring of a policy's module."""
+    about = inspect.getdoc(sys.modules[policy.__module__]) or ""
+    return " ".join(about.split("\n\n")[0].split())
+
 
 _PLACES = {
     "ARCHITECTURE.md": "architecture.md",
@@ -68,8 +164,8 @@ def write_pages(root: Path, folder: Path, generated: Mapping[str, Callable[[], s
     """
     known: dict[str, Callable[[], str]] = {
         "mechanisms": lambda: mechanism_table(root),
-        "autoscaling": autoscaling_table,
-        "placement": placement_table,
+        "autoscaling": _autoscaling_table,
+        "placement": _placement_table,
         **generated,
     }
     for name, page in documents(root).items():
@@ -142,3 +238,38 @@ class _Page:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(self._root / path, target)
         return os.path.relpath(target, (self._folder / self._page).parent)
+
+
+def tasks_of(namespace: Collection) -> dict[str, Any]:
+    """Returns the tasks by the name under which users call them, those of a group behind a dot."""
+    own = {task.name.replace("_", "-"): task for task in namespace.tasks.values()}
+    for group, collection in namespace.collections.items():
+        own |= {f"{group}.{task.name.replace('_', '-')}": task for task in collection.tasks.values()}
+    return dict(sorted(own.items()))
+
+
+def command_reference(namespace: Collection) -> str:
+    """Returns a section in Markdown for each task: what it does, how it is called, its options in groups."""
+    return "\n".join(_section(name, task) for name, task in tasks_of(namespace).items())
+
+
+def _section(name: str, task: Any) -> str:
+    about = inspect.getdoc(task.body) or ""
+    options = task.options if isinstance(task, Verb) else ()
+    presets = task.presets if isinstance(task, Verb) else {}
+    needed = "".join(f" {option.name.upper()}" for option in options if option.required)
+    lines = [f"## ./inv {name}", "", "\n\n".join(" ".join(part.split()) for part in about.split("\n\n")), ""]
+    lines += [f"`./inv {name}{needed}{' [options]' if options else ''}`", ""]
+    for group in dict.fromkeys(option.group for option in options):
+        lines += [f"**{group}**", ""] if group else []
+        for option in options:
+            if option.group == group:
+                lines += _definition(option, defaults_of(option, presets))
+    return "\n".join(lines)
+
+
+def _definition(option: Option, defaults: str) -> list[str]:
+    """Returns an option as an entry of a definition list."""
+    spec = f"{option.flag} {option.metavar}".rstrip()
+    said = re.sub(r"([*_<>|])", r"\\\1", f"{option.help}{defaults if option.kind != FLAG else ''}")
+    return [f"`{spec}`", f": {said}", ""]

@@ -13,8 +13,7 @@ from harness.lab.broker import Broker, EmbeddedBroker, ExternalBroker
 from harness.lab.ports import LOOPBACK
 from harness.lab.redis_server import RedisServer
 from harness.lab.topics import create_topics
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
+from harness.setup.java import ensure_jars, use_java
 from harness.setup.pack import archive_of
 from impls.spark.session import spark_session
 from impls.worker.results import close_producers

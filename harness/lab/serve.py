@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from generators.stop import Stop
+from generators.stdin import Stop
 from harness.lab.bringup import embedded_broker
 from harness.lab.hosts.programs import spark_master, spark_worker
 from harness.lab.hosts.settings import Settings

@@ -1,6 +1,6 @@
 """The latency breakdown in real time: how long a record spends in each step from Kafka to its result's acknowledgement.
 
-Every worker tells of a tick the mean of its records (`impls.realtime.latencies`), and how many turns it took.
+Every worker tells of a tick the mean of its records (`impls.realtime.merging`), and how many turns it took.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from impls.protocol.report import Report
-from impls.realtime.latencies import STEPS
+from impls.realtime.merging import STEPS
 
 Line = Mapping[str, Any]
 

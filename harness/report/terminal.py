@@ -1,7 +1,7 @@
-"""Tables in a terminal, or in a log file, which is as wide as the widest of them."""
+"""Tables: in a terminal, in a log file, and in Markdown."""
 
 import sys
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -21,3 +21,18 @@ def terminal_table(columns: Sequence[str], rows: Iterable[Sequence[str]], names:
     for row in rows:
         out.add_row(*row)
     return out
+
+
+_RULES = {"l": "---", "r": "---:"}
+
+
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> Iterator[str]:
+    """Yields a table's lines; `align` has l (left) or r (right) for each column, its last letter for those behind."""
+    rules = [_RULES[letter] for letter in align.ljust(len(columns), align[-1])]
+    yield _line(columns)
+    yield f"|{'|'.join(rules)}|"
+    yield from (_line(row) for row in rows)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

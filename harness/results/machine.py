@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 
 from harness.files import ROOT
-from harness.setup.jars import read_sums
-from harness.setup.java import find_java
+from harness.setup.java import find_java, read_sums
 from impls.errors import UsageError
 
 _LIBRARIES = (

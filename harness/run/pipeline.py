@@ -1,4 +1,4 @@
-"""The query under test: key-count records or NEXMark events from Kafka through `impls.stream`."""
+"""The query under test, on Kafka: through `impls.stream`, or as Spark's own count."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -13,12 +13,17 @@ from generators.nexmark.profile import make_profile
 from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment, Run
 from harness.lab.bringup import Services, bring_up, open_session
+from harness.lab.topics import create_topics
+from impls import catalog
 from impls.api import RealTime, stream
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import StreamHandle
+from impls.mechanisms.native_spark.nexmark import answers
+from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
+from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make as make_query
-from impls.spark.nexmark import project
+from impls.spark.columns import project
 from impls.worker.results import Output
 
 
@@ -40,12 +45,12 @@ def read_records(
 ) -> DataFrame:
     """Returns the stream of key-count records: key, scheduled_us, partition, offset."""
     value = F.col("value")
-    return read_raw(spark, bootstrap, topic, max_offsets_per_trigger).select(
+    return _read_raw(spark, bootstrap, topic, max_offsets_per_trigger).select(
         _number(value, 0).alias("key"), _number(value, 1).alias("scheduled_us"), "partition", "offset"
     )
 
 
-def read_raw(spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_trigger: int | None) -> DataFrame:
+def _read_raw(spark: SparkSession, bootstrap: str, topic: str, max_offsets_per_trigger: int | None) -> DataFrame:
     """Returns the stream of a topic as Kafka gives it, from its beginning."""
     reader = (
         spark.readStream.format("kafka")
@@ -89,7 +94,7 @@ def _read_input(
 ) -> DataFrame:
     """Returns the stream of what the operator reads."""
     if experiment.workload == "nexmark":
-        return project(read_raw(spark, bootstrap, topic, experiment.max_offsets_per_trigger), operator)
+        return project(_read_raw(spark, bootstrap, topic, experiment.max_offsets_per_trigger), operator)
     return read_records(spark, bootstrap, topic, experiment.max_offsets_per_trigger)
 
 
@@ -169,3 +174,52 @@ def log_dir(run: Run, folder: Path) -> str | None:
 
 def _named(folder: Path) -> str:
     return f"{folder.parent.parent.name}-{folder.name}"
+
+
+PRELOAD_PARTITIONS = 1  # in real time, where each has a task of its own all the time
+_PRELOAD = "-preload"
+
+
+def start_native(
+    spark: SparkSession,
+    run: Run,
+    folder: Path,
+    bootstrap: str,
+    topics: tuple[str, str],
+    *,
+    on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
+    on_event: Callable[[str, dict[str, Any]], None],
+) -> NativeQuery:
+    """Fills the topic that makes the state, and starts the query on it and on the input topic.
+
+    A NEXMark query has no such topic: what comes before its load is in the input.
+    """
+    experiment = run.experiment
+    rest: dict[str, Any] = {
+        "output": Output(bootstrap, topics[1], experiment.result_partitions),
+        "checkpoint": spark_checkpoint(folder),
+        "native": catalog.baseline(run.mechanism, **run.options()),
+        "workers": experiment.workers,
+        "bins": experiment.bins,
+        "on_epoch": on_epoch,
+        "on_event": on_event,
+    }
+    limit = experiment.max_offsets_per_trigger
+    if experiment.workload == "nexmark":
+        source = RecordSource(partial(_read_raw, spark, bootstrap, topics[0], limit), 0)
+        return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
+    preload = topics[0] + _PRELOAD
+    create_topics(bootstrap, {preload: PRELOAD_PARTITIONS if run.real_time else experiment.workers})
+    _fill(spark, bootstrap, preload, experiment.keys)
+    source = RecordSource(partial(read_records, spark, bootstrap, f"{topics[0]},{preload}", limit), experiment.keys)
+    if run.real_time:
+        return NativeRealTimeQuery(spark, source, topic=topics[0], batch=experiment.batch, **rest)
+    return NativeQuery(spark, source, **rest)
+
+
+def _fill(spark: SparkSession, bootstrap: str, topic: str, keys: int) -> None:
+    """Sends one record per key, of time 0, in key-count's form."""
+    key = F.lpad(F.col("id").cast("string"), NUMBER_BYTES, "0")
+    value = F.concat(key, F.lit("0" * NUMBER_BYTES)).alias("value")
+    writer = spark.range(keys).select(value).write.format("kafka")
+    writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic).save()

@@ -21,8 +21,7 @@ from typing import Any
 
 from generators.clock import now_us
 from generators.errors import GeneratorError
-from generators.stdin import watch_stdin
-from generators.stop import Stop
+from generators.stdin import Stop, watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run
 from harness.files import read_lines
@@ -34,17 +33,15 @@ from harness.options import CUT_OFF
 from harness.oracle.nexmark.run import events_read
 from harness.oracle.read import consumed_records
 from harness.results.entry import summarise_run
-from harness.run.application import Application, Query
+from harness.run.application import Application, Place, Query, new_session, placed, redis_durability
 from harness.run.check import check, due_of, expected_migrations, unmet
 from harness.run.disturb import Disturbance
 from harness.run.engine import start_engine
 from harness.run.load import Load, preload, schedule
-from harness.run.native import start_native
-from harness.run.pipeline import log_dir, spark_checkpoint, start_query, topics_of
+from harness.run.pipeline import log_dir, spark_checkpoint, start_native, start_query, topics_of
 from harness.run.progress import Cancelled, Progress
 from harness.run.recorder import Recorder
 from harness.run.runs import begin_anew
-from harness.run.sessions import Place, new_session, placed, redis_durability
 from impls import catalog
 from impls.durability.files import Files
 from impls.errors import StateError, UsageError

@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from harness.setup.jars import cache_folder, ensure_jars, jars_folder
-from harness.setup.java import find_java, find_javac, java_version
+from harness.setup.java import cache_folder, ensure_jars, find_java, find_javac, jars_folder, java_version
 from impls.errors import UsageError
 
 _DISK_GB_MIN = 5.0

@@ -31,7 +31,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness.files import ROOT
-from harness.setup.jars import cache_folder, only_one
+from harness.setup.java import cache_folder, only_one
 from impls.errors import UsageError
 from impls.spark.readiness import LIBRARIES
 from impls.spark.shipping import Archive, check_archive

@@ -1,8 +1,8 @@
-"""An experiment from parameters to report: its runs one after another, each in a process of its own."""
+"""An experiment from parameters to report, each run in a process of its own; and suites of several experiments."""
 
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,16 +10,15 @@ from typing import Any
 from harness.experiment.description import Experiment, Run
 from harness.experiment.make import experiments_from
 from harness.files import RESULTS, write_json
-from harness.live.state import LiveState, serving
-from harness.live.view import LiveView
+from harness.live.view import LiveState, LiveView, serving
 from harness.options import CUT_OFF, ending
 from harness.report.comparison import print_comparison
 from harness.report.report import write_report
 from harness.results.machine import describe_machine
-from harness.results.place import Described, find_earlier, making, new_folder, unchanged
+from harness.results.place import Described, find_earlier, making, new_folder, result_folder, unchanged
 from harness.results.summary import CELL_FILE, write_result
 from harness.run.runs import Watcher, begin_anew, busy_runs, check_machine, until_quiet
-from harness.setup.jars import ensure_jars
+from harness.setup.java import ensure_jars
 from impls.errors import UsageError
 from plots.figure import write_all
 
@@ -169,3 +168,37 @@ def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: L
         if code == CUT_OFF:
             break
     return max(codes)
+
+
+def measure_in_turn(
+    suite: Described, experiments: Sequence[Experiment], output: Path, take: Callable[[Path, int, Path], None],
+    *, force: bool = False, again: int = 0,
+) -> tuple[Path, int]:  # fmt: skip
+    """Runs the experiments that are not done yet, and returns the suite's folder and the worst exit code.
+
+    Nothing runs behind an experiment that was cut off.
+
+    Args:
+        suite: what is measured.
+        experiments: of the suite, in the order in which they run.
+        output: parent folder of results.
+        take: gets the suite's folder, an experiment's number from 0 on, and its result's folder when it has run.
+        force: start a new result even if there is an earlier one.
+        again: how often a run on a busy machine is made anew.
+
+    Raises:
+        UsageError: the machine lacks something, or the folder cannot be made.
+    """
+    for experiment in experiments:
+        check_machine(experiment, output)
+    ensure_jars()
+    folder, worst = result_folder(suite, output, force=force), 0
+    for number, experiment in enumerate(experiments):
+        begun = find_earlier(experiment, folder, finished=False) is not None
+        path, code = bench(experiment, folder, resume=begun, again=again)
+        worst = max(worst, code)
+        take(folder, number, path)
+        if code == CUT_OFF:
+            return folder, worst
+    (folder / "done").touch()
+    return folder, worst

@@ -21,7 +21,7 @@ from harness.report.comparison import print_comparison
 from harness.results.place import Described, find_earlier, new_folder, unchanged
 from harness.run.progress import Lines
 from harness.run.runs import NamedRun, check_machine
-from harness.setup.jars import ensure_jars
+from harness.setup.java import ensure_jars
 from harness.suites.bench import prepare_runs, run_and_report
 from harness.suites.options import AXES, SWEEP_QUICK
 from impls.errors import UsageError

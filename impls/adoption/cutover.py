@@ -106,7 +106,7 @@ def _bin_of(item: tuple[bytes, bytes]) -> int:
     return int.from_bytes(item[0][1:3], "big")
 
 
-_TICKS = b"0"  # of the source that begins an epoch every second, see `impls.spark.heartbeat`
+_TICKS = b"0"  # of the source that begins an epoch every second, see `impls.spark.compiled`
 
 
 def write_cutover(

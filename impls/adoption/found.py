@@ -8,13 +8,19 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
-from impls.adoption.aggregates import aggregate_of, entries_of_aggregate, window_of
 from impls.adoption.native import NativeLog
-from impls.adoption.processors import entries_of_processor, time_mode_of, variables_of
+from impls.adoption.processors import (
+    aggregate_of,
+    entries_of_aggregate,
+    entries_of_processor,
+    time_mode_of,
+    variables_of,
+    window_of,
+)
 from impls.adoption.reading import AGGREGATION, StateOperator, state_frame, struct_of
 from impls.aggregation import GROUPING_KEY, with_windows
 from impls.errors import UsageError
-from impls.operators.aggregates.windows import EXPIRY as WINDOW_EXPIRY
+from impls.operators.aggregates.operator import EXPIRY as WINDOW_EXPIRY
 from impls.operators.base import Operator
 from impls.processor.encoding import EXPIRY, TIMER, in_ranges
 from impls.processor.kept import check_kept

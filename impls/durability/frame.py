@@ -46,7 +46,7 @@ class Frame:
         fresh: the worker held nothing before this epoch; what it left behind in an earlier life counts no more.
         pulls: (bin, source) of the bins that came here in this epoch, as their source had them an epoch earlier.
         names, values: stored names and values of keyed entries written; a value of None deletes.
-        codes, counts: int64, shape (n,): dense slots written, see `impls.store.blocks`.
+        codes, counts: int64, shape (n,): dense slots written, see `impls.store.entries`.
         queue: in order of execution, (bin, None) for a queue taken whole, (bin, records) for records added to it.
         turn: what a worker in real-time mode knows beside its bins after the turn, see `impls.worker.turnstate`.
         results: that turn's results in stored form.

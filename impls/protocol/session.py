@@ -1,4 +1,4 @@
-"""What the driver says to the tasks of a real-time query, and when a tick is done. Pure: no clock, no connections.
+"""What driver and long-lived tasks say to each other in real-time mode, and when a tick is done. Pure.
 
 A tick goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose timestamps are the
 blobs of a channel. Every worker gets the order, every router the routing. A router switches at once and says how many
@@ -7,16 +7,140 @@ routing: then its bins that moved away are *final*, their new owners pull them, 
 
 Behind the tick every record that a router sent before it switched is applied, or queued for good: nobody needs it
 again when the batch comes once more.
+
+A *session* is the set of tasks of one Spark batch: F tasks (*routers*), one per partition of the source, and S tasks
+(*workers*), one per slot. All of them are connected to the driver. A *tick* of the driver is an epoch of the
+controller.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from impls.errors import StateError
 from impls.protocol.order import EpochOrder
-from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Role, Route, Routed, Tick
+
+Role = Literal["router", "worker"]
+"""F and S."""
+
+
+@dataclass(frozen=True)
+class Hello:
+    """A task's first word to the driver.
+
+    Attributes:
+        role: what the task is.
+        index: its number among those of its role; a worker's is its slot.
+        of: tasks of this role in the session: partitions of the source, or slots. A router says 0 as it does not know;
+            the driver looks it up by the stage before anybody hears the message.
+        run: random name of this start of the query.
+        batch: Spark's number of the batch.
+        pid: the task's process.
+        stage: number of its stage in Spark.
+    """
+
+    role: Role
+    index: int
+    of: int
+    run: str
+    batch: int
+    pid: int
+    stage: int = -1
+
+
+@dataclass(frozen=True)
+class Route:
+    """Driver to F: from the next blob on, route by this.
+
+    Attributes:
+        tick: the tick whose routing it is.
+        routing: worker of each bin, shape (bins,).
+    """
+
+    tick: int
+    routing: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Routed:
+    """F to driver: it routes by the tick's routing now.
+
+    Attributes:
+        tick: that of the `Route`.
+        sent: blobs that it sent to each slot in this session until then.
+        next: (partition of the input, offset behind its last record in those blobs).
+    """
+
+    tick: int
+    sent: tuple[int, ...]
+    next: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Driver to S: a tick begins, this is its order."""
+
+    order: EpochOrder
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Driver to S: how many blobs every F sent to it before it routed by the tick's routing.
+
+    Attributes:
+        tick: the tick.
+        counts: (index of F, blobs).
+        settled: the tick before had the same routing, so every worker is final already.
+    """
+
+    tick: int
+    counts: tuple[tuple[int, int], ...]
+    settled: bool = False
+
+
+@dataclass(frozen=True)
+class Final:
+    """S to driver, and from there to all S: the worker has applied and committed all blobs that its marks count."""
+
+    tick: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """S to driver: the worker has ended the tick.
+
+    Attributes:
+        tick: the tick.
+        worker: its number.
+        report: `Report.to_json()`.
+        cells: latency cells, dtype `impls.worker.cells.CELL`.
+    """
+
+    tick: int
+    worker: int
+    report: bytes
+    cells: bytes
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A task to driver: it ends with an error.
+
+    Attributes:
+        role, index: the task.
+        kind: class of the error.
+        text: its message.
+    """
+
+    role: Role
+    index: int
+    kind: str
+    text: str
+
 
 Said = Routed | Final | Ended | Failed
 

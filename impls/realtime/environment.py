@@ -11,8 +11,7 @@ from impls.durability.files import Files
 from impls.durability.frame import Frame, Segment
 from impls.errors import StateError
 from impls.protocol.report import Report, Written
-from impls.realtime.latencies import Latencies, ended_cells
-from impls.realtime.merging import again, counted, settled
+from impls.realtime.merging import Latencies, again, counted, ended_cells, settled
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
@@ -20,8 +19,8 @@ from impls.store.offsets import Offsets
 from impls.store.queue import put_queued, queued_records, stored_queues, take_queues
 from impls.store.records import Results
 from impls.store.tables import OUTBOX
-from impls.worker.opened import Opened, Untrusted
 from impls.worker.opening import open_worker
+from impls.worker.parts import Opened, Untrusted
 from impls.worker.query import Task
 from impls.worker.turns import without_records
 from impls.worker.turnstate import INDEX_BITS, TurnState, last_frame_of, put_frame, read_turn, write_turn

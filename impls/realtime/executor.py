@@ -8,9 +8,8 @@ import numpy as np
 
 from impls.errors import StateError
 from impls.protocol.order import Answers, EpochOrder
-from impls.protocol.realtime import Hello
 from impls.protocol.report import Report
-from impls.protocol.session import Coordinator, Say
+from impls.protocol.session import Coordinator, Hello, Say
 from impls.realtime.link import Event, Lost, Switchboard
 from impls.worker.cells import CELL
 

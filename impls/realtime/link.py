@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Any, Self
 
-from impls.protocol.realtime import Hello, Role
+from impls.protocol.session import Hello, Role
 
 _KEY_BYTES = 32
 _CLOSE_S = 5.0
@@ -34,7 +34,7 @@ class Event:
 
     Attributes:
         peer: the task's `Hello`, which is also its first message.
-        message: a message of `impls.protocol.realtime`, or `Lost`.
+        message: a message of `impls.protocol.session`, or `Lost`.
     """
 
     peer: Hello

@@ -11,19 +11,17 @@ import lmdb
 from impls.errors import StateError
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
-from impls.protocol.realtime import Ended, Final, Marks, Tick
 from impls.protocol.report import Report
+from impls.protocol.session import Ended, Final, Marks, Tick
 from impls.realtime.blobs import Blob, Intake
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.flow import Pace
-from impls.realtime.latencies import Breakdown
-from impls.realtime.merging import merged_report, restored
-from impls.realtime.ticking import WorkerTick
-from impls.realtime.turn import Given, end_tick, run_turn
+from impls.realtime.merging import Breakdown, merged_report, restored
+from impls.realtime.turn import Given, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.queue import Lengths, queue_lengths
 from impls.store.records import counts
-from impls.worker.opened import Cause, Untrusted
+from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
 from impls.worker.versions import PipelineError, refits_of, still_refused, without
 

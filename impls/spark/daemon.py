@@ -24,8 +24,7 @@ def preload() -> bool:
     import pyspark.worker  # noqa: F401, PLC0415
 
     import impls.operators.nexmark  # noqa: PLC0415
-    import impls.spark.realtime.own  # noqa: PLC0415
-    import impls.spark.realtime.route  # noqa: PLC0415
+    import impls.spark.realtime.steps  # noqa: PLC0415
     import impls.spark.step  # noqa: F401, PLC0415
 
     gc.collect()

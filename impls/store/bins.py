@@ -12,9 +12,8 @@ import lmdb
 import numpy as np
 
 from impls.errors import CorruptStateError
-from impls.store.blocks import BLOCK_BYTES, open_blocks
 from impls.store.checked import check_absent, checked, get_checked, open_record, put_checked
-from impls.store.entries import verify_entries
+from impls.store.entries import BLOCK_BYTES, open_blocks, verify_entries
 from impls.store.moving import moving_packs
 from impls.store.packs import count_packed, entries_of, packed_entries
 from impls.store.pages import Leaves

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 import lmdb
 
 from impls.errors import CorruptStateError
-from impls.store.blocks import BLOCK_BYTES
-from impls.store.entries import open_value
+from impls.store.entries import BLOCK_BYTES, open_value
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE
 
 

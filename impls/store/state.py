@@ -9,17 +9,23 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.bins import read_size, write_size
-from impls.store.blocks import BLOCK_BYTES, SLOTS, codes_of, create_blocks, open_blocks, place, write_counts
 from impls.store.checked import check_absent, whole_range
 from impls.store.entries import (
+    BLOCK_BYTES,
     CHECK_BYTES,
+    SLOTS,
     Changes,
+    codes_of,
+    create_blocks,
+    open_blocks,
     open_value,
     open_values,
+    place,
     stored_name,
     stored_names,
     stored_value,
     stored_values,
+    write_counts,
     wrong_rows,
 )
 from impls.store.packs import beside_packs, unpack, unpack_range

@@ -6,8 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from impls.transfer.places import Places
-from impls.transfer.process import Charge, Owner
+from impls.transfer.process import Charge, Owner, Places
 from impls.transfer.settings import Transfer
 
 _LOG = logging.getLogger(__package__)

@@ -14,7 +14,7 @@ from impls.protocol.report import Report
 from impls.store.environment import DAMAGE, MAP_BYTES, store_path
 from impls.transfer.offer import offer
 from impls.worker.core import WorkerCore
-from impls.worker.opened import Cause, Untrusted
+from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import Task
 from impls.worker.versions import PipelineError, without
 

@@ -23,9 +23,8 @@ from impls.store.records import Results, counts, from_bytes, times_of, to_bytes
 from impls.store.tables import OUTBOX
 from impls.worker.applying import Applying
 from impls.worker.cells import cells_of
-from impls.worker.opened import Opened, Untrusted
 from impls.worker.opening import open_worker
-from impls.worker.parts import Phase, check_queues, own_records, write_snapshot
+from impls.worker.parts import Opened, Phase, Untrusted, check_queues, own_records, write_snapshot
 from impls.worker.pull import Puller
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas

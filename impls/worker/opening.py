@@ -17,7 +17,7 @@ from impls.store.environment import DAMAGE, Meta, Store, read_meta, set_aside, s
 from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
-from impls.worker.opened import Cause, Opened, Untrusted
+from impls.worker.parts import Cause, Opened, Untrusted
 from impls.worker.query import Task
 from impls.worker.replicas import copy_replicas
 from impls.worker.turnstate import has_worked, refill

@@ -1,7 +1,9 @@
-"""Parts of a worker's step: its records, whether its queues are whole, its snapshot, and the time of a phase."""
+"""Parts of a worker's step: its opened environment, its records, its snapshot, and the time of a phase."""
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 import lmdb
 import pyarrow as pa
@@ -9,8 +11,10 @@ import pyarrow as pa
 from impls.durability import snapshot as snapshots
 from impls.errors import CorruptStateError
 from impls.faults import fault
+from impls.protocol.mechanism import WorkerStore
 from impls.protocol.report import Report, Written
-from impls.store.environment import store_path
+from impls.store.environment import Meta, store_path
+from impls.store.lock import WriterLock
 from impls.store.pages import leaves_of
 from impls.store.queue import Lengths
 from impls.store.records import concat
@@ -78,3 +82,45 @@ def check_queues(task: Task, lengths: Lengths) -> None:
         bin_ = min(bin_ for bin_, _ in expected.items() ^ found.items())
         number = expected.get(bin_, 0)
         raise CorruptStateError(f"The queue of bin {bin_} holds {found.get(bin_, 0)} records, not {number}.")
+
+
+class Cause(Enum):
+    """What is wrong with an environment."""
+
+    MISSING = "missing"
+    STALE = "stale"
+    DAMAGED = "damaged"
+    HELD = "held by another process that does not end"
+    DEADLY = "two attempts died in it"
+
+
+@dataclass(frozen=True, slots=True)
+class Untrusted:
+    """A cause with what was found; as text it is the reason that a report gives."""
+
+    cause: Cause
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.cause.value}: {self.detail}" if self.detail else self.cause.value
+
+
+@dataclass
+class Opened:
+    """A worker's environment at the beginning of an epoch.
+
+    Attributes:
+        store: the open environment.
+        lock: held by the one attempt that may write; None where a commit refuses all but one.
+        meta: what the environment says of itself; its epoch is the one before, or this one.
+    """
+
+    store: WorkerStore
+    lock: WriterLock | None
+    meta: Meta
+
+    def close(self) -> None:
+        """Closes the environment and lets go of the lock."""
+        self.store.close()
+        if self.lock is not None:
+            self.lock.close()

@@ -15,7 +15,7 @@ from blocks import ROOT
 
 import tasks
 from harness.docs.build import build
-from harness.docs.commands import command_reference
+from harness.docs.pages import command_reference
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = [

@@ -21,8 +21,7 @@ from harness.lab.bringup import bring_up
 from harness.lab.broker import EmbeddedBroker, ExternalBroker
 from harness.lab.ports import free_ports
 from harness.lab.topics import admin_of, create_topics
-from harness.setup.jars import ensure_jars
-from harness.setup.java import find_java
+from harness.setup.java import ensure_jars, find_java
 from impls.driver.arrivals import asking, end_offsets
 from impls.errors import StateError, UsageError
 from impls.store.records import Results
@@ -33,7 +32,7 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from harness.lab.broker import EmbeddedBroker
-from harness.setup.jars import ensure_jars
+from harness.setup.java import ensure_jars
 from harness.setup.java import find_java
 broker = EmbeddedBroker(Path(sys.argv[1]), ensure_jars().broker, find_java())
 broker.start()

@@ -5,10 +5,9 @@ from processes import working_on
 from rich.console import Console
 
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
+from harness.setup.java import ensure_jars, use_java
 from harness.suites.changes.cases import LIVE, RESTART, Case, Setting
-from harness.suites.changes.faults import FAULTS, campaign
+from harness.suites.changes.run import FAULTS, campaign
 from harness.suites.changes.suite import changes
 
 # kafka-python leaves a socket that still connects when its consumer is closed, as on a busy machine, to the collector

@@ -17,8 +17,7 @@ from pipeline import Pipeline, await_true
 
 from harness.lab.broker import EmbeddedBroker
 from harness.lab.topics import admin_of
-from harness.setup.jars import ensure_jars
-from harness.setup.java import find_java
+from harness.setup.java import ensure_jars, find_java
 from impls.controltopic.client import ControlClient
 from impls.driver.control import ask
 

@@ -77,7 +77,7 @@ def test_a_run_that_stops_with_a_sentence_of_its_own(tmp_path, monkeypatch, caps
 
     monkeypatch.setattr(process, "execute", stopped)
     monkeypatch.setattr(process, "watch_stdin", lambda *_, **__: None)
-    monkeypatch.setattr("generators.stop.signal.signal", lambda *_: None)
+    monkeypatch.setattr("generators.stdin.signal.signal", lambda *_: None)
     assert process.main([str(tmp_path)]) == 1
     assert json.loads(capsys.readouterr().out) == {"error": "Waited 180 s for the last records to be applied in vain."}
 

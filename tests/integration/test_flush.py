@@ -5,7 +5,7 @@ from pipeline import await_true
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
-from impls.spark.realtime.query import flushing
+from impls.spark.realtime.runner import flushing
 
 pytestmark = pytest.mark.spark
 ROWS = 10_000  # more than its queue holds

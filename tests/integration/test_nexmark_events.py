@@ -9,7 +9,7 @@ from topics import producer_for
 from impls.errors import UsageError
 from impls.operators import HashCount
 from impls.operators.nexmark import QUERIES, make
-from impls.spark.nexmark import KEY, project
+from impls.spark.columns import KEY, project
 
 pytestmark = pytest.mark.spark
 

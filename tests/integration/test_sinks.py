@@ -13,7 +13,7 @@ from topics import producer_for
 import impls
 from harness.live.top import top
 from impls.errors import StateError
-from impls.spark.heartbeat import METRICS, metrics_of
+from impls.spark.compiled import METRICS, metrics_of
 from impls.spark.source import epoch_begin
 
 pytestmark = pytest.mark.spark

@@ -11,7 +11,7 @@ from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
-from impls.store.blocks import BLOCK_BYTES, SLOTS
+from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 from impls.worker.results import Output

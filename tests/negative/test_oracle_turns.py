@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.oracle.columns import NextOffsets, OracleError
-from harness.oracle.turns.check import UndecidedError, unexplained
-from harness.oracle.turns.run import read_next_offsets
+from harness.oracle.turns.check import UndecidedError, read_next_offsets, unexplained
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])

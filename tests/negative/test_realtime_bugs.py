@@ -8,13 +8,11 @@ from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find
 
 from impls.durability import restore
 from impls.durability.frame import Segment
-from impls.protocol.realtime import Final, Marks
-from impls.protocol.session import Coordinator
+from impls.protocol.session import Coordinator, Final, Marks
 from impls.realtime import environment, turn
-from impls.realtime.blobs import Intake
+from impls.realtime.blobs import Intake, Router
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.router import Router
-from impls.realtime.ticking import WorkerTick
+from impls.realtime.turn import WorkerTick
 from impls.realtime.worker import TurnWorker
 from impls.store import bins
 from impls.store.bins import copy_bin, read_size, write_size

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, find
 
-from impls.protocol.realtime import Marks
+from impls.protocol.session import Marks
 from impls.realtime import environment, merging, turn, worker
 from impls.realtime import merging as event_times
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.ticking import WorkerTick
+from impls.realtime.turn import WorkerTick
 from impls.realtime.worker import TurnWorker
 from impls.store.offsets import Offsets
 from impls.worker.turnstate import TurnState

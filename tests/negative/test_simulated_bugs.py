@@ -23,7 +23,7 @@ from impls.durability.frame import FOLDER
 from impls.errors import StateError
 from impls.protocol import controller
 from impls.protocol.plan import EpochPlan, Pull
-from impls.store import bins, blocks, checked, state, tables
+from impls.store import bins, checked, entries, state, tables
 from impls.store.bins import copy_bin
 from impls.store.checked import get_checked
 from impls.store.environment import Store, store_path
@@ -32,7 +32,7 @@ from impls.worker import applying, opening, replicas
 from impls.worker import core as worker
 from impls.worker.applying import Applying
 from impls.worker.core import WorkerCore
-from impls.worker.opened import Cause, Untrusted
+from impls.worker.parts import Cause, Untrusted
 
 # a process that dies leaves its files to the system, an attempt that dies leaves them to the collector
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in.*writer:pytest.PytestUnraisableExceptionWarning")
@@ -253,7 +253,7 @@ def queue_believed_whatever_its_length(patch):
 
 def checksums_of_blocks_ignored(patch):
     def unchecked(raw, _numbers, _where):
-        return np.frombuffer(raw, "<u8").reshape(-1, blocks.SLOTS + 1).copy()
+        return np.frombuffer(raw, "<u8").reshape(-1, entries.SLOTS + 1).copy()
 
     patch.setattr(state, "open_blocks", unchecked)
     patch.setattr(bins, "open_blocks", unchecked)

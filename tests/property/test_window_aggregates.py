@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from impls.aggregation import with_windows
 from impls.operators import Aggregate
+from impls.operators.aggregates.operator import END, EVENT, WindowAggregate
 from impls.operators.aggregates.rows import WINDOW, key_type
-from impls.operators.aggregates.windows import END, EVENT, WindowAggregate
 from impls.operators.timed import Turn
 from impls.protocol.eventtime import EventClock
 from impls.store.bins import read_size

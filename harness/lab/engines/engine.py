@@ -13,8 +13,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from harness.setup.jars import cache_folder, fetched, only_one
-from harness.setup.java import find_javac
+from harness.setup.java import cache_folder, fetched, find_javac, only_one
 from impls.driver.arrivals import end_offsets
 from impls.errors import UsageError
 
@@ -107,7 +106,7 @@ def jars_of(engine: str) -> tuple[Path, ...]:
     """Returns the jars of an engine of `ENGINES`, fetched first if they are not in the cache.
 
     Raises:
-        UsageError: as `harness.setup.jars.ensure_jars`.
+        UsageError: as `harness.setup.java.ensure_jars`.
     """
     return fetched(_HERE / "jars.xml", _HERE / "jars.sha256", megabytes=256)[engine]
 

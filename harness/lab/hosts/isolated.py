@@ -17,8 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.lab.hosts import cable, host
-from harness.lab.hosts.network import Launch, Network, Process
-from harness.lab.hosts.settings import Netem
+from harness.lab.hosts.settings import Launch, Netem, Network, Process
 from impls.errors import UsageError
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET

@@ -15,13 +15,12 @@ from pathlib import Path
 from re import Match, Pattern
 from typing import Any
 
-from generators.stop import Stop
+from generators.stdin import Stop
 from harness.files import write_json
 from harness.lab.hosts import programs
 from harness.lab.hosts.control import Listener
 from harness.lab.hosts.isolated import UNSHARE, Isolated
-from harness.lab.hosts.network import Launch, Loopback, Network, Process
-from harness.lab.hosts.settings import HOSTS_MOST, Settings, parse_netem
+from harness.lab.hosts.settings import HOSTS_MOST, Launch, Loopback, Network, Process, Settings, parse_netem
 from harness.setup.java import use_java
 from impls.errors import UsageError
 

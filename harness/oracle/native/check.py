@@ -3,9 +3,13 @@
 The property: every count from 1 to the number of a key's records is there, none is above it, and a key's results are in
 one partition. A record's latency ends with the broker's time of the first result that counts it; which of a key's
 records of two input partitions was counted first is not known, and they are taken in the order of their schedule.
+
+Spark's Kafka sink writes keys and counts alone. The count of a result says which record of its key was the last one
+in it, and so its epoch; the broker's time of the result, of the same clock as the schedule, is when it was there.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +19,148 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from harness.files import JsonLines, read_lines
-from harness.oracle.columns import BinOf, MovedBins, OracleError, Records
+from harness.measure.cells import encode_cells
+from harness.oracle.columns import BinOf, MovedBins, OracleError, Placed, Ranges, RawResults, Records
 from harness.oracle.differences import Differences
 from harness.oracle.keycount import EXAMPLE, ORDERS, check
-from harness.oracle.native.attribute import Arrivals, NativeResults, arrivals_of, as_results, cell_lines
 from harness.oracle.read import read_columns, read_ranges
 from harness.oracle.run import CheckedRun, Watch
 from harness.oracle.verdict import judge
+from impls.worker.cells import make_cells
+
+_COUNT_BITS = 34  # of a code that holds key and count: 2^29 keys of 2^34 records
+
+
+@dataclass(frozen=True, slots=True)
+class NativeResults(Placed):
+    """Results as Spark's sink wrote them, repeats included; `appended_us` is the broker's time, exact to 1 ms."""
+
+    key: NDArray[np.int64]
+    count: NDArray[np.int64]
+    appended_us: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Records in order of (key, epoch): `first` is where a key of `keys` begins, `total` how many it has."""
+
+    scheduled_us: NDArray[np.int64]
+    epoch: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    first: NDArray[np.int64]
+    total: NDArray[np.int64]
+
+
+def _epochs_of(records: Records, ranges: Ranges) -> NDArray[np.int64]:
+    """Returns the epoch of each record, -1 for one in no epoch."""
+    epoch = np.full(len(records), -1, np.int64)
+    for partition in np.unique(records.partition).tolist():
+        rows = np.flatnonzero(records.partition == partition)
+        own = np.flatnonzero(ranges.partition == partition)
+        own = own[np.argsort(ranges.begin[own])]
+        if not len(own):
+            continue
+        at = np.searchsorted(ranges.begin[own], records.offset[rows], "right") - 1
+        inside = (at >= 0) & (records.offset[rows] < ranges.end[own][at])
+        epoch[rows[inside]] = ranges.epoch[own][at[inside]]
+    return epoch
+
+
+def arrivals_of(records: Records, ranges: Ranges) -> Arrivals:
+    """Returns the input in order of key and epoch."""
+    epoch = _epochs_of(records, ranges)
+    order = np.lexsort((epoch, records.key))
+    keys, first, total = np.unique(records.key[order], return_index=True, return_counts=True)
+    return Arrivals(records.scheduled_us[order], epoch[order], keys, first, total)
+
+
+def as_results(
+    arrivals: Arrivals, found: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
+) -> tuple[RawResults, int]:
+    """Returns results in the form that the oracle checks, and the number of exact repeats left out.
+
+    Keys below `preloaded` have one record more, which made their state. A result whose count no record explains is
+    given an epoch behind all others, where it has no record. The sink chooses partitions by its own hash; a key that is
+    found in two is reported in a partition of another bin.
+    """
+    count = found.count - (found.key < preloaded)
+    rows = np.flatnonzero(count > 0)
+    rows, repeats = _without_repeats(found, rows)
+    key, count, partition = found.key[rows], count[rows], found.partition[rows]
+    belongs = bin_of(key) * partitions // bin_of.bins
+    home = _first_partition(key, partition)
+    epoch = _epoch_of_count(arrivals, key, count)
+    index = np.arange(len(rows), dtype=np.int64)
+    results = RawResults(
+        np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), found.offset[rows],
+        partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index, key, count,
+    )  # fmt: skip
+    order = np.lexsort((results.offset, results.partition))
+    return results.take(order), repeats
+
+
+def _without_repeats(found: NativeResults, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Returns the rows without later ones of the same partition, key and count: the sink is at-least-once."""
+    _, first = np.unique(
+        np.stack([found.partition[rows], found.key[rows], found.count[rows]]), axis=1, return_index=True
+    )
+    return rows[np.sort(first)], len(rows) - len(first)
+
+
+def _first_partition(key: NDArray[np.int64], partition: NDArray[np.int32]) -> NDArray[np.int32]:
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    home: NDArray[np.int32] = partition[first][inverse]
+    return home
+
+
+def _epoch_of_count(arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[np.int64]) -> NDArray[np.int64]:
+    at = np.minimum(np.searchsorted(arrivals.keys, key), max(len(arrivals.keys) - 1, 0))
+    known = (arrivals.keys[at] == key) & (count <= arrivals.total[at])
+    epoch = np.full(len(key), int(arrivals.epoch.max(initial=0)) + 1, np.int64)
+    epoch[known] = arrivals.epoch[(arrivals.first[at] + count - 1)[known]]
+    return epoch
+
+
+def cell_lines(arrivals: Arrivals, found: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
+    """Returns the lines of cells.jsonl: each record's latency from its schedule to the result that counts it.
+
+    A record without a result has no latency. The records of an epoch whose results came in the same millisecond share
+    a line.
+    """
+    count = found.count - (found.key < preloaded)
+    done = _done_us(arrivals, found.key, count, found.appended_us)
+    lines: list[dict[str, object]] = []
+    there = np.flatnonzero((done >= 0) & (arrivals.epoch >= 0))
+    there = there[np.lexsort((done[there], arrivals.epoch[there]))]
+    edges = np.flatnonzero(np.diff(done[there]) | np.diff(arrivals.epoch[there])) + 1
+    for number, rows in enumerate(np.split(there, edges) if len(there) else []):
+        at = int(done[rows[0]])
+        cells, _ = make_cells(arrivals.scheduled_us[rows], at, np.zeros(len(rows), bool))
+        lines.append(
+            {"epoch": int(arrivals.epoch[rows[0]]), "worker": number, "done_us": at, "cells": encode_cells(cells)}
+        )
+    return lines
+
+
+def _done_us(
+    arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[np.int64], appended_us: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Returns for each arrival when the first result of its key that counts it was appended, -1 if there is none."""
+    rank = np.arange(len(arrivals.epoch)) - np.repeat(arrivals.first, arrivals.total) + 1
+    owner = np.repeat(np.arange(len(arrivals.keys)), arrivals.total)
+    at = np.minimum(np.searchsorted(arrivals.keys, key), max(len(arrivals.keys) - 1, 0))
+    mine = np.flatnonzero((count > 0) & (arrivals.keys[at] == key))
+    codes = (at[mine] << _COUNT_BITS) | count[mine]
+    order = np.lexsort((appended_us[mine], codes))
+    codes, times = codes[order], appended_us[mine][order]
+    wanted = (owner << _COUNT_BITS) | rank
+    place = np.searchsorted(codes, wanted)
+    inside = np.minimum(place, max(len(codes) - 1, 0))
+    found = (
+        (place < len(codes)) & ((codes[inside] >> _COUNT_BITS) == owner) if len(codes) else np.zeros(len(owner), bool)
+    )
+    return np.where(found, times[inside] if len(codes) else -1, -1)
+
 
 _SQL = (Path(__file__).parent / "each.sql").read_text(encoding="utf-8")
 

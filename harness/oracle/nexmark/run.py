@@ -10,12 +10,20 @@ import numpy as np
 from harness.files import read_json, read_lines
 from harness.measure.cells import encode_cells
 from harness.oracle.native.check import restarts, write_cells
-from harness.oracle.nexmark.check import Arrived, Rules, check, chosen_events
+from harness.oracle.nexmark.check import (
+    Arrived,
+    Rules,
+    check,
+    chosen_events,
+    load_events,
+    read_events,
+    read_json_results,
+    read_plain_results,
+)
 from harness.oracle.nexmark.queries import DEFINITIONS
-from harness.oracle.nexmark.tables import load_events, read_events, read_json_results, read_plain_results
 from harness.oracle.read import read_ranges
 from harness.oracle.run import CheckedRun, Watch, read_moves
-from harness.oracle.turns.run import moved_at
+from harness.oracle.turns.check import moved_at
 from harness.oracle.verdict import judge
 from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells

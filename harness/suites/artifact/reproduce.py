@@ -13,7 +13,7 @@ from harness.report.report import redraw
 from harness.suites.bench import run_bench
 from harness.suites.claims.claims import read_claims
 from harness.suites.claims.verify import run_claims
-from harness.suites.nexmark.suite import run_nexmark
+from harness.suites.nexmark import run_nexmark
 from harness.suites.perf.suite import run_perf
 from harness.suites.sweep import PRESETS, run_sweep
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import ending
-from harness.report.markdown import table_lines
-from harness.report.terminal import terminal, terminal_table
+from harness.report.terminal import table_lines, terminal, terminal_table
 from harness.suites.autoscale.rows import is_simulated, predicted, rows_of
 from harness.suites.autoscale.suite import FIXED, AutoscaleSuite, Cell, suite_from
+from harness.suites.bench import measure_in_turn
 from harness.suites.scale.network import read_costs
-from harness.suites.skeleton import measure_in_turn
 from impls.errors import UsageError
 from plots.autoscale import write_figures
 from plots.metrics import DASH
@@ -107,7 +106,7 @@ def _text(score: Mapping[str, Any] | None, name: str, digits: int) -> str:
 
 
 def measured(suite: AutoscaleSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
-    """Runs what is missing of a suite and writes its tables, see `harness.suites.skeleton.measure_in_turn`."""
+    """Runs what is missing of a suite and writes its tables, see `harness.suites.bench.measure_in_turn`."""
     cells, rows = suite.cells(), list[dict[str, Any]]()
 
     def take(folder: Path, number: int, path: Path) -> None:

@@ -11,8 +11,7 @@ from harness.experiment.parameters import MICRO_BATCH
 from harness.files import read_json, read_lines
 from harness.measure.cells import read_epochs
 from harness.measure.scores import Changed, Score, oscillations, rescales_of, right_after, steps_of, worker_seconds
-from harness.suites.autoscale.loads import needed_of
-from harness.suites.autoscale.suite import AutoscaleSuite, Cell
+from harness.suites.autoscale.suite import AutoscaleSuite, Cell, needed_of
 from harness.suites.scale.autoscaled import AutoscaledSetting, Outcome, predict_autoscaled
 from harness.suites.scale.network import Costs
 from harness.suites.scale.scenario import at_scale

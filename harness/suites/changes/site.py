@@ -17,8 +17,7 @@ from harness.oracle.changes.run import VERSIONS_FILE, check_changes
 from harness.oracle.columns import hash_bins
 from harness.oracle.run import CheckedRun
 from harness.suites.changes.cases import Case
-from harness.suites.changes.operators import request_for
-from harness.suites.changes.query import write_pipeline
+from harness.suites.changes.query import request_for, write_pipeline
 from harness.suites.faults.site import Site
 from impls.driver.control import ask
 from impls.driver.journal import read_journal

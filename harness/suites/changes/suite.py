@@ -28,11 +28,9 @@ from harness.options.declared import read_given
 from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import Described, result_folder
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
+from harness.setup.java import ensure_jars, use_java
 from harness.suites.changes.cases import APPLICATION, EXPERIMENTS, LIVE, RESTART, Case, Setting, cases_of
-from harness.suites.changes.faults import campaign, faults_of
-from harness.suites.changes.run import ENTRY_FILE, forget_heavy, run_case
+from harness.suites.changes.run import ENTRY_FILE, campaign, faults_of, forget_heavy, run_case
 from harness.suites.options import CHANGES_QUICK
 from harness.suites.perf.part import Check
 from impls import catalog

@@ -3,8 +3,8 @@
 from typing import Any
 
 from harness.files import read_json
+from harness.suites import nexmark
 from harness.suites.claims.evidence import Answer, Evidence, NotKnown, joined
-from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
 
 

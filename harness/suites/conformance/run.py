@@ -22,8 +22,7 @@ from harness.options import CUT_OFF, ending, parse_names
 from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, making, new_folder
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
+from harness.setup.java import ensure_jars, use_java
 from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
 from harness.suites.conformance.judge import Row
 from harness.suites.conformance.query import INPUT_PARTITIONS, SLOTS, run_tour

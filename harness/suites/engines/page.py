@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from harness.files import ROOT, read_json, write_json, write_text
-from harness.report.markdown import table_lines
 from harness.report.page import Cell, Column, inline, render
+from harness.report.terminal import table_lines
 from plots.engines import Drawn, write_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show

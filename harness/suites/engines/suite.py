@@ -18,9 +18,9 @@ from harness.options.declared import read_given
 from harness.report.terminal import terminal, terminal_table
 from harness.results.entry import RunFiles
 from harness.results.place import Described
+from harness.suites.bench import measure_in_turn
 from harness.suites.engines.page import CANNOT, COLUMNS, NAMES, RESULT_FILE, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK
-from harness.suites.skeleton import measure_in_turn
 from impls.errors import UsageError
 from plots.data import StoredRun, load
 from plots.metrics import marks
@@ -147,7 +147,7 @@ def _experiment(keys: int, shared: Mapping[str, Any]) -> Experiment:
 
 
 def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
-    """Runs what is missing of a suite and writes its table, see `harness.suites.skeleton.measure_in_turn`."""
+    """Runs what is missing of a suite and writes its table, see `harness.suites.bench.measure_in_turn`."""
     rows, lines = list[dict[str, Any]](), list[dict[str, Any]]()
 
     def take(folder: Path, number: int, path: Path) -> None:

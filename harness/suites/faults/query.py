@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from generators.stdin import watch_stdin
 from harness.experiment.description import Run
 from harness.lab.processes import VARIABLE
+from harness.run.application import new_session
 from harness.run.pipeline import start_query
 from harness.run.recorder import Recorder
-from harness.run.sessions import new_session
 from impls.driver.handle import StreamHandle
 from impls.errors import InvalidPlanError, StateError, UsageError
 

@@ -23,8 +23,7 @@ from harness.options import CUT_OFF, ending, parse_names
 from harness.report.terminal import terminal
 from harness.results.machine import describe_machine
 from harness.results.place import new_folder
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
+from harness.setup.java import ensure_jars, use_java
 from harness.suites.faults.host_inflict import inflict_on_hosts
 from harness.suites.faults.hosts import HostSite
 from harness.suites.faults.inflict import FaultEffect, MissedError, inflict

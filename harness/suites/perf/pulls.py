@@ -1,6 +1,9 @@
 """Part pulls: how fast bins come from an environment on the same host, and from another host, without Spark.
 
 As root the other host has a network of its own, whose delay is varied; else it is another loopback address.
+
+`python -m harness.suites.perf.pulls FOLDER HOST` is that host: it reads the settings of `Transfer` from the first line
+of its standard input, prints its address, and hands out the bins in a folder until its standard input ends.
 """
 
 import shutil
@@ -17,7 +20,7 @@ import numpy as np
 from harness.files import ROOT
 from harness.lab.hosts.cluster import cluster
 from harness.lab.hosts.isolated import can_isolate
-from harness.suites.perf.handing import GENERATION, QUERY
+from harness.lab.waiting import wait_for
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from impls.errors import StateError
 from impls.store.bins import copy_bin
@@ -25,8 +28,30 @@ from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
 from impls.transfer.client import fetch
+from impls.transfer.offer import offer
 from impls.transfer.settings import Transfer, certificate_of
 from impls.transfer.ticket import Ticket
+
+QUERY, GENERATION = "pulls", 1
+_DEADLINE_S = 60.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serves as a host of a query would."""
+    folder, host = arguments
+    transfer = Transfer.from_json(sys.stdin.buffer.readline())
+    found: list[str] = []
+
+    def is_up() -> bool:
+        found[:] = [offer(transfer, query=QUERY, generation=GENERATION, host=host, state_dir=folder)]
+        return bool(found[0])
+
+    wait_for(is_up, f"a server at {host}", _DEADLINE_S)
+    sys.stdout.write(f"{found[0]}\n")
+    sys.stdout.flush()
+    sys.stdin.buffer.read()
+    return 0
+
 
 _BINS = 64
 _EPOCH = 1
@@ -59,7 +84,7 @@ def _fill(folder: Path, worker: int, kind: str, number: int) -> int:
 @contextmanager
 def _handed_out(folder: Path, host: str, transfer: Transfer, within: Sequence[str] = ()) -> Iterator[str]:
     """Hands out a folder's bins, by a process that a program may put elsewhere, and yields the address."""
-    command = [*within, sys.executable, "-m", "harness.suites.perf.handing", str(folder), host]
+    command = [*within, sys.executable, "-m", "harness.suites.perf.pulls", str(folder), host]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -182,3 +207,7 @@ def _forms(source: Path, target: Path, rounds: int) -> Table:
 
 
 PART = Part("pulls", "Pulls between hosts", 2, _measured)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,15 +9,13 @@ from typing import Any
 
 from harness.files import RESULTS, ROOT, read_json, write_json, write_text
 from harness.options import ending, parse_names
-from harness.report.markdown import table_lines
+from harness.report.terminal import table_lines
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import Described, result_folder
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
-from harness.suites.perf import hosts, migratable, moving, phases, pulls, steady
-from harness.suites.perf.adopted import part as adopted
+from harness.setup.java import ensure_jars, use_java
+from harness.suites.perf import adopted, hosts, migratable, moving, phases, pulls, steady
 from harness.suites.perf.part import Part, Scale
-from harness.suites.perf.processor import part as processor
+from harness.suites.perf.processor import process as processor
 from impls.errors import UsageError
 from plots.perf import write_figures
 

@@ -17,12 +17,11 @@ from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, ROOT, read_json, read_lines, write_json, write_text
 from harness.options import ending
 from harness.options.declared import read_given
-from harness.report.markdown import table_lines
+from harness.report.terminal import table_lines
 from harness.results.machine import describe_machine
 from harness.results.place import find_folder, new_folder
 from harness.run.runs import AGAIN
-from harness.setup.jars import ensure_jars
-from harness.setup.java import use_java
+from harness.setup.java import ensure_jars, use_java
 from harness.suites.options import REGRESS
 from harness.suites.regress.decide import Change, Runs, Verdict, compare, resampled, sides
 from harness.suites.regress.trees import Tree, measures_of, revision, was_busy, work_tree

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field
 
 from impls.errors import StateError
 from impls.mechanisms.external.cache import cache_of
-from impls.mechanisms.external.client import connect, prefix, reach, script
-from impls.mechanisms.external.script import (
+from impls.mechanisms.external.client import (
     COMMIT,
     GUARD,
     READ,
     STAGE,
+    connect,
     is_block,
     pack_items,
     pack_names,
+    prefix,
+    reach,
+    script,
     unpack_values,
     words_changed,
 )

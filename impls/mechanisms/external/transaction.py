@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from impls.errors import StateError
 from impls.mechanisms.external.cache import Cache
-from impls.mechanisms.external.script import GUARD, is_block
+from impls.mechanisms.external.client import GUARD, is_block
 from impls.store.bins import read_size
 from impls.store.tables import DENSE, SIZE, STATE, bin_key
 

@@ -1,6 +1,6 @@
 """NEXMark queries 0 to 22 as operators of the migration runtime, each with a declared dialect.
 
-`make("q4", partitions=4)` gives an operator, `impls.spark.nexmark.project` its input.
+`make("q4", partitions=4)` gives an operator, `impls.spark.columns.project` its input.
 """
 
 from impls.errors import UsageError
@@ -8,11 +8,9 @@ from impls.operators.base import Operator
 from impls.operators.nexmark.base import NexmarkQuery, TimedQuery
 from impls.operators.nexmark.closings import Q4, Q6, Q9
 from impls.operators.nexmark.joins import Q3, Q8, Q20
-from impls.operators.nexmark.perwindow import Q17, Q18, Q19
-from impls.operators.nexmark.sessions import Q11, Q12
+from impls.operators.nexmark.perwindow import Q15, Q16, Q17, Q18, Q19
 from impls.operators.nexmark.stateless import Q0, Q1, Q2, Q10, Q13, Q14, Q21, Q22
-from impls.operators.nexmark.statistics import Q15, Q16
-from impls.operators.nexmark.windows import Q5, Q7
+from impls.operators.nexmark.windows import Q5, Q7, Q11, Q12
 
 __all__ = ["QUERIES", "NexmarkQuery", "TimedQuery", "make"]
 

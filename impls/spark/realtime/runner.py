@@ -1,4 +1,8 @@
-"""Keeps the query of real-time mode running: starts it, runs tick after tick, and starts it again after a failure."""
+"""The query of real-time mode, and what keeps it running: start, tick after tick, and start again after a failure.
+
+Between Kafka and Python a record would wait until the record behind it has come, and without an input for ever. Nothing
+in Spark's SQL can look at the time while no row comes, so a small iterator does (`Flush.java`).
+"""
 
 import contextlib
 import logging
@@ -8,11 +12,16 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -20,16 +29,70 @@ from impls.driver.driver import QueryEnded, StopNeeded
 from impls.driver.handle import RunQuery
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.faults import lives
-from impls.protocol.realtime import Hello
+from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
 from impls.spark.cause import cause_of, silence
-from impls.spark.realtime.own import worker_maker
-from impls.spark.realtime.query import records_schema, worker_query
-from impls.spark.realtime.wiring import Wiring
+from impls.spark.compiled import new_object
+from impls.spark.realtime.settings import FULL_BYTES, Wiring
+from impls.spark.realtime.steps import (
+    DONE_SCHEMA,
+    ROUTED_SCHEMA,
+    MakeWorker,
+    own_step,
+    route_step,
+    worker_maker,
+)  # fmt: skip
 from impls.spark.source import InputLog
 from impls.worker.query import QuerySpec
+
+_PAD = "pad"  # the last column: null, but in rows that fill a batch
+_SOURCE = Path(__file__).with_name("Flush.java")
+
+
+def flushing(df: DataFrame, *, full_bytes: int, idle_us: int, linger_us: int) -> DataFrame:
+    """Returns the rows of a DataFrame with a further column `pad`, and rows of nulls behind those that nothing follows.
+
+    Args:
+        df: records.
+        full_bytes: that make an Arrow batch full (`spark.sql.execution.arrow.maxBytesPerBatch`).
+        idle_us: records are sent on when no other has come for so many microseconds.
+        linger_us: records are sent on when the first of them has waited so long.
+    """
+    padded = df.withColumn(_PAD, F.lit(None).cast("binary"))
+    spark = df.sparkSession
+    encoder = spark._jvm.org.apache.spark.sql.Encoders.row(padded._jdf.schema().asNullable())  # type: ignore[union-attr]
+    flush = new_object(spark, _SOURCE, len(padded.columns), full_bytes, idle_us, linger_us, in_tasks=True)
+    return DataFrame(padded._jdf.mapPartitions(flush, encoder), spark)
+
+
+_IDLE_US = 1_000
+_LINGER_US = 8_000
+_SINK = "noop"
+
+
+def _records_schema(frame: DataFrame) -> pa.Schema:
+    """Returns the Arrow schema of records as tasks get them."""
+    return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def _worker_query(frame: DataFrame, make: MakeWorker, wiring: Wiring, batch: str) -> DataStreamWriter:
+    """Returns the query, not started and without a place for Spark's checkpoint.
+
+    Args:
+        frame: records with the columns of `impls.spark.columns.prepared`.
+        make: makes the worker of an S task.
+        wiring: for both steps, with the `_records_schema` of the frame.
+        batch: duration of a batch of Spark, as in "60 seconds".
+    """
+    flushed = flushing(frame, full_bytes=FULL_BYTES, idle_us=_IDLE_US, linger_us=_LINGER_US)
+    routed = flushed.mapInArrow(partial(route_step, wiring), ROUTED_SCHEMA)
+    owned = routed.repartitionById(wiring.slots, F.col("slot")).mapInArrow(partial(own_step, make, wiring), DONE_SCHEMA)
+    writer: Any = owned.writeStream.format(_SINK).outputMode("update")  # its type does not know realTime yet
+    triggered: DataStreamWriter = writer.trigger(realTime=batch)
+    return triggered
+
 
 _SIGNALS = (QueryEnded, StopNeeded, InvalidPlanError, UsageError, StateError)
 _FAILURES_MAX = 5
@@ -76,10 +139,10 @@ class RealTimeQuery:
     def writer(self, slots: int) -> DataStreamWriter:
         """Returns the query with so many slots, not started."""
         silence(self.frame.sparkSession, _LOGGERS)  # the runner says in one sentence why a query has failed
-        schema = records_schema(self.frame)
+        schema = _records_schema(self.frame)
         wiring = Wiring(self.switchboard.address, self.switchboard.key, secrets.token_hex(4), slots, schema)
         Flow.create(wiring.flow, slots)
-        writer = worker_query(self.frame, worker_maker(self.spec), wiring, self.batch)
+        writer = _worker_query(self.frame, worker_maker(self.spec), wiring, self.batch)
         return writer.queryName(self.name).option("checkpointLocation", self.location)
 
 

@@ -1,8 +1,16 @@
-"""Settings of a session for real-time mode, and the query's limits that depend on them."""
+"""What a real-time query needs of its session, and what its two steps are given."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
+import pyarrow as pa
+from pyspark import TaskContext
+
+from impls.protocol.session import Hello, Role
 from impls.realtime.blobs import PAD_BYTES
+from impls.realtime.link import Link
 
 FULL_BYTES = PAD_BYTES  # of an Arrow batch between Spark and Python: it is sent when it has as many
 _RECORDS_MAX = 4096  # and no more rows
@@ -29,3 +37,42 @@ def real_time_settings(more: Mapping[str, str] | None = None) -> dict[str, str]:
 def real_time_threads(partitions: int, slots: int) -> int:
     """Returns the `threads` of a session: all tasks of a query run at once, and two are left for other jobs."""
     return partitions + slots + 2
+
+
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The same for all tasks of one start of a query.
+
+    Attributes:
+        address: of the driver's switchboard.
+        key: by which driver and tasks know each other.
+        run: random name of this start of the query.
+        slots: S tasks, the most workers there can be.
+        schema: of records.
+    """
+
+    address: str
+    key: bytes
+    run: str
+    slots: int
+    schema: pa.Schema
+
+    def connect(self) -> Link:
+        """Connects this Spark task to the driver; raises EOFError when the driver is gone."""
+        return Link(self.address, self.key)
+
+    @property
+    def flow(self) -> Path:
+        """The file by which routers and workers share how far they are."""
+        return Path(self.address).with_name(f"flow-{self.run}")
+
+    def hello(self, role: Role) -> Hello:
+        """Returns the first word of this Spark task."""
+        context = TaskContext.get()
+        assert context is not None, "it runs inside a Spark task"
+        batch = int(context.getLocalProperty(_BATCH_ID) or 0)
+        of = self.slots if role == "worker" else 0
+        return Hello(role, context.partitionId(), of, self.run, batch, os.getpid(), context.stageId())

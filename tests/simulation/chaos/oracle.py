@@ -27,8 +27,8 @@ from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
 from impls.store.bins import verify_items
-from impls.store.blocks import BLOCK_BYTES, SLOTS
 from impls.store.checked import open_record
+from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, read_meta, store_path
 from impls.store.packs import unpacked
 from impls.store.records import from_bytes

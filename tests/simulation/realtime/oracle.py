@@ -12,8 +12,7 @@ from chaos.violation import require
 
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import CorruptStateError, StateError
-from impls.store.blocks import SLOTS
-from impls.store.entries import open_value
+from impls.store.entries import SLOTS, open_value
 from impls.store.environment import Store, store_path
 from impls.store.tables import DENSE, DROPPED, DUE, OFFSETS, QUEUE, SHAPE, SIZE, STATE
 from impls.worker.results import Deduplicator

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from generators.errors import GeneratorError
-from generators.keys import DriftKeys, UniformKeys, ZipfKeys, make_keys
-from generators.random64 import Permutation, draw, mix
+from generators.keys import DriftKeys, Permutation, UniformKeys, ZipfKeys, draw, make_keys, mix
 
 DRAWS = 200_000
 

@@ -4,11 +4,11 @@ import subprocess
 import sys
 import threading
 
-from generators.stop import Stop
+from generators.stdin import Stop
 
 _INTERRUPTED = """
 import signal, sys
-from generators.stop import Stop
+from generators.stdin import Stop
 
 def reaches(line):
     stop, passed = Stop(), 0

@@ -28,7 +28,7 @@ from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.twin.pairs import TurnBlock
 from harness.suites.perf.twin.query import BLOCK_EPOCHS, Alternating, TimedBlocks, TurnEpoch
 from impls.errors import StateError
-from impls.spark.heartbeat import Heartbeat
+from impls.spark.compiled import Heartbeat
 from impls.worker.results import Output
 
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")

@@ -6,7 +6,7 @@ from invoke import Context
 import tasks
 from harness.cli import verb
 from harness.experiment.make import experiments_from
-from harness.suites.nexmark.suite import suite_from
+from harness.suites.nexmark import suite_from
 from harness.suites.scale.scenario import make_scenario
 from harness.suites.sweep import grid_from
 

@@ -6,9 +6,15 @@ import pytest
 from blocks import ROOT
 
 import tasks
-from harness.docs.commands import command_reference, tasks_of
-from harness.docs.mechanisms import folders, mechanism_table, option_table
-from harness.docs.pages import documents, write_pages
+from harness.docs.pages import (
+    command_reference,
+    documents,
+    folders,
+    mechanism_table,
+    option_table,
+    tasks_of,
+    write_pages,
+)
 from harness.options.declared import FLAG
 from impls import catalog
 from impls.errors import UsageError

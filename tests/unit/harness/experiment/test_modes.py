@@ -10,7 +10,7 @@ from harness.experiment.make import experiment_from, make_experiment
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import write_json
 from harness.suites.conformance.run import selected
-from harness.suites.nexmark.suite import suite_from
+from harness.suites.nexmark import suite_from
 from harness.suites.sweep import make_grid
 from impls import catalog
 from impls.errors import UsageError

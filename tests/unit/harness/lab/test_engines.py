@@ -9,13 +9,18 @@ from contextlib import contextmanager
 import pytest
 
 from harness.lab.engines.engine import ENGINES, compiled
-from harness.lab.engines.flink.cluster import JOB_MANAGER, TASK_MANAGER, config_text, jvm_options
-from harness.lab.engines.flink.engine import requirements, running_with
+from harness.lab.engines.flink.engine import (
+    JOB_MANAGER,
+    TASK_MANAGER,
+    config_text,
+    jvm_options,
+    requirements,
+    running_with,
+)
 from harness.lab.engines.process import JavaProcess, Rest, RestError
 from harness.lab.engines.streams.engine import balanced, threads_of
 from harness.lab.waiting import wait_for
-from harness.setup.jars import read_sums
-from harness.setup.java import find_javac
+from harness.setup.java import find_javac, read_sums
 from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.mechanisms.flink.baseline import Flink

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from telling import RUN, epoch_record
 
-from harness.live.state import LiveState, serving
+from harness.live.view import LiveState, serving
 from harness.results.entry import ENTRY_FILE
 from harness.run.progress import line_of
 from harness.run.recorder import Recorder

@@ -82,8 +82,7 @@ def test_a_value_out_of_range_leaves_no_file(tmp_path):
 @pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
 @pytest.mark.parametrize("name", ["intervals.hlog", "epochs.hlog", "memory.hlog"])
 def test_the_java_tools_read_the_same(files, name):
-    from harness.setup.jars import ensure_jars
-    from harness.setup.java import find_java
+    from harness.setup.java import ensure_jars, find_java
 
     jar = next(path for path in ensure_jars().broker if path.name.startswith("HdrHistogram"))
     found, _ = read(files.folder / name)

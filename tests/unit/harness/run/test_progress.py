@@ -9,8 +9,7 @@ from clocks import set_clock
 from rich.console import Console
 from telling import RUN, epoch_record
 
-from harness.live.state import LiveState
-from harness.live.view import LiveView
+from harness.live.view import LiveState, LiveView
 from harness.run.check import due_of
 from harness.run.progress import Cancelled, Progress, line_of
 from harness.run.recorder import Recorder

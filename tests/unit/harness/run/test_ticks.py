@@ -12,8 +12,7 @@ from telling import BEGIN_US, RUN, epoch_record
 
 from harness.experiment.description import Experiment, Run
 from harness.files import read_json, read_lines, write_json
-from harness.live.state import LiveState
-from harness.live.view import LiveView
+from harness.live.view import LiveState, LiveView
 from harness.measure.cells import Cells
 from harness.measure.migrations import outstanding
 from harness.report.comparison import comparison, conclusions

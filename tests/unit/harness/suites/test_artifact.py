@@ -8,7 +8,7 @@ import pytest
 from synthetic import write_run
 
 from harness.files import ROOT
-from harness.report.export import export
+from harness.results.epochs import export
 from harness.results.machine import describe_machine
 from harness.suites.artifact import image, reproduce
 from impls.errors import UsageError

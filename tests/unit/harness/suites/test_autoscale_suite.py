@@ -6,9 +6,8 @@ import pytest
 
 from harness.files import write_json
 from harness.suites.autoscale.command import COLUMNS, findings, texts
-from harness.suites.autoscale.loads import load_shapes
 from harness.suites.autoscale.rows import predicted
-from harness.suites.autoscale.suite import suite_from
+from harness.suites.autoscale.suite import load_shapes, suite_from
 from harness.suites.scale.network import read_costs
 from impls.errors import UsageError
 from plots.autoscale import write_figures

@@ -11,8 +11,8 @@ from memory import RESULTS
 from harness.experiment.parameters import REAL_TIME
 from harness.oracle.changes.columns import ENTRY, HEADER, Code, leaves_out
 from harness.suites.changes.cases import EXPERIMENTS, LIVE, RESTART, Case, cases_of
-from harness.suites.changes.faults import FAULTS, faults_of, turned
-from harness.suites.changes.operators import Tally, TallySince, request_for, version_0
+from harness.suites.changes.query import Tally, TallySince, request_for, version_0
+from harness.suites.changes.run import FAULTS, faults_of, turned
 from harness.suites.changes.suite import checks_of, report, suite_from
 from impls.errors import UsageError
 

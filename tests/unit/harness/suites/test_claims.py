@@ -6,7 +6,7 @@ import pytest
 from synthetic import new_experiment, write_sweep
 
 from harness.files import read_json, write_json
-from harness.suites.claims import gather, verify
+from harness.suites.claims import verify
 from harness.suites.claims.claims import CLAIMS_FILE, Claim, ClaimSource, read_claims
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
@@ -67,7 +67,7 @@ def test_the_claims_are_well_formed_and_name_what_there_is():
     assert len(claims) >= 15
     metrics = {metric.name for metric in METRICS}
     for claim in claims:
-        gather.find(claim.source, CLAIMS_FILE.parent)  # raises for an experiment that cannot be
+        verify.find(claim.source, CLAIMS_FILE.parent)  # raises for an experiment that cannot be
         arguments = claim.arguments
         named = [arguments.get("mechanism"), *arguments.get("mechanisms", [])]
         named += arguments["than"] if isinstance(arguments.get("than"), list) else [arguments.get("than")]
@@ -81,7 +81,7 @@ def test_the_claims_are_well_formed_and_name_what_there_is():
 
 
 def mechanisms_of(source):
-    asked = gather.described(source)
+    asked = verify.described(source)
     return asked.to_json()["mechanisms"]
 
 
@@ -279,26 +279,26 @@ def test_no_violation():
 
 def test_a_stored_result_counts_if_its_parameters_are_those_asked_for(tmp_path):
     source = ClaimSource("x", "bench", 1, 1, {"mechanism": "none,meces", "keys": "1M"})
-    stored = json.loads(json.dumps(gather.described(source).to_json()))
+    stored = json.loads(json.dumps(verify.described(source).to_json()))
     del stored["value_bytes"]  # a parameter that came later
     folder = tmp_path / "20260101-000000-claim-x"
     folder.mkdir()
     write_json(folder / "experiment.json", stored)
-    assert gather.find(source, tmp_path) is None, "it is not finished"
+    assert verify.find(source, tmp_path) is None, "it is not finished"
     (folder / "done").touch()
-    assert gather.find(source, tmp_path).folder == folder
+    assert verify.find(source, tmp_path).folder == folder
     write_json(folder / "experiment.json", {**stored, "keys": 2_000_000})
-    assert gather.find(source, tmp_path) is None
+    assert verify.find(source, tmp_path) is None
 
 
 def test_a_command_leaves_what_it_said_and_is_found_again(tmp_path):
     source = ClaimSource("words", "command", 0, 0, module="this")
-    made = gather.make(source, tmp_path)
+    made = verify.make(source, tmp_path)
     assert made.said["exit_code"] == 0
     assert any("Beautiful is better" in line for line in made.said["lines"])
     assert read_json(made.folder / EVIDENCE_FILE)["command"] == ["-m", "this"]
-    assert gather.find(source, tmp_path).folder == made.folder
-    assert gather.find(ClaimSource("words", "command", 0, 0, module="that"), tmp_path) is None
+    assert verify.find(source, tmp_path).folder == made.folder
+    assert verify.find(ClaimSource("words", "command", 0, 0, module="that"), tmp_path) is None
 
 
 @pytest.fixture
@@ -312,8 +312,8 @@ def claims(monkeypatch, edited, bench_folder):
         Claim("fails", "It does not.", source, "below", "new", 0.0, turned, "FAIL", "a [bracketed] reason"),
     ]
     monkeypatch.setattr(verify, "read_claims", lambda: held)
-    monkeypatch.setattr(gather, "find", lambda _source, folder: Evidence(bench_folder) if folder.name else None)
-    monkeypatch.setattr(gather, "make", lambda *_, **__: pytest.fail("something was run"))
+    monkeypatch.setattr(verify, "find", lambda _source, folder: Evidence(bench_folder) if folder.name else None)
+    monkeypatch.setattr(verify, "make", lambda *_, **__: pytest.fail("something was run"))
     edited()
     return held
 
@@ -329,7 +329,7 @@ def test_verdicts_as_expected_give_exit_code_0_and_a_fail_has_its_reason(claims,
 
 
 def test_a_verdict_that_is_not_expected_gives_exit_code_1(claims, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(gather, "find", lambda *_: None)
+    monkeypatch.setattr(verify, "find", lambda *_: None)
     assert run_claims(results=str(tmp_path)) == 1
     out = capsys.readouterr().out
     assert "UNKNOWN holds, expected PASS" in out
@@ -354,8 +354,8 @@ def test_a_folder_that_is_not_there_is_bad_input(claims, tmp_path, capsys):
 def test_what_is_missing_is_looked_for_and_made_in_the_output_folder(claims, tmp_path, monkeypatch, bench_folder):
     asked = []
     monkeypatch.setattr(verify, "use_java", lambda: None)
-    monkeypatch.setattr(gather, "find", lambda _source, folder: asked.append(folder))
-    monkeypatch.setattr(gather, "make", lambda _source, folder, **_: asked.append(folder) or Evidence(bench_folder))
+    monkeypatch.setattr(verify, "find", lambda _source, folder: asked.append(folder))
+    monkeypatch.setattr(verify, "make", lambda _source, folder, **_: asked.append(folder) or Evidence(bench_folder))
     assert run_claims(output=str(tmp_path)) == 0
     assert asked == [tmp_path, tmp_path]
 
@@ -368,8 +368,8 @@ def test_listing_runs_nothing(claims, capsys):
 def test_what_is_missing_is_run(claims, monkeypatch, bench_folder, capsys):
     made = []
     monkeypatch.setattr(verify, "use_java", lambda: None)
-    monkeypatch.setattr(gather, "find", lambda *_: None)
-    monkeypatch.setattr(gather, "make", lambda source, *_, **__: made.append(source.name) or Evidence(bench_folder))
+    monkeypatch.setattr(verify, "find", lambda *_: None)
+    monkeypatch.setattr(verify, "make", lambda source, *_, **__: made.append(source.name) or Evidence(bench_folder))
     assert run_claims() == 0
     assert made == ["synthetic"], "once for both claims"
     assert "synthetic: runs now, about 60 min" in capsys.readouterr().out

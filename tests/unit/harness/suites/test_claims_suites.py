@@ -8,11 +8,11 @@ from synthetic import write_experiment
 
 from harness.files import ROOT, write_json
 from harness.results.place import result_folder
-from harness.suites.claims import gather
+from harness.suites import nexmark
+from harness.suites.claims import verify
 from harness.suites.claims.claims import ClaimSource, read_claims
 from harness.suites.claims.evidence import Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
-from harness.suites.nexmark import suite as nexmark
 from harness.suites.perf import suite as perf
 
 BATCHED = "megaphone-batched"
@@ -86,12 +86,12 @@ def test_stays_level(tmp_path, growth, level):
 )
 def test_a_result_of_the_task_itself_is_evidence(tmp_path, kind, module, options):
     source = ClaimSource("some", kind, 1, 1, options=options)
-    assert gather.find(source, tmp_path) is None
+    assert verify.find(source, tmp_path) is None
     folder = result_folder(module.suite_from(options), tmp_path, force=False)
-    assert gather.find(source, tmp_path) is None, "it is not finished"
+    assert verify.find(source, tmp_path) is None, "it is not finished"
     (folder / "done").touch()
-    assert gather.find(source, tmp_path).folder == folder
-    assert gather.find(ClaimSource("other", kind, 1, 1), tmp_path) is None
+    assert verify.find(source, tmp_path).folder == folder
+    assert verify.find(ClaimSource("other", kind, 1, 1), tmp_path) is None
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guides/evaluator.md"])

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from harness.files import ROOT
-from harness.suites.artifact import compose
-from harness.suites.artifact.compose import bench_on_cluster
+from harness.suites.artifact import image
+from harness.suites.artifact.image import bench_on_cluster
 from impls.errors import UsageError
 
 _DOCKER = """#!/bin/sh
@@ -86,7 +86,7 @@ def test_the_words_name_what_the_compose_file_has():
     assert set(own) == {"master", "worker-1", "worker-2", "kafka", "s3", "driver"}
     assert all(service["hostname"] == name and "network_mode" not in service for name, service in own.items())
     assert [name for name, service in own.items() if "volumes" in service] == ["driver"]
-    asked = re.findall(r"(master|kafka|s3):(\d+)", " ".join(compose._ON_CLUSTER))
+    asked = re.findall(r"(master|kafka|s3):(\d+)", " ".join(image._ON_CLUSTER))
     assert dict(asked).keys() == {"master", "kafka", "s3"}
     for name, port in asked[:2]:
         assert own[name]["entrypoint"][-6:] == ["--host", name, "--port", port, "--folder", "/tmp/host"]

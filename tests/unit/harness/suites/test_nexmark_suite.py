@@ -13,7 +13,7 @@ from harness.measure.cells import encode_cells
 from harness.results.entry import RunFiles
 from harness.run.load import preload, schedule
 from harness.run.pipeline import disorder_ms
-from harness.suites.nexmark.suite import COLUMNS, markdown, rows_of, suite_from, table
+from harness.suites.nexmark import COLUMNS, markdown, rows_of, suite_from, table
 from impls.errors import UsageError
 from impls.mechanisms.native_spark.nexmark import TWINS
 from impls.operators.nexmark import QUERIES

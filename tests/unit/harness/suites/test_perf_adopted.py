@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.suites.perf.adopted.judging import Counts, check
-from harness.suites.perf.adopted.part import findings
-from harness.suites.perf.adopted.process import AdoptedSettings, Adoption
+from harness.suites.perf.adopted import AdoptedSettings, Adoption, Counts, check, findings
 from impls.errors import StateError
 
 SETTINGS = AdoptedSettings(keys=3, rate=1, workers=2, goal=4, lead_in_s=1.0, steady_s=1.0, after_s=1.0)

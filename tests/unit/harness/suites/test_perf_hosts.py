@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from harness.suites.perf.hosts import _pull_mb_s
-from harness.suites.perf.lost_host import Settings, judged
+from harness.suites.perf.hosts import Settings, _pull_mb_s, judged
 from impls.driver.epochs import EpochRecord
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report

@@ -2,8 +2,7 @@
 
 import pytest
 
-from harness.suites.perf.processor.part import findings
-from harness.suites.perf.processor.process import Block, ProcessorSettings, check_counts
+from harness.suites.perf.processor.process import Block, ProcessorSettings, check_counts, findings
 from impls.errors import StateError
 
 SETTINGS = ProcessorSettings(keys=10, rounds=2, epochs=2, epoch_records=5, rate=1, seconds=1.0)

@@ -7,7 +7,7 @@ import pytest
 
 from generators.rates import make_schedule
 from harness.measure.scores import Needed
-from harness.suites.autoscale.loads import needed_of
+from harness.suites.autoscale.suite import needed_of
 from harness.suites.scale.autoscaled import AutoscaledSetting, predict_autoscaled
 from harness.suites.scale.load import EvenLoad, ShapedLoad
 from harness.suites.scale.network import read_costs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from impls.adoption.aggregates import typed_by_state
+from impls.adoption.processors import typed_by_state
 from impls.errors import UsageError
 from impls.operators import Aggregate
 

@@ -3,7 +3,7 @@
 import pytest
 from controlled import Input, Query, record
 
-from impls.controltopic import log as logs
+from impls.controltopic import listener as logs
 from impls.controltopic.topic import ControlTopic, TimeFinder
 from impls.driver.driver import QueryEnded
 from impls.driver.journal import read_journal

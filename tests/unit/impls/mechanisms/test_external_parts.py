@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from impls import catalog
 from impls.errors import StateError, UsageError
 from impls.mechanisms.external.cache import Cache, cache_of
-from impls.mechanisms.external.client import check_server, connect, shown
-from impls.mechanisms.external.script import pack_items, pack_names, unpack_values
+from impls.mechanisms.external.client import check_server, connect, pack_items, pack_names, shown, unpack_values
 from impls.mechanisms.external.transaction import Token, bin_of
 from impls.protocol.controller import Controller
 from impls.store.tables import DENSE, META, OUTBOX, QUEUE, SIZE, STATE, bin_key

@@ -9,7 +9,7 @@ import pytest
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
+from impls.protocol.session import Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
 
 ROUTING = np.array([0, 1, 1, 0], np.int32)
 MESSAGES = [

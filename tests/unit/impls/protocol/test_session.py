@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from impls.errors import StateError
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.realtime import Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
-from impls.protocol.session import Coordinator, Say
+from impls.protocol.session import Coordinator, Ended, Failed, Final, Hello, Marks, Route, Routed, Say, Tick
 
 ROUTERS, SLOTS = 2, 3
 

@@ -14,10 +14,10 @@ from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.realtime import Tick
+from impls.protocol.session import Tick
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.worker import TurnWorker
-from impls.store.blocks import BLOCK_BYTES, SLOTS
+from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
 from impls.store.queue import put_queued, queue_lengths
 from impls.store.records import Results, to_bytes

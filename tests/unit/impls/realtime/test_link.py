@@ -8,7 +8,7 @@ from multiprocessing.connection import Client
 
 import pytest
 
-from impls.protocol.realtime import Failed, Hello, Marks
+from impls.protocol.session import Failed, Hello, Marks
 from impls.realtime.link import Event, Link, Lost, Switchboard
 
 DEADLINE_S = 30.0

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.errors import StateError
-from impls.protocol.realtime import Route, Routed
-from impls.realtime.blobs import decode
-from impls.realtime.router import Router
+from impls.protocol.session import Route, Routed
+from impls.realtime.blobs import Router, decode
 
 BINS, SLOTS, PARTITION = 8, 3, 6
 SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
-from impls.protocol.realtime import Final, Marks
-from impls.realtime.ticking import WorkerTick
+from impls.protocol.session import Final, Marks
+from impls.realtime.turn import WorkerTick
 
 SIZES = {0: 100, 1: 100, 2: 100}
 PULLS = (Pull(0, 1, 0), Pull(1, 1, 0), Pull(2, 2, 0), Pull(3, 0, 1))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from impls.spark.clocks import ask_clock, serve_clock
+from impls.spark.cluster import ask_clock, serve_clock
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.state import BinState
 from impls.transfer.client import fetch
 from impls.transfer.offer import offer
-from impls.transfer.places import Places
+from impls.transfer.process import Places
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import Ticket
 

@@ -15,7 +15,7 @@ from impls.operators import DenseCount
 from impls.protocol.plan import Pull
 from impls.store.environment import Store
 from impls.store.tables import STATE, bin_range, iter_range
-from impls.transfer.places import Places
+from impls.transfer.process import Places
 from impls.transfer.settings import Transfer, certificate_of
 from impls.worker.attempts import run_epoch
 

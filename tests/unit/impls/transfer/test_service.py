@@ -19,7 +19,7 @@ from served import EPOCH, SETTINGS, Host, fill, pulled
 
 from impls.errors import CorruptStateError, UsageError
 from impls.transfer.offer import offer
-from impls.transfer.places import Places
+from impls.transfer.process import Places
 from impls.transfer.server import BinServer
 from impls.transfer.settings import TLS_NAME, Transfer, certificate_of
 from impls.transfer.ticket import seal
@@ -94,7 +94,7 @@ def is_free(lock):
 
 def test_a_server_that_cannot_listen_says_so_and_is_tried_ever_more_rarely(tmp_path, monkeypatch, caplog):
     fill(tmp_path, 0, EPOCH)
-    places, clock = Places(tmp_path, "q", 2), set_clock(monkeypatch, "impls.transfer.places")
+    places, clock = Places(tmp_path, "q", 2), set_clock(monkeypatch, "impls.transfer.process")
     tries, noted = [], ""
     for _ in range(40):  # seconds
         assert offered(tmp_path, host="192.0.2.1") == ""

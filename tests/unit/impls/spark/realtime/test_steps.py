@@ -12,13 +12,12 @@ import pyarrow as pa
 import pytest
 
 from impls.errors import StateError
-from impls.protocol.realtime import Failed, Hello, Marks, Role, Route, Routed
+from impls.protocol.session import Failed, Hello, Marks, Role, Route, Routed
 from impls.realtime.blobs import Blob, decode, encode
 from impls.realtime.flow import Flow, Pace
 from impls.realtime.link import Lost, Switchboard
-from impls.spark.realtime.own import own_step
-from impls.spark.realtime.route import route_step
-from impls.spark.realtime.wiring import Wiring
+from impls.spark.realtime.settings import Wiring
+from impls.spark.realtime.steps import own_step, route_step
 
 DEADLINE_S = 30.0
 SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])

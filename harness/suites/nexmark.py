@@ -16,11 +16,10 @@ from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import ending, parse_list, parse_names
 from harness.options.declared import read_given
-from harness.report.markdown import table_lines
-from harness.report.terminal import terminal, terminal_table
+from harness.report.terminal import table_lines, terminal, terminal_table
 from harness.results.place import Described
+from harness.suites.bench import measure_in_turn
 from harness.suites.options import NEXMARK_GROUPS, NEXMARK_QUICK, NEXMARK_QUICK_DURATIONS_S
-from harness.suites.skeleton import measure_in_turn
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
 
@@ -110,7 +109,7 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
 
 
 def measured(suite: NexmarkSuite, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
-    """Runs what is missing of a suite and writes its table, see `harness.suites.skeleton.measure_in_turn`."""
+    """Runs what is missing of a suite and writes its table, see `harness.suites.bench.measure_in_turn`."""
     rows: list[dict[str, Any]] = []
 
     def take(folder: Path, number: int, path: Path) -> None:

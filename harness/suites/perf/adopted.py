@@ -1,4 +1,4 @@
-"""The process of one measurement: `python -m harness.suites.perf.adopted.process FOLDER`; see `measure_here`.
+"""Part adopted: how long Spark's own state takes to be taken over, and what the rescale that follows costs.
 
 Spark's own `groupBy().agg()` counts one record per key and is stopped; its checkpoint is adopted; the adopted query
 runs a steady load and is rescaled in the midst of it.
@@ -9,7 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import orjson
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -18,21 +22,76 @@ from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.lab.bringup import Services, bring_up, open_session
-from harness.lab.measuring import measure_here
+from harness.lab.measuring import measure_here, measured_in_child
 from harness.lab.waiting import wait_for
 from harness.measure.cpu import machine
 from harness.measure.memory import MemorySampler
+from harness.oracle import read
+from harness.oracle.columns import OracleError, Placed
 from harness.results.entry import RunFiles, run_entry
 from harness.run.load import Load, schedule
 from harness.run.pipeline import read_records
 from harness.run.recorder import Recorder
-from harness.suites.perf.adopted.judging import check_topics
+from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from impls.adoption.adopting import Adopted, adopt
 from impls.aggregation import aggregate
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.conf import own_state_store
 from impls.worker.results import Output
+
+_TOPIC_DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts(Placed):
+    """Results: a key and how many records it has had."""
+
+    key: NDArray[np.int64]
+    n: NDArray[np.int64]
+
+
+def check_topics(bootstrap: str, load: str, results: str, keys: int) -> int:
+    """Checks all results of a query whose state was one record per key, and returns how many there are.
+
+    Raises:
+        StateError: a count is wrong, is there twice or is missing, or a topic cannot be read.
+    """
+    try:
+        records = read.read_records(bootstrap, load, deadline_s=_TOPIC_DEADLINE_S)
+        found = read.read_columns(Counts, bootstrap, results, _TOPIC_DEADLINE_S, _columns)
+    except OracleError as error:
+        raise StateError(str(error)) from error
+    check(records.key, found, keys)
+    return len(found)
+
+
+def _columns(messages: list[Any]) -> dict[str, NDArray[Any]]:
+    rows = [orjson.loads(message.value) for message in messages]
+    return {name: np.array([row[field] for row in rows], np.int64) for name, field in (("key", "item"), ("n", "n"))}
+
+
+def check(records: NDArray[np.int64], found: Counts, keys: int) -> None:
+    """Raises StateError unless the counts of each key ascend from result to result, and end at all of its records.
+
+    Args:
+        records: keys of the records since the adoption, shape (N,).
+        found: the results since then.
+        keys: keys are 0 to keys - 1, each with one record before the adoption.
+    """
+    order = np.lexsort((np.arange(len(found)), found.key))
+    key, n = found.key[order], found.n[order]
+    again = (key[1:] == key[:-1]) & (n[1:] <= n[:-1])
+    if again.any():
+        at = int(np.flatnonzero(again)[0])
+        raise StateError(f"Key {key[at]} had count {n[at]} and then {n[at + 1]}.")
+    wanted = np.bincount(records, minlength=keys) + 1
+    last = np.ones(keys, np.int64)
+    last[key] = n  # the last one of each key holds
+    if (wrong := np.flatnonzero(last != wanted)).size:
+        first = int(wrong[0])
+        raise StateError(f"{wrong.size} keys have a wrong count: key {first} has {last[first]}, not {wanted[first]}.")
+
 
 _HEAVY = ("native", "checkpoint", "state", "broker")
 _BEFORE, _LOAD, _RESULTS = "before", "in", "out"
@@ -182,6 +241,50 @@ def _found(folder: Path, adopted: Adopted, results: int) -> Adoption:
         adopted.entries, adopted.seconds, migration["peak_ms"], migration["peak_ratio"], steady["p50"], steady["p99"],
         results, machine(files.taken),
     )  # fmt: skip
+
+
+_SECONDS_BOUND, _PEAK_BOUND = 30.0, 1.25
+_ROUNDS = 3
+_MEASURES = {
+    "adoption, s": ("seconds", 1),
+    "latency p50 before, ms": ("p50_ms", 0),
+    "latency p99 before, ms": ("p99_ms", 0),
+    "peak of the rescale, ms": ("peak_ms", 0),
+    "peak ratio": ("peak_ratio", 2),
+}
+
+
+def _measure_part(folder: Path, scale: Scale) -> PartResult:
+    """Adopts the state of Spark's own count, 1 M keys, and rescales the query that goes on, 2 to 4 workers."""
+    settings = AdoptedSettings(
+        keys=scale.pick(1_000_000, 2_000), rate=scale.pick(5_000, 500), workers=2, goal=4,
+        lead_in_s=scale.pick(8.0, 4.0), steady_s=scale.pick(15.0, 5.0), after_s=scale.pick(15.0, 6.0),
+    )  # fmt: skip
+    found = [
+        measured_in_child("harness.suites.perf.adopted", folder / f"r{number}", settings)
+        for number in range(scale.pick(_ROUNDS, 1))
+    ]
+    return findings([Adoption(**fields) for (fields,) in found], settings)
+
+
+def findings(rounds: list[Adoption], settings: AdoptedSettings) -> PartResult:
+    """Returns the table and the checks of some rounds."""
+    spreads = {name: Spread(tuple(getattr(one, field) for one in rounds)) for name, (field, _) in _MEASURES.items()}
+    rows = [[name, spreads[name].text(digits)] for name, (_, digits) in _MEASURES.items()]
+    busy = sum(one.machine == "busy" for one in rounds)
+    table = Table(
+        "A query of Spark's own, adopted and rescaled", ("measure", "median (range)"), rows,
+        f"`groupBy().agg(count)`, {settings.keys:,} keys, {settings.rate:,} records/s, {settings.workers} to "
+        f"{settings.goal} workers, megaphone-batched; {len(rounds)} rounds, {busy} of them on a busy machine. All "
+        f"{sum(one.results for one in rounds):,} results were checked.",
+    )  # fmt: skip
+    return PartResult([table], [
+        Check("seconds to adopt Spark's own state", spreads["adoption, s"].median, _SECONDS_BOUND, at_most=True),
+        Check("peak ratio of the rescale behind it", spreads["peak ratio"].median, _PEAK_BOUND, at_most=True),
+    ])  # fmt: skip
+
+
+PART = Part("adopted", "Spark's own state taken over", 6, _measure_part)
 
 
 if __name__ == "__main__":

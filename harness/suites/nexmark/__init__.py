@@ -1,1 +1,0 @@
-"""All NEXMark queries, each across a migration, in one table."""
