@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from harness.oracle.columns import BinOf, MovedBins, Ranges, RawResults, Records, Waits
-from harness.oracle.differences import Differences
 from harness.oracle.keycount import check
-from harness.oracle.verdict import Facts, judge
+from harness.oracle.verdict import Differences, Facts, judge
 
 KEYS, BINS, WORKERS, INPUTS, OUTPUTS = 48, 8, 4, 2, 3
 EPOCHS, PER_EPOCH, MOVED_AT = 12, 40, 5

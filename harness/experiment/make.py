@@ -1,15 +1,234 @@
-"""Experiments from the options of a command: what is given, over what a preset says; bad input is refused."""
+"""Experiments from the options of a command, over what a preset says; bad input, or too little room, is refused."""
 
-from collections.abc import Mapping
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from harness.experiment.checks import check
+from generators.keys import make_keys
+from generators.nexmark.profile import make_profile
+from generators.producer import check_peak
+from harness.experiment import schedules as migrations
 from harness.experiment.description import Experiment, shares_store
 from harness.experiment.parameters import BENCH, MICRO_BATCH, PARAMETERS, QUICK, REAL_TIME, STANDARD
+from harness.experiment.schedules import DRIVER_POINTS, parse_fault
+from harness.lab.hosts.settings import parse_netem
 from harness.options import parse_list, parse_number
 from harness.options.declared import read_given
 from impls import catalog
+from impls.durability.files import check_level
 from impls.errors import UsageError
+from impls.mechanisms.native_spark.nexmark import missing_twin
+from impls.operators.nexmark import QUERIES, TimedQuery
+from impls.placement import goal, initial
+from impls.protocol.arrays import check_bins
+from impls.spark.master import is_local
+
+_DURATION = re.compile(r"[1-9]\d* (second|minute|hour)s?")
+_BATCH = next(option.default for option in PARAMETERS if option.field == "batch")
+
+
+def _check_modes(experiment: Experiment) -> None:
+    """Raises UsageError for an experiment that names no mode, or has in real time what real time has not."""
+    if not experiment.modes:
+        raise UsageError("No mode is named: give micro-batch, real-time, or both.")
+    compared = experiment.compared()
+    left = [name for name in experiment.mechanisms if name not in {name for name, _ in compared}]
+    if left:
+        raise UsageError(f"{left[0]} has a store that all workers share, and no real-time mode: leave it out.")
+    if all(mode != REAL_TIME for _, mode in compared):
+        if experiment.slots is not None or experiment.batch != _BATCH:
+            raise UsageError("--slots and --batch belong to --mode real-time.")
+        return
+    _check_spark()
+    _check_place(experiment)
+    _check_size(experiment)
+    native = [name for name in experiment.mechanisms if catalog.mode_of(name) == REAL_TIME]
+    if native and experiment.workload == "nexmark":
+        raise UsageError(f"{native[0]} counts keys and has no NEXMark query: leave it out.")
+
+
+def _check_spark() -> None:
+    found = version("pyspark")
+    if tuple(map(int, re.findall(r"\d+", found)[:2])) < (4, 3):
+        raise UsageError(f"Real-time mode needs Spark 4.3, and here is {found}: leave out --mode real-time.")
+
+
+def _check_place(experiment: Experiment) -> None:
+    if experiment.cluster is not None or not is_local(experiment.master):
+        raise UsageError("Real-time mode runs in one process of Spark: leave out --cluster and --master.")
+    if "://" in (experiment.log_dir or ""):
+        raise UsageError("Real-time mode writes its changelog to a local folder: name one with --log-dir.")
+
+
+def _check_size(experiment: Experiment) -> None:
+    if not _DURATION.fullmatch(experiment.batch):
+        raise UsageError(f"--batch is a duration such as '60 seconds' or '5 minutes', not {experiment.batch!r}.")
+    if experiment.slots is not None and experiment.slots < experiment.workers:
+        raise UsageError(f"{experiment.slots} slots are too few for {experiment.workers} workers: give as many.")
+    if experiment.max_offsets_per_trigger is not None:
+        raise UsageError("Real-time mode has no epochs to limit: leave out --max-offsets-per-trigger.")
+
+
+_TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, TimedQuery))
+_RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
+_FIXED_BYTES = 256 << 20  # broker, logs, figures
+_KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
+_AUCTION_BYTES = 1_500  # an event in the topic, with a person or two; three copies of its entry
+_EVENT_BYTES = 700
+_PEER_FAULTS = ("worker@migrating", "broker@migrating")
+_COPIES = 3  # of a value: state or changelog, a moved copy, free pages
+
+
+def check(experiment: Experiment) -> None:
+    """Raises UsageError for the first parameter that cannot be used."""
+    for option in PARAMETERS:
+        option.check(getattr(experiment, option.field))
+    if not experiment.mechanisms:
+        raise UsageError("No mechanism is named: give at least one of " + ", ".join(catalog.every()) + ".")
+    for name in experiment.mechanisms:
+        catalog.check(name)
+    _check_modes(experiment)
+    _check_options(experiment)
+    _check_nexmark(experiment)
+    check_bins(experiment.bins, experiment.most_workers)
+    if experiment.keys < experiment.bins:
+        raise UsageError(
+            f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
+        )
+    _check_natives(experiment)
+    own = (name for name in experiment.mechanisms if name in catalog.names())
+    replicates = any(catalog.make(name, **catalog.known(name, experiment.options)).replicates for name in own)
+    check_level(experiment.durability, replicates=replicates)
+    _check_load(experiment)
+    _check_cluster(experiment)
+    make_keys(experiment.distribution, experiment.keys, experiment.exponent, experiment.seed)
+    goal(experiment.policy, initial(experiment.bins, experiment.workers), experiment.workers_goal)
+    for fault in experiment.faults:
+        _check_fault(experiment, fault)
+    migrations.plan_for(experiment)
+
+
+def _check_nexmark(experiment: Experiment) -> None:
+    plain = (experiment.query, experiment.profile, experiment.out_of_order) == ("", "default", "")
+    if experiment.workload != "nexmark":
+        if not plain:
+            raise UsageError("--query, --profile and --out-of-order belong to --workload nexmark.")
+        return
+    if experiment.query not in QUERIES:
+        raise UsageError(f"There is no NEXMark query {experiment.query!r}: use one of {', '.join(QUERIES)}.")
+    if experiment.value_bytes or experiment.cost_us:
+        raise UsageError("The workload nexmark has values and costs of its own: leave out --value-bytes and --cost-us.")
+    make_profile(experiment.profile, experiment.rate, out_of_order=experiment.out_of_order)
+    shared = [name for name in experiment.mechanisms if "redis" in catalog.options(name)]
+    if shared and experiment.query in _TIMED:
+        raise UsageError(f"{shared[0]} has no timers, which {experiment.query} needs: leave it out.")
+
+
+def lacks_twin(experiment: Experiment) -> str:
+    """Returns why a NEXMark experiment cannot be run in Spark's own API, "" if it can."""
+    profile = make_profile(experiment.profile, experiment.rate)
+    return missing_twin(experiment.query, profile.in_flight)
+
+
+def _check_natives(experiment: Experiment) -> None:
+    found = [name for name in experiment.mechanisms if name in catalog.baselines()]
+    if found and experiment.workload == "dense":
+        raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
+    if found and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
+        raise UsageError(f"{why}: leave {found[0]} out.")
+    if found and (experiment.value_bytes or experiment.cost_us):
+        raise UsageError(
+            f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
+        )
+    if found and experiment.autoscale is not None:
+        raise UsageError(f"{found[0]} has no workers that a policy could rescale: leave it out.")
+    for fault in experiment.faults if found else ():
+        _check_fault_of(found, fault)
+
+
+def _check_fault_of(baselines: Sequence[str], fault: str) -> None:
+    """Refuses a fault that baselines cannot have: none of their processes has points, and Spark's own are one."""
+    natives = [name for name in baselines if name in catalog.natives()]
+    if natives:
+        raise UsageError(f"{natives[0]} has no fault points: leave it or --fault out.")
+    if fault not in _PEER_FAULTS:
+        raise UsageError(f"{baselines[0]} has no fault points: a fault of it is {' or '.join(_PEER_FAULTS)}.")
+
+
+def _check_load(experiment: Experiment) -> None:
+    check_peak(experiment.schedule())
+    if not experiment.records:
+        raise UsageError("The load has no record: the rates are 0 all the time.")
+    if experiment.value_bytes and experiment.workload == "dense":
+        raise UsageError("The workload dense keeps counts only: leave out --value-bytes, or use --workload hash.")
+
+
+def _check_cluster(experiment: Experiment) -> None:
+    if experiment.cluster is not None:
+        taken = {"--master": experiment.master, "--state-dir": experiment.state_dir}
+        for option in (name for name, value in taken.items() if value is not None):
+            raise UsageError(f"A cluster of its own has what {option} names: leave out {option} or --cluster.")
+    elif experiment.netem:
+        raise UsageError("A network of its own needs a cluster of its own: give --cluster, or leave out --netem.")
+    parse_netem(experiment.netem)
+    if experiment.tls != "none" and experiment.cluster is None and is_local(experiment.master):
+        raise UsageError("Bins are sealed between hosts only: give --cluster or --master, or leave out --tls.")
+    if experiment.tls not in {"none", "auto"} and not Path(experiment.tls).is_file():
+        raise UsageError(f"There is no file {experiment.tls}: --tls takes none, auto, or a PEM file.")
+
+
+def _check_fault(experiment: Experiment, fault: str) -> None:
+    victim, point = parse_fault(fault)
+    if experiment.migration == "none" or experiment.autoscale is not None:
+        raise UsageError(
+            "A fault needs a migration to happen in, and a schedule: leave out --fault, or change --migration."
+        )
+    if victim == "broker" and experiment.bootstrap is not None:
+        raise UsageError("The fault's victim is the broker, which must then be this program's own: leave it out.")
+    on_cluster = experiment.cluster is not None or not is_local(experiment.master)
+    if on_cluster and (victim == "worker") == (point in DRIVER_POINTS):
+        raise UsageError(
+            "On a cluster a process can kill those of its own host only: let a worker die at a worker's point, others "
+            f"at {', '.join(sorted(DRIVER_POINTS))}."
+        )
+    if point == "during-recovery":
+        raise UsageError("The point 'during-recovery' comes with a lost environment: use ./inv fault-test.")
+
+
+def _check_options(experiment: Experiment) -> None:
+    for option in experiment.options:
+        takers = [name for name in experiment.mechanisms if option in catalog.options(name)]
+        if not takers:
+            raise UsageError(f"None of the mechanisms chosen has the option {option!r}.")
+        for name in takers:
+            catalog.check(name, **{option: experiment.options[option]})
+
+
+def needed_bytes(experiment: Experiment) -> int:
+    """Returns an upper estimate of the bytes that one run of an experiment has on disk at a time."""
+    if experiment.workload == "nexmark":
+        open_auctions = make_profile(experiment.profile, experiment.rate).in_flight
+        return open_auctions * _AUCTION_BYTES + experiment.records * _EVENT_BYTES + _FIXED_BYTES
+    state = experiment.keys * (_KEY_BYTES[experiment.workload] + _COPIES * experiment.value_bytes)
+    return state + experiment.records * (_RECORD_BYTES + _COPIES * experiment.value_bytes) + _FIXED_BYTES
+
+
+def check_space(folder: Path, experiment: Experiment) -> None:
+    """Makes the folder; raises UsageError when that fails or when its disk has too little room."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+    free, needed = shutil.disk_usage(folder).free, needed_bytes(experiment)
+    if free < needed:
+        raise UsageError(
+            f"A run needs about {needed / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free: "
+            "make room, take fewer keys, or name another folder."
+        )
+
 
 _QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.breakdown import pace_ms
+from harness.measure.cells import pace_ms
 
 Line = dict[str, Any]
 SURE = 10  # records per bin, over the share of bins that moved: that none of them is in a moved bin has chance e^-10

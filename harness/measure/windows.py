@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.measure.breakdown import pace_ms
-from harness.measure.cells import Cells
+from harness.measure.cells import Cells, pace_ms
 from harness.measure.hdr import highest_equivalent, percentiles
 from harness.measure.migrations import Migration
 from impls.worker.cells import INTERVAL_US

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from harness.oracle.columns import BinOf, MovedBins, Ranges, RawResults, Records, Waits
-from harness.oracle.differences import NUMBERED, Differences
+from harness.oracle.verdict import NUMBERED, Differences
 
 _SQL, _MISNUMBERED = (
     (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("keycount.sql", "misnumbered.sql")

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.files import read_json, read_lines
-from harness.measure.breakdown import breakdown_entry
-from harness.measure.cells import Cells
+from harness.measure.cells import Cells, breakdown_entry
 from harness.measure.hdr import percentiles
 from harness.measure.migrations import Migration
 from impls.errors import UsageError

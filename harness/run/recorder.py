@@ -10,8 +10,7 @@ import numpy as np
 
 from generators.clock import now_us
 from harness.files import JsonLines, read_lines
-from harness.measure.breakdown import breakdown_of, turns_of
-from harness.measure.cells import encode_cells, read_epochs
+from harness.measure.cells import breakdown_of, encode_cells, read_epochs, turns_of
 from harness.measure.hosts import hosts_line
 from impls.driver.epochs import EpochRecord
 from impls.protocol.events import MigrationBegun

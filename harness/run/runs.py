@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.experiment.checks import check_space
 from harness.experiment.description import Experiment, Run
+from harness.experiment.make import check_space
 from harness.files import ROOT, read_json
 from harness.lab.broker import ExternalBroker
 from harness.lab.hosts.isolated import can_isolate

@@ -9,9 +9,8 @@ from typing import Any
 
 from rich.table import Table
 
-from harness.experiment.checks import lacks_twin
 from harness.experiment.description import Experiment
-from harness.experiment.make import make_experiment
+from harness.experiment.make import lacks_twin, make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import ending, parse_list, parse_names

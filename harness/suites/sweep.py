@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.experiment.checks import check
 from harness.experiment.description import Experiment
-from harness.experiment.make import make_experiment
+from harness.experiment.make import check, make_experiment
 from harness.files import RESULTS
 from harness.options import ending, parse_number
 from harness.report.comparison import print_comparison

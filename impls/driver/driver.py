@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.codes import Codes
 from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, told
-from impls.driver.keeper import Keeper
+from impls.driver.keeper import Codes, Keeper
 from impls.driver.metrics import Metrics
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from impls.driver.codes import Codes
 from impls.driver.driver import Driver
+from impls.driver.keeper import Codes
 from impls.driver.observed import RunningQuery
 from impls.errors import UsageError
 from impls.operators.base import Operator

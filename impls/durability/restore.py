@@ -20,7 +20,7 @@ from impls.errors import ADVICE, CorruptStateError, StateError, UsageError
 from impls.faults import fault
 from impls.operators.base import Operator
 from impls.store.bins import read_size
-from impls.store.queue import put_queued, take_queues
+from impls.store.records import put_queued, take_queues
 from impls.store.state import BinState
 
 _UNSEEN = f"mount the checkpoint's file system on this host, or {ADVICE}"

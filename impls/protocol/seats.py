@@ -1,7 +1,7 @@
 """Where workers sit on a cluster: seats on hosts, and which worker takes which. Pure.
 
-A *seat* is a partition of the anchor (see `impls.spark.anchor`), whose tasks Spark runs on one executor. A worker that
-owns state keeps to the host where its environment is, its *home*, as long as that host has a seat for it.
+A *seat* is a partition of the anchor (see `impls.spark.readiness`), whose tasks Spark runs on one executor. A worker
+that owns state keeps to the host where its environment is, its *home*, as long as that host has a seat for it.
 """
 
 from collections import Counter

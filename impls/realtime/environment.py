@@ -16,8 +16,7 @@ from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
 from impls.store.offsets import Offsets
-from impls.store.queue import put_queued, queued_records, stored_queues, take_queues
-from impls.store.records import Results
+from impls.store.records import Results, put_queued, queued_records, stored_queues, take_queues
 from impls.store.tables import OUTBOX
 from impls.worker.opening import open_worker
 from impls.worker.parts import Opened, Untrusted

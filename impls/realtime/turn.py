@@ -17,8 +17,7 @@ from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
-from impls.store.queue import Lengths
-from impls.store.records import Results, counts
+from impls.store.records import Lengths, Results, counts
 from impls.worker.applying import Applying
 from impls.worker.parts import Phase, write_snapshot
 from impls.worker.pull import on_demand, pull_bins, within_budget

@@ -19,8 +19,7 @@ from impls.realtime.flow import Pace
 from impls.realtime.merging import Breakdown, merged_report, restored
 from impls.realtime.turn import Given, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
-from impls.store.queue import Lengths, queue_lengths
-from impls.store.records import counts
+from impls.store.records import Lengths, counts, queue_lengths
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
 from impls.worker.versions import PipelineError, refits_of, still_refused, without

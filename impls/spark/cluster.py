@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
-from impls.spark.anchor import host_name
 from impls.spark.master import standalone_addresses
+from impls.spark.readiness import host_name
 
 _START_DEADLINE_S = 20.0
 _EXECUTOR_DEADLINE_S = 15.0

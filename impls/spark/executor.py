@@ -22,13 +22,12 @@ from impls.driver.driver import QueryEnded, StopNeeded
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.seats import rounds_needed, seat_workers, workers_of_seats
-from impls.spark.anchor import SEAT, Anchor
 from impls.spark.cause import cause_of
 from impls.spark.cluster import registered
 from impls.spark.columns import RoutingColumn, worker_column, workers_column
 from impls.spark.job import StepJob
 from impls.spark.master import is_local
-from impls.spark.readiness import in_words
+from impls.spark.readiness import SEAT, Anchor, in_words
 from impls.worker.query import QuerySpec
 
 

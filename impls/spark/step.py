@@ -25,7 +25,7 @@ from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
-from impls.spark.anchor import NAME, SEAT, host_name
+from impls.spark.readiness import NAME, SEAT, host_name
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task

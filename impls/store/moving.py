@@ -16,12 +16,12 @@ LEAST = 512  # entries of a bin that is packed: fewer come as quickly by themsel
 LARGEST = 500  # bytes of an entry, name included, that is packed: larger ones gain nothing
 _PREFIX = 3  # table and bin
 
-Item = tuple[Any, Any]
+_Moved = tuple[Any, Any]
 
 
 def moving_packs(
     view: lmdb.Transaction, bin_: int, entries: int, leaves: Leaves | None = None
-) -> tuple[list[Item], bool]:
+) -> tuple[list[_Moved], bool]:
     """Returns a bin's packs at its new owner, in key order, and whether all its entries are in them.
 
     Args:
@@ -46,9 +46,9 @@ def moving_packs(
     return sorted([*packs, *new], key=itemgetter(0)) if new and packs else new or packs, True
 
 
-def _packed(leaves: Leaves, bin_: int, packs: list[bytes]) -> list[Item] | None:
+def _packed(leaves: Leaves, bin_: int, packs: list[bytes]) -> list[_Moved] | None:
     """Returns a bin's entries in packs, none of which reaches over one of those that there are; None if that fails."""
-    new: list[Item] = []
+    new: list[_Moved] = []
     try:
         for name_bytes, rows in leaves.rows(STATE, bin_):
             if rows.shape[1] > LARGEST:

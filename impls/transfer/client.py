@@ -1,11 +1,16 @@
-"""Pulling bins from another host's server into a transaction."""
+"""A task pulls bins from another host's server, and starts or finds the server of its own host."""
 
 import hmac
+import logging
+import os
 import queue
 import socket
+import subprocess
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +20,7 @@ from pyarrow import flight
 
 from impls.errors import CorruptStateError
 from impls.store.bins import BinArrival, open_size
+from impls.transfer.process import Charge, Owner, Places
 from impls.transfer.settings import TLS_NAME, Transfer
 from impls.transfer.ticket import PROOF, REASONS, RefusedError, Ticket, is_size, items_of, proof_of, runs_of, seal
 
@@ -153,3 +159,52 @@ def _forget(transfer: Transfer, address: str) -> None:
     client = _clients.pop((address, transfer), None)
     if client is not None:
         client.close()
+
+
+_LOG = logging.getLogger(__package__)
+_started: list["subprocess.Popen[bytes]"] = []  # so that they are waited for when they end before this process
+
+
+def offer(transfer: Transfer, *, query: str, generation: int, host: str, state_dir: str) -> str:
+    """Returns the address of this host's server for a query, "" while there is none; starts one then, without waiting.
+
+    A host that cannot start one has none: others then take its bins from the checkpoint.
+    """
+    places = Places(Path(state_dir), query, generation)
+    try:
+        lock = places.take()
+    except OSError:
+        return ""
+    if lock is None:
+        return str(places.read().get("address", ""))
+    try:
+        charge = Charge(transfer, query, generation, host, state_dir, Owner.of_this_process())
+        _start(charge, places, lock)
+    except OSError:
+        return ""
+    finally:
+        os.close(lock)  # the process has its own, for as long as it lives
+    return ""
+
+
+def _start(charge: Charge, places: Places, lock: int) -> None:
+    _started[:] = [process for process in _started if process.poll() is None]
+    if words := places.last_words():
+        _LOG.warning("The process that hands out bins of host %s is started again: %s", charge.host, words)
+    log = os.open(places.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "impls.transfer.process"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)), "GRPC_VERBOSITY": "NONE"},
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    _started.append(process)
+    assert process.stdin is not None
+    with process.stdin as stdin:
+        stdin.write(charge.to_json())

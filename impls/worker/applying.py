@@ -11,8 +11,7 @@ from impls.protocol.eventtime import Partial
 from impls.protocol.report import Pipelines, Queues, Report
 from impls.store.entries import Changes
 from impls.store.offsets import Advance, Offsets
-from impls.store.queue import Lengths, add_to_queues, queue_lengths, take_queues
-from impls.store.records import Results, in_turn
+from impls.store.records import Lengths, Results, add_to_queues, in_turn, queue_lengths, take_queues
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.turns import TimedInput, apply_timed

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.protocol.report import Report
 from impls.store.environment import DAMAGE, MAP_BYTES, store_path
-from impls.transfer.offer import offer
+from impls.transfer.client import offer
 from impls.worker.core import WorkerCore
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import Task

@@ -16,8 +16,7 @@ from impls.protocol.report import Report, Written
 from impls.store.environment import Meta, store_path
 from impls.store.lock import WriterLock
 from impls.store.pages import leaves_of
-from impls.store.queue import Lengths
-from impls.store.records import concat
+from impls.store.records import Lengths, concat
 from impls.worker.query import Task
 
 

@@ -22,8 +22,7 @@ from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EpochClock, Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
-from impls.store.queue import put_queued, queue_lengths, queued_records, take_queues
-from impls.store.records import Results, concat, to_bytes
+from impls.store.records import Results, concat, put_queued, queue_lengths, queued_records, take_queues, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.versions import Attempt, Running

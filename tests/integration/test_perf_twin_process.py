@@ -10,8 +10,7 @@ import pytest
 
 from harness.files import write_json
 from harness.lab.measuring import ASKED, FOUND
-from harness.suites.perf.twin.pairs import TurnBlock, ratios
-from harness.suites.perf.twin.process import TwinSettings
+from harness.suites.perf.twin.process import TurnBlock, TwinSettings, ratios
 
 pytestmark = pytest.mark.timeout(300)
 ROOT = Path(__file__).parents[2]

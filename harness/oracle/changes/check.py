@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from harness.oracle.changes.columns import Findings, Listed, Lists, Plans, accepted, leaves_out
 from harness.oracle.columns import BinOf, MovedBins, Ranges, Records, Waits
-from harness.oracle.differences import CLASSES, Differences
+from harness.oracle.verdict import CLASSES, Differences
 
 _NOBODY = -1
 

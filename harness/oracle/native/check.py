@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from harness.files import JsonLines, read_lines
 from harness.measure.cells import encode_cells
 from harness.oracle.columns import BinOf, MovedBins, OracleError, Placed, Ranges, RawResults, Records
-from harness.oracle.differences import Differences
 from harness.oracle.keycount import EXAMPLE, ORDERS, check
 from harness.oracle.read import read_columns, read_ranges
 from harness.oracle.run import CheckedRun, Watch
-from harness.oracle.verdict import judge
+from harness.oracle.verdict import Differences, judge
 from impls.worker.cells import make_cells
 
 _COUNT_BITS = 34  # of a code that holds key and count: 2^29 keys of 2^34 records

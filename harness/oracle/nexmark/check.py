@@ -15,9 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from harness.oracle.columns import BinOf, Columns, MovedBins, Numbered, Placed, Ranges
-from harness.oracle.differences import NUMBERED, Differences
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.read import number_columns, read_columns
+from harness.oracle.verdict import NUMBERED, Differences
 
 _FIELDS = {
     "id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "reserve": "BIGINT", "expires": "BIGINT",

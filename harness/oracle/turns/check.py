@@ -29,10 +29,9 @@ from numpy.typing import NDArray
 
 from harness.files import read_lines
 from harness.oracle.columns import BinOf, MovedBins, NextOffsets, OracleError, RawResults, Records
-from harness.oracle.differences import Differences
 from harness.oracle.keycount import EXAMPLE, ORDERS, bins_table, number_results
 from harness.oracle.run import CheckedRun, Watch, read_moves
-from harness.oracle.verdict import judge
+from harness.oracle.verdict import Differences, judge
 
 _PLACES_MOST = 256  # that the turns so far may have reached, and _STEPS_MOST to look for those of a turn
 _STEPS_MOST = 20_000

@@ -15,7 +15,7 @@ from harness.suites.autoscale.suite import FIXED, AutoscaleSuite, Cell, suite_fr
 from harness.suites.bench import measure_in_turn
 from harness.suites.scale.network import read_costs
 from impls.errors import UsageError
-from plots.autoscale import write_figures
+from plots.engines import write_autoscale_figures
 from plots.metrics import DASH
 
 _RESTART = "restart"
@@ -125,7 +125,7 @@ def _write(suite: AutoscaleSuite, folder: Path, rows: Sequence[dict[str, Any]]) 
     told = "\n".join(f"- {sentence}" for sentence in result["findings"])
     lines = table_lines(COLUMNS, map(texts, rows), "llllr")
     write_text(folder / "autoscale.md", "\n".join([*lines, "", told]) + "\n")
-    write_figures(result, folder / "figures")
+    write_autoscale_figures(result, folder / "figures")
 
 
 def _simulated(suite: AutoscaleSuite, workers: int) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from harness.suites.options import CHANGES_QUICK
 from harness.suites.perf.part import Check
 from impls import catalog
 from impls.errors import UsageError
-from plots.changes import write_changes_figure
+from plots.engines import write_changes_figure
 from plots.metrics import DASH, marks
 
 _SCHEMA, _SCHEMA_FILE = 1, Path(__file__).with_name("schema.json")

@@ -1,4 +1,4 @@
-"""What a predicate looks at, the results that show a claim as stored, and what it answers."""
+"""What a predicate looks at: stored results, and what a suite has written; and what it answers."""
 
 import json
 import statistics
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.files import read_json
+from harness.suites import nexmark
+from harness.suites.perf import suite as perf
 from impls.errors import UsageError
 from plots.data import StoredExperiment, StoredRun, load
 from plots.metrics import by_name
@@ -136,3 +138,36 @@ def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
         raise NotKnown("there is nothing to look at")
     holds = (any if some else all)(ok for ok, _ in found)
     return Answer(holds, "; ".join(text for _, text in sorted(found, key=lambda one: one[0] != some)))
+
+
+def queries_valid(evidence: Evidence, *, queries: int) -> Answer:
+    """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""
+    rows = nexmark.read_rows(evidence.place)
+    found = {row["query"] for row in rows}
+    named = [f"{row['query']} {row['mechanism']} is {row['verdict']}" for row in rows if not _valid(row)]
+    if any(row["verdict"].startswith("invalid") for row in rows):
+        return Answer(False, "; ".join(named))
+    if named or len(found) < queries:
+        raise NotKnown("; ".join([*named, f"{len(found)} of {queries} queries were run"]))
+    faults = sum("@" in row["mechanism"] for row in rows)
+    hit = f", {faults} of them with a fault" if faults else ""
+    return Answer(True, f"{len(rows)} runs of {len(found)} queries{hit}, all valid")
+
+
+def _valid(row: dict[str, Any]) -> bool:
+    return str(row["verdict"]).startswith("valid")
+
+
+def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> Answer:
+    """Every figure of a part of `./inv perf` keeps the bound that the part states."""
+    found = read_json(evidence.place / perf.RESULT_FILE).get("parts", {}).get(part)
+    if found is None:
+        raise NotKnown(f"the part {part} was not measured")
+    return joined(_kept(check, tolerance) for check in found["checks"])
+
+
+def _kept(check: dict[str, Any], tolerance: float) -> tuple[bool, str]:
+    """Returns whether a figure keeps its bound, and both in words."""
+    value, bound, most = check["value"], check["bound"], check["at_most"]
+    kept = value <= bound * (1 + tolerance) if most else value >= bound * (1 - tolerance)
+    return bool(kept), f"{check['sentence']} {value:,.3g} (at {'most' if most else 'least'} {bound:g})"

@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from harness.files import read_json
-from harness.suites.claims.evidence import Answer, Evidence, NotKnown, Predicate, joined
-from harness.suites.claims.suites import bounds_kept, queries_valid
+from harness.suites.claims.evidence import Answer, Evidence, NotKnown, Predicate, bounds_kept, joined, queries_valid
 from impls.placement import goal, initial
 from impls.placement.movement import moved_against_minimum
 from plots.data import StoredRun

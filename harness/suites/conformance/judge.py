@@ -18,10 +18,9 @@ from harness.oracle.columns import (
     dense_bins,
     hash_bins,
 )
-from harness.oracle.differences import Differences
 from harness.oracle.keycount import check
 from harness.oracle.turns.check import check as check_turns
-from harness.oracle.verdict import Facts, judge, merge
+from harness.oracle.verdict import Differences, Facts, judge, merge
 from harness.suites.conformance.bounds import completes
 from harness.suites.conformance.cases import BINS, Tour
 from harness.suites.conformance.watch import Delta, Watch

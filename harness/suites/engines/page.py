@@ -10,7 +10,7 @@ import numpy as np
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.report.page import Cell, Column, inline, render
 from harness.report.terminal import table_lines
-from plots.engines import Drawn, write_figures
+from plots.engines import Drawn, write_engine_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show
 
@@ -113,7 +113,7 @@ def _write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[D
         folder: for the page.
         figures: name of the figures' folder.
     """
-    drawn = write_figures(result, folder / figures)
+    drawn = write_engine_figures(result, folder / figures)
     content = {
         "identity": where_measured(result["environment"]).replace(", ", " · "),
         "summary": summary(result["rows"]),

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from harness.lab.measuring import measured_in_child
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Table
-from harness.suites.perf.twin.pairs import Interval, TurnBlock, interval, ratios
-from harness.suites.perf.twin.process import TwinSettings
+from harness.suites.perf.twin.process import Interval, TurnBlock, TwinSettings, interval, ratios
 
 _BINS = {16: 30, 256: 120, 4096: 46, 16384: 30}  # and pairs of blocks off the backlog: most where the bound is close
 _MEASURES = {  # whether it is of the backlog's blocks, and the block's field

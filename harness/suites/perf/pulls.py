@@ -27,8 +27,7 @@ from impls.store.bins import copy_bin
 from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.pages import leaves_of
 from impls.store.state import BinState
-from impls.transfer.client import fetch
-from impls.transfer.offer import offer
+from impls.transfer.client import fetch, offer
 from impls.transfer.settings import Transfer, certificate_of
 from impls.transfer.ticket import Ticket
 

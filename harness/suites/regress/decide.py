@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.suites.perf.twin.pairs import Interval, interval
+from harness.suites.perf.twin.process import Interval, interval
 
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]

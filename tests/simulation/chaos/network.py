@@ -63,7 +63,7 @@ class Network:
         self.seen: Counter[str] = Counter()
 
     def offer(self, transfer: Transfer, *, query: str, generation: int, host: str, state_dir: str) -> str:
-        """Stands for `impls.transfer.offer.offer`: a task asks for its host's server."""
+        """Stands for `impls.transfer.client.offer`: a task asks for its host's server."""
         found = self._servers.get(host)
         if found is None or found.generation < generation:
             late = self._random.choice(_STARTS_IN)

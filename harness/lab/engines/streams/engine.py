@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.lab.engines.engine import Engine, Job, compiled, jars_of
-from harness.lab.engines.process import JavaProcess, Rest
+from harness.lab.engines.engine import Engine, JavaProcess, Job, Rest, compiled, jars_of
 from harness.lab.ports import LOOPBACK, free_ports
 from harness.lab.waiting import wait_for
 from impls.errors import StateError

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from harness.experiment import checks
+from harness.experiment import make
 from harness.experiment.description import Experiment, Run
 from harness.experiment.make import experiment_from, make_experiment
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
@@ -21,7 +21,7 @@ BOTH = (MICRO_BATCH, REAL_TIME)
 @pytest.fixture(autouse=True)
 def _spark(monkeypatch):
     """Spark's version is one that has the mode, whatever is installed."""
-    monkeypatch.setattr(checks, "version", lambda _package: "4.3.0")
+    monkeypatch.setattr(make, "version", lambda _package: "4.3.0")
 
 
 def test_every_mechanism_runs_in_every_mode_and_a_baseline_in_its_own():
@@ -110,7 +110,7 @@ def test_a_store_that_all_workers_share_is_compared_in_micro_batches_only():
 
 
 def test_an_older_spark_is_named(monkeypatch):
-    monkeypatch.setattr(checks, "version", lambda _package: "4.2.0")
+    monkeypatch.setattr(make, "version", lambda _package: "4.2.0")
     with pytest.raises(UsageError, match=r"needs Spark 4\.3, and here is 4\.2\.0"):
         make_experiment(mode="real-time")
     assert make_experiment(mode="micro-batch").modes == (MICRO_BATCH,)

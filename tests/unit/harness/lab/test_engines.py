@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from harness.lab.engines.engine import ENGINES, compiled
+from harness.lab.engines.engine import ENGINES, JavaProcess, Rest, RestError, compiled
 from harness.lab.engines.flink.engine import (
     JOB_MANAGER,
     TASK_MANAGER,
@@ -17,7 +17,6 @@ from harness.lab.engines.flink.engine import (
     requirements,
     running_with,
 )
-from harness.lab.engines.process import JavaProcess, Rest, RestError
 from harness.lab.engines.streams.engine import balanced, threads_of
 from harness.lab.waiting import wait_for
 from harness.setup.java import find_javac, read_sums

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.measure.breakdown import breakdown_entry, breakdown_of, pace_ms, turns_of
+from harness.measure.cells import breakdown_entry, breakdown_of, pace_ms, turns_of
 from impls.protocol.report import Report
 
 

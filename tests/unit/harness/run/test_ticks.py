@@ -21,8 +21,8 @@ from harness.results.summary import validate, write_result
 from harness.run.progress import Progress
 from harness.run.recorder import Recorder
 from plots.data import load
+from plots.epoch_phases import FIGURE
 from plots.figure import all_figures, svg_of
-from plots.latency_breakdown import FIGURE
 
 
 def tick(number, latencies_ms, turns=4):

@@ -10,7 +10,7 @@ from harness.suites.autoscale.rows import predicted
 from harness.suites.autoscale.suite import load_shapes, suite_from
 from harness.suites.scale.network import read_costs
 from impls.errors import UsageError
-from plots.autoscale import write_figures
+from plots.engines import write_autoscale_figures
 from plots.metrics import DASH
 
 
@@ -103,11 +103,11 @@ def test_figures_come_from_the_result_file_alone(tmp_path):
     needs = {load.name: suite.needs(load) for load in suite.loads()}
     result = {"environment": here, "suite": suite.to_json(), "loads": needs, "rows": [row(), row(mechanism="none")]}
     write_json(tmp_path / "autoscale.json", result)
-    drawn = write_figures(json.loads((tmp_path / "autoscale.json").read_text()), tmp_path / "figures")
+    drawn = write_autoscale_figures(json.loads((tmp_path / "autoscale.json").read_text()), tmp_path / "figures")
     assert [path.name for path in drawn] == ["autoscale-trade.svg", "autoscale-workers.svg"]
     assert all(path.with_suffix(".png").stat().st_size for path in drawn)
     assert "commit 0123456789ab" in drawn[0].read_text()
-    assert write_figures({**result, "rows": [row(verdict="invalid")]}, tmp_path / "none") == []
+    assert write_autoscale_figures({**result, "rows": [row(verdict="invalid")]}, tmp_path / "none") == []
 
 
 def test_a_prediction_of_more_workers_is_of_as_much_more_load():

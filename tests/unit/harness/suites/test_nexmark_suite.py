@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from generators.errors import GeneratorError
-from harness.experiment.checks import needed_bytes
-from harness.experiment.make import experiments_from, make_experiment
+from harness.experiment.make import experiments_from, make_experiment, needed_bytes
 from harness.files import write_json
 from harness.measure.cells import encode_cells
 from harness.results.entry import RunFiles

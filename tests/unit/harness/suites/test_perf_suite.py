@@ -13,8 +13,7 @@ from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
 from harness.suites.perf.steady import Probe, Search, rate_ratio
 from harness.suites.perf.suite import PARTS, markdown, suite_from, write_reference, write_tables
-from harness.suites.perf.twin.pairs import TurnBlock, interval, ratios
-from harness.suites.perf.twin.process import EpochMark, blocks_of
+from harness.suites.perf.twin.process import EpochMark, TurnBlock, blocks_of, interval, ratios
 from harness.suites.perf.twin.query import TurnEpoch, side_of
 from impls.errors import UsageError
 from impls.worker.cells import make_cells

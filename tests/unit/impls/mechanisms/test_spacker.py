@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from harness.experiment.checks import check
 from harness.experiment.description import Experiment
+from harness.experiment.make import check
 from impls import catalog
 from impls.errors import UsageError
 from impls.protocol.view import View

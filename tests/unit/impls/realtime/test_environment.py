@@ -19,8 +19,7 @@ from impls.realtime.environment import TurnEnvironment
 from impls.realtime.worker import TurnWorker
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
-from impls.store.queue import put_queued, queue_lengths
-from impls.store.records import Results, to_bytes
+from impls.store.records import Results, put_queued, queue_lengths, to_bytes
 from impls.worker.query import QuerySpec, Task
 
 BINS = 4

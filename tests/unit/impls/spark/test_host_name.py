@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from impls.spark.anchor import host_name
+from impls.spark.readiness import host_name
 
 _NAMES = ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP", "SPARK_EXECUTOR_POD_IP", "NM_HOST")
 

@@ -10,7 +10,7 @@ from impls.operators import HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.spark import step
-from impls.spark.anchor import NAME, SEAT
+from impls.spark.readiness import NAME, SEAT
 from impls.worker.query import QuerySpec
 from impls.worker.results import Output
 

@@ -12,7 +12,7 @@ from impls.store.bins import copy_bin, read_size
 from impls.store.checked import put_checked
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Meta, Store, read_meta, wipe, write_meta
-from impls.store.queue import add_to_queues, queue_lengths, take_queues
+from impls.store.records import add_to_queues, queue_lengths, take_queues
 from impls.store.state import BinState
 from impls.store.tables import DENSE, META, STATE, bin_key, bin_range, drop_range
 

@@ -10,8 +10,7 @@ from pyarrow import flight
 
 from impls.store.environment import Meta, Store, store_path, write_meta
 from impls.store.state import BinState
-from impls.transfer.client import fetch
-from impls.transfer.offer import offer
+from impls.transfer.client import fetch, offer
 from impls.transfer.process import Places
 from impls.transfer.settings import Transfer
 from impls.transfer.ticket import Ticket

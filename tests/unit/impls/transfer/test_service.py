@@ -18,7 +18,7 @@ from pyarrow import flight
 from served import EPOCH, SETTINGS, Host, fill, pulled
 
 from impls.errors import CorruptStateError, UsageError
-from impls.transfer.offer import offer
+from impls.transfer.client import offer
 from impls.transfer.process import Places
 from impls.transfer.server import BinServer
 from impls.transfer.settings import TLS_NAME, Transfer, certificate_of
@@ -56,7 +56,7 @@ def test_a_server_ends_with_the_process_that_started_it(tmp_path):
     script = f"""
 import sys, time
 sys.path.insert(0, {str(ROOT)!r})
-from impls.transfer.offer import offer
+from impls.transfer.client import offer
 from impls.transfer.settings import Transfer
 while True:
     print(offer(Transfer.new(), query="q", generation=2, host={A!r}, state_dir={str(tmp_path)!r}), flush=True)
