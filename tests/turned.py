@@ -8,7 +8,7 @@ import numpy as np
 from histories import BINS, INPUTS, KEYS, OUTPUTS, WORKERS, bin_of, raw_results
 
 from harness.oracle.columns import MovedBins, NextOffsets, RawResults, Records
-from harness.oracle.turns.check import check
+from harness.oracle.turns import check
 from harness.oracle.verdict import Differences
 
 RECORDS, MOVED_AFTER, TURNS = 500, 0.5, 6  # so many turns a tick

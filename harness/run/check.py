@@ -11,10 +11,10 @@ from harness.experiment.description import Run
 from harness.experiment.schedules import plan_for
 from harness.measure.migrations import SURE, outstanding
 from harness.oracle.columns import dense_bins, hash_bins
-from harness.oracle.native.check import check_native
+from harness.oracle.native import check_native
 from harness.oracle.nexmark.run import check_nexmark
 from harness.oracle.run import CheckedRun, check_run
-from harness.oracle.turns.check import check_turns
+from harness.oracle.turns import check_turns
 from harness.run.application import Application
 from harness.run.pipeline import disorder_ms, spark_checkpoint
 from harness.run.recorder import Recorder

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from generators.stream import keycount_values
 from harness.experiment.description import Run
 from harness.lab.engines.engine import Engine, Job, all_taken_in
-from harness.lab.engines.flink.engine import FlinkEngine
-from harness.lab.engines.streams.engine import StreamsEngine
+from harness.lab.engines.flink import FlinkEngine
+from harness.lab.engines.streams import StreamsEngine
 from harness.lab.topics import admin_of, create_topics
 from harness.lab.waiting import wait_for
 from impls import catalog

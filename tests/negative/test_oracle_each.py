@@ -7,7 +7,7 @@ import pytest
 from histories import BINS, KEYS, bin_of
 
 from harness.oracle.columns import MovedBins, Records
-from harness.oracle.native.check import NativeResults, arrivals_in_time, cell_lines, check_each
+from harness.oracle.native import NativeResults, arrivals_in_time, cell_lines, check_each
 
 PRELOADED = KEYS // 2
 ANSWERED_US = 7_000

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.oracle.columns import NextOffsets, OracleError
-from harness.oracle.turns.check import UndecidedError, read_next_offsets, unexplained
+from harness.oracle.turns import UndecidedError, read_next_offsets, unexplained
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.files import read_json, read_lines
 from harness.measure.cells import encode_cells
-from harness.oracle.native.check import restarts, write_cells
+from harness.oracle.native import restarts, write_cells
 from harness.oracle.nexmark.check import (
     Arrived,
     Rules,
@@ -23,7 +23,7 @@ from harness.oracle.nexmark.check import (
 from harness.oracle.nexmark.queries import DEFINITIONS
 from harness.oracle.read import read_ranges
 from harness.oracle.run import CheckedRun, Watch, read_moves
-from harness.oracle.turns.check import moved_at
+from harness.oracle.turns import moved_at
 from harness.oracle.verdict import judge
 from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells

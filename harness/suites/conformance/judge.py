@@ -19,7 +19,7 @@ from harness.oracle.columns import (
     hash_bins,
 )
 from harness.oracle.keycount import check
-from harness.oracle.turns.check import check as check_turns
+from harness.oracle.turns import check as check_turns
 from harness.oracle.verdict import Differences, Facts, judge, merge
 from harness.suites.conformance.bounds import completes
 from harness.suites.conformance.cases import BINS, Tour

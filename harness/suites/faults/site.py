@@ -20,7 +20,7 @@ from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.oracle.columns import dense_bins
 from harness.oracle.run import CheckedRun, check_run
-from harness.oracle.turns.check import check_turns
+from harness.oracle.turns import check_turns
 from harness.run.load import Load
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.storage import Disk

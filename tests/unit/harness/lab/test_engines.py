@@ -9,15 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from harness.lab.engines.engine import ENGINES, JavaProcess, Rest, RestError, compiled
-from harness.lab.engines.flink.engine import (
-    JOB_MANAGER,
-    TASK_MANAGER,
-    config_text,
-    jvm_options,
-    requirements,
-    running_with,
-)
-from harness.lab.engines.streams.engine import balanced, threads_of
+from harness.lab.engines.flink import JOB_MANAGER, TASK_MANAGER, config_text, jvm_options, requirements, running_with
+from harness.lab.engines.streams import balanced, threads_of
 from harness.lab.waiting import wait_for
 from harness.setup.java import find_javac, read_sums
 from impls import catalog

@@ -7,7 +7,7 @@ import pytest
 from harness.experiment.make import make_experiment
 from harness.oracle.columns import MovedBins, Ranges, Records
 from harness.oracle.keycount import check
-from harness.oracle.native.check import NativeResults, arrivals_of, as_results, cell_lines
+from harness.oracle.native import NativeResults, arrivals_of, as_results, cell_lines
 from impls import catalog
 from impls.errors import UsageError
 from impls.mechanisms.native_spark.ticks import found_nothing, idle_polls

@@ -115,7 +115,7 @@ def _slid(inputs: Sequence[Sequence[int]], place: Place, turn: Turn, total: int)
                 wrong += bool(before + by) - bool(before)
 
 
-_SQL = (Path(__file__).parent / "keycount.sql").read_text(encoding="utf-8")
+_SQL = (Path(__file__).parent / "turns.sql").read_text(encoding="utf-8")
 # A key's records up to the last result that counts them, of bins in which nothing else is wrong.
 _SOUND = """
 SELECT bin FROM bins WHERE bin NOT IN (

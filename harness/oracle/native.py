@@ -161,7 +161,7 @@ def _done_us(
     return np.where(found, times[inside] if len(codes) else -1, -1)
 
 
-_SQL = (Path(__file__).parent / "each.sql").read_text(encoding="utf-8")
+_SQL = (Path(__file__).parent / "native.sql").read_text(encoding="utf-8")
 
 
 def check_each(

@@ -1,1 +1,0 @@
-"""A Flink cluster of this machine with a job that counts keys."""

@@ -1,1 +1,0 @@
-"""Kafka Streams applications that count keys."""
