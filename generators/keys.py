@@ -210,13 +210,13 @@ def make_keys(distribution: str, keys: int, exponent: float, seed: int) -> KeySa
 
 
 def _drift(text: str, keys: int, seed: int) -> DriftKeys:
-    given = options_of(text, _DRIFT, "the distribution 'drift'")
+    options = options_of(text, _DRIFT, "the distribution 'drift'")
     for name in ("keys", "speed"):
-        if given[name] != int(given[name]):
+        if options[name] != int(options[name]):
             raise GeneratorError(
-                f"The option {name!r} of the distribution 'drift' is a whole number, not {given[name]}."
+                f"The option {name!r} of the distribution 'drift' is a whole number, not {options[name]}."
             )
-    return DriftKeys(keys, int(given["keys"]) or max(1, keys // 100), given["share"], int(given["speed"]), seed)
+    return DriftKeys(keys, int(options["keys"]) or max(1, keys // 100), options["share"], int(options["speed"]), seed)
 
 
 def _checked_keys(keys: int) -> int:

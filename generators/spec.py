@@ -29,9 +29,9 @@ def pairs_of(text: str, what: str) -> list[tuple[str, float]]:
 
 def options_of(text: str, defaults: Mapping[str, float], what: str) -> dict[str, float]:
     """Returns the defaults with the options of the text put in; raises GeneratorError for one that is unknown."""
-    given = dict(pairs_of(text, what))
-    unknown = next((name for name in given if name not in defaults), None)
+    texts = dict(pairs_of(text, what))
+    unknown = next((name for name in texts if name not in defaults), None)
     if unknown is not None:
         takes = f"it takes {', '.join(defaults)}" if defaults else "it takes none"
         raise GeneratorError(f"The option {unknown!r} of {what} is unknown: {takes}.")
-    return {**defaults, **given}
+    return {**defaults, **texts}

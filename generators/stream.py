@@ -200,16 +200,18 @@ def records_present(bootstrap: str, topic: str, stream: RecordStream, share: Sha
 
 def _check_partitions(consumer: Any, bootstrap: str, topic: str, partitions: int) -> None:
     end = time.monotonic() + _NEW_TOPIC_S
-    while not (found := len(consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions)):
+    while not (partitions_there := len(consumer.list_topics(topic, timeout=_DEADLINE_S).topics[topic].partitions)):
         if time.monotonic() > end:
             break
         time.sleep(0.05)
-    if not found:
+    if not partitions_there:
         raise GeneratorError(
             f"The topic {topic!r} does not exist at {bootstrap}: create it with {partitions} partitions."
         )
-    if found != partitions:
-        raise GeneratorError(f"The topic {topic!r} has {found} partitions, not {partitions}: use another topic.")
+    if partitions_there != partitions:
+        raise GeneratorError(
+            f"The topic {topic!r} has {partitions_there} partitions, not {partitions}: use another topic."
+        )
 
 
 def _check_record(consumer: Any, place: Any, number: int, expected: bytes | None) -> None:

@@ -99,10 +99,12 @@ def check(name: str, **given: Any) -> None:
 
 
 def _check_options(name: str, given: Mapping[str, Any]) -> None:
-    own = options(name)
+    known_here = options(name)
     for option, value in given.items():
-        if option not in own:
-            takes = f"it takes {', '.join(own)}" if own else "it takes none"
+        if option not in known_here:
+            takes = f"it takes {', '.join(known_here)}" if known_here else "it takes none"
             raise UsageError(f"The mechanism {name!r} has no option {option!r}: {takes}.")
-        if type(value) is not type(own[option]):
-            raise UsageError(f"The option {option!r} must be of type {type(own[option]).__name__}, not {value!r}.")
+        if type(value) is not type(known_here[option]):
+            raise UsageError(
+                f"The option {option!r} must be of type {type(known_here[option]).__name__}, not {value!r}."
+            )

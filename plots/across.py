@@ -131,18 +131,18 @@ def _rows(
     groups: list[Group], tips: _Tips, *, metric: Metric, value: Value, label: str, upto: Value | None = None
 ) -> Any:
     """Draws a row per group and in it a mark per mechanism at its median, a line over its rounds (or to `upto`)."""
-    found = [(group, marks) for group in groups if (marks := marks_of(group, value, upto))]
-    if not found:
+    panels = [(group, marks) for group in groups if (marks := marks_of(group, value, upto))]
+    if not panels:
         return None
-    texts = [textwrap.wrap(group.label, _LABEL_MOST) for group, _ in found]
+    texts = [textwrap.wrap(group.label, _LABEL_MOST) for group, _ in panels]
     tops = [0.0]  # inches from the upper edge to each group's
-    for text, (_, marks) in zip(texts, found, strict=True):
+    for text, (_, marks) in zip(texts, panels, strict=True):
         tops.append(tops[-1] + _TEXT * len(text) + _LINE * len(marks) + _GAP)
-    names = list(dict.fromkeys(mark.mechanism for _, marks in found for mark in marks))
+    names = list(dict.fromkeys(mark.mechanism for _, marks in panels for mark in marks))
     above = _legend_height(names)
     figure, (axes,) = theme.grid_of(1, height=tops[-1] + above, width=_WIDTH)
     factor = 1000 if metric.unit == "s" else 1
-    for top, text, (group, marks) in zip(tops, texts, found, strict=False):
+    for top, text, (group, marks) in zip(tops, texts, panels, strict=False):
         axes.text(0, top + 0.03, "\n".join(text), transform=axes.get_yaxis_transform(), va="top", fontsize=7.5)
         axes.axhline(top, color=theme.LIGHT["grid"], linewidth=0.8)
         for place, mark in enumerate(marks):
@@ -153,7 +153,7 @@ def _rows(
     axes.set_ylim(tops[-1], 0)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    _log_axis(axes.xaxis, metric, [x for _, marks in found for mark in marks for x in (mark.low, mark.high)])
+    _log_axis(axes.xaxis, metric, [x for _, marks in panels for mark in marks for x in (mark.low, mark.high)])
     if metric is _RATIO:
         axes.axvline(1, color=theme.LIGHT["muted"], linewidth=0.9, linestyle=(0, (4, 2)))
     axes.set_xlabel(label)
@@ -163,22 +163,22 @@ def _rows(
 
 def _trade(groups: list[Group], tips: _Tips) -> Any:
     """Draws highest latency over duration, a mark for each mechanism of a group at its medians."""
-    found: list[tuple[Group, Mark, Mark]] = []
+    points: list[tuple[Group, Mark, Mark]] = []
     for group in groups:
         heights = {mark.mechanism: mark for mark in marks_of(group, lambda run: _PEAK.value(run.entry))}
         durations = marks_of(group, lambda run: _DURATION.value(run.entry))
-        found += [(group, mark, heights[mark.mechanism]) for mark in durations if mark.mechanism in heights]
-    if not found:
+        points += [(group, mark, heights[mark.mechanism]) for mark in durations if mark.mechanism in heights]
+    if not points:
         return None
-    names = list(dict.fromkeys(up.mechanism for _, _, up in found))
+    names = list(dict.fromkeys(up.mechanism for _, _, up in points))
     above = _legend_height(names)
     figure, (axes,) = theme.grid_of(1, height=3.0 + above, width=_WIDTH)
-    for group, over, up in found:
+    for group, over, up in points:
         told = f"highest latency {up.told(_PEAK)}; duration {over.told(_DURATION)}"
         gid = tips.add(f"{up.mechanism}, {group.label}: {told}")
         _dot(axes, over.middle * 1000, up.middle, up.mechanism, gid)
-    theme.log_ms(axes.xaxis, [over.middle * 1000 for _, over, _ in found])
-    theme.log_ms(axes.yaxis, [up.middle for _, _, up in found])
+    theme.log_ms(axes.xaxis, [over.middle * 1000 for _, over, _ in points])
+    theme.log_ms(axes.yaxis, [up.middle for _, _, up in points])
     axes.set_xlabel("duration of the longest migration")
     axes.set_ylabel("highest latency while migrating")
     _legend(figure, names)

@@ -32,7 +32,7 @@ def _figures(result: Mapping[str, Any]) -> list[Drawn]:
     rows = [row for row in result["rows"] if row["verdict"] == "valid"]
     if not rows:
         return []
-    found = [
+    figures = [
         Drawn(
             "peaks",
             "Highest latency in a rescale",
@@ -46,7 +46,7 @@ def _figures(result: Mapping[str, Any]) -> list[Drawn]:
             lambda: _steady(rows),
         ),
     ]
-    return found + [_timeline(result["timelines"], keys) for keys in sorted({row["keys"] for row in rows})]
+    return figures + [_timeline(result["timelines"], keys) for keys in sorted({row["keys"] for row in rows})]
 
 
 def _timeline(timelines: Rows, keys: int) -> Drawn:

@@ -24,14 +24,14 @@ def _workers_by_host(run: StoredRun) -> dict[str, NDArray[np.int64]]:
 def _workers_panel(axes: Any, run: StoredRun) -> None:
     """Draws a row per host, as high as the number of workers on it."""
     x, colour = run.seconds([line["begin_us"] for line in run.epochs]), theme.mechanism_colour(run.mechanism)
-    found = _workers_by_host(run)
-    most = max(int(workers.max()) for workers in found.values())
-    for row, workers in enumerate(found.values()):
+    by_host = _workers_by_host(run)
+    most = max(int(workers.max()) for workers in by_host.values())
+    for row, workers in enumerate(by_host.values()):
         base = np.full(len(x), float(row))
         axes.fill_between(x, base, base + 0.9 * workers / most, step="post", color=colour, alpha=0.45, linewidth=0)
         axes.step(x, base + 0.9 * workers / most, where="post", color=colour, linewidth=1.0)
-    axes.set_ylim(0, len(found))
-    axes.set_yticks([row + 0.45 for row in range(len(found))], [f"{n}\nup to {w.max()}" for n, w in found.items()])
+    axes.set_ylim(0, len(by_host))
+    axes.set_yticks([row + 0.45 for row in range(len(by_host))], [f"{n}\nup to {w.max()}" for n, w in by_host.items()])
 
 
 def _draw_workers(experiment: StoredExperiment) -> Any:

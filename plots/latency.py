@@ -54,19 +54,19 @@ def _controls(experiment: StoredExperiment) -> dict[str, tuple[float, float, flo
 
 def _draw_duration(experiment: StoredExperiment) -> Any:
     """Draws medians over rounds, with every round and the spread beside them, on log axes."""
-    found = {name: points for name in experiment.mechanisms() if (points := _points(experiment.rounds_of(name)))}
-    if not found:
+    points_of = {name: points for name in experiment.mechanisms() if (points := _points(experiment.rounds_of(name)))}
+    if not points_of:
         return None
     figure, (axes,) = theme.grid_of(1, height=3.6, width=7.0)
-    handles = [_cross(axes, name, points) for name, points in found.items()]
-    names, controls = list(found), _controls(experiment)
+    handles = [_cross(axes, name, points) for name, points in points_of.items()]
+    names, controls = list(points_of), _controls(experiment)
     for name, (low, middle, high) in controls.items():
         colour = theme.mechanism_colour(name)
         axes.axhspan(low, high, color=colour, alpha=0.15, linewidth=0)
         handles.append(axes.axhline(middle, color=colour, linewidth=1.2, linestyle=(0, (4, 2))))
         names.append(f"{name} (no migration)")
-    theme.log_ms(axes.xaxis, [x for points in found.values() for x, _ in points])
-    heights = [y for points in found.values() for _, y in points]
+    theme.log_ms(axes.xaxis, [x for points in points_of.values() for x, _ in points])
+    heights = [y for points in points_of.values() for _, y in points]
     theme.log_ms(axes.yaxis, heights + [level for levels in controls.values() for level in levels])
     axes.set_xlabel("duration of the longest migration")
     axes.set_ylabel("highest latency while migrating")
@@ -104,8 +104,8 @@ def _percent_axis(axes: Any) -> None:
 def _draw_percentiles(experiment: StoredExperiment) -> Any:
     """Draws the percentile spectrum of each mechanism, rounds merged."""
     groups = {name: runs for name in experiment.mechanisms() if (runs := experiment.rounds_of(name))}
-    found = {(phase, name): _merged(runs, phase) for phase in _PHASES for name, runs in groups.items()}
-    if not any(found.values()):
+    merged = {(phase, name): _merged(runs, phase) for phase in _PHASES for name, runs in groups.items()}
+    if not any(merged.values()):
         return None
     figure, panels = theme.grid_of(2, height=3.4, columns=2, sharey=True)
     figure.get_layout_engine().set(wspace=0.06)
@@ -114,7 +114,7 @@ def _draw_percentiles(experiment: StoredExperiment) -> Any:
     for axes, (phase, title) in zip(panels, _PHASES.items(), strict=True):
         axes.set_title(title)
         for name in groups:
-            if (histogram := found[phase, name]) is not None:
+            if (histogram := merged[phase, name]) is not None:
                 x, y = _curve(histogram)
                 lines[name] = axes.plot(
                     x, y, color=theme.mechanism_colour(name), linewidth=1.6,

@@ -73,13 +73,13 @@ def marks_of(group: Group, value: Value, upto: Value | None = None) -> list[Mark
     out = []
     for mechanism in group.experiment.mechanisms():
         runs = group.runs_of(mechanism)
-        found = _known(runs, value)
-        if not found:
+        values = _known(runs, value)
+        if not values:
             continue
-        middle, low, high = statistics.median(found), min(found), max(found)
+        middle, low, high = statistics.median(values), min(values), max(values)
         if upto is not None:
             low, high = middle, statistics.median(_known(runs, upto) or [middle])
-        out.append(Mark(mechanism, middle, low, high, len(found)))
+        out.append(Mark(mechanism, middle, low, high, len(values)))
     return out
 
 

@@ -143,14 +143,14 @@ def _path(axes: Any, over: _Curve, up: _Curve) -> Any:
 def _draw_trade(experiment: StoredExperiment) -> Any:
     """Draws a path per mechanism on log axes; its ends say where on the swept axis they are."""
     panels = panels_of(experiment)
-    found = [
+    points = [
         list(zip(curves(experiment, p, _trade_ms), curves(experiment, p, _trade_height), strict=True)) for p in panels
     ]
-    if not any(found):
+    if not any(points):
         return None
     figure, grid = theme.grid_of(len(panels), height=3.6, width=7.0)
     handles: dict[str, Any] = {}
-    for axes, panel, pairs in zip(grid, panels, found, strict=True):
+    for axes, panel, pairs in zip(grid, panels, points, strict=True):
         for over, up in pairs:
             handles.setdefault(up.mechanism, _path(axes, over, up))
         theme.log_ms(axes.xaxis, [x for over, _ in pairs for x in over.middle])

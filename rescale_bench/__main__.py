@@ -14,14 +14,14 @@ _HELP = {"--help", "-h", "--list", "-l"}
 
 def main(words: Sequence[str] | None = None) -> int:
     """Runs a command and returns the exit code: 2 with one sentence for bad input."""
-    given = list(sys.argv[1:] if words is None else words)
+    arguments = list(sys.argv[1:] if words is None else words)
     try:
-        if not given or given[0] in _HELP:
+        if not arguments or arguments[0] in _HELP:
             sys.stdout.write(_parser().format_help() + _commands())
             return 0
-        if given[0] in _OWN:
-            return _run_own(_parser().parse_args(given))
-        return _hand_over(given)
+        if arguments[0] in _OWN:
+            return _run_own(_parser().parse_args(arguments))
+        return _hand_over(arguments)
     except UsageError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -19,15 +19,15 @@ _NEED_IT = {"doctor", "figures", "regress", "reproduce", "simulate", "verify_cla
 
 def collection() -> Collection:
     """Returns the tasks of a package without its repository: no tests, no images, no other commits."""
-    found = Collection()
+    tasks = Collection()
     for name in sorted({module.name for module in pkgutil.iter_modules(harness.cli.__path__)} - _OF_THE_REPOSITORY):
         module = import_module(f"harness.cli.{name}")
         if name in _GROUPS:
-            found.add_collection(Collection.from_module(module, name=name))
+            tasks.add_collection(Collection.from_module(module, name=name))
         else:
             for task in _tasks(module):
-                found.add_task(task)
-    return found
+                tasks.add_task(task)
+    return tasks
 
 
 def listing() -> str:

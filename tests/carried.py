@@ -94,7 +94,7 @@ def carried(view: View, plan: EpochPlan, random: np.random.Generator) -> View:
     location, age, replicas = view.location.copy(), view.age + (view.age < NEVER), dict(view.replicas)
     for bin_, worker in plan.replicas:
         replicas[bin_, worker] = view.epoch - 1
-    for bin_, worker in plan.shadows:
+    for bin_, worker in plan.standbys:
         replicas[bin_, worker] = view.epoch
     for pull in chosen(plan, view):
         location[pull.bin], age[pull.bin] = pull.target, 1

@@ -19,7 +19,7 @@ Step = Callable[[Task, list[pa.Table]], tuple[Report, NDArray[np.void]]]
 
 
 class InProcessExecutor:
-    """Sends each worker its records, shadows included, and runs its step; `step` stands for `run_epoch`.
+    """Sends each worker its records, standbys included, and runs its step; `step` stands for `run_epoch`.
 
     Reports come back through their JSON, as from another process.
     """
@@ -40,7 +40,7 @@ class InProcessExecutor:
 
 
 def _records_of(plan: EpochPlan, worker: int, batch: pa.Table) -> pa.Table:
-    """Returns the records that go to a worker: those of its bins, and of the bins that it shadows."""
+    """Returns the records that go to a worker: those of its bins, and of bins for which it is on standby."""
     bins = batch.column("bin").to_numpy()
-    shadowed = [bin_ for bin_, at in plan.shadows if at == worker]
-    return batch.filter(pa.array((plan.routing[bins] == worker) | np.isin(bins, shadowed)))
+    on_standby = [bin_ for bin_, at in plan.standbys if at == worker]
+    return batch.filter(pa.array((plan.routing[bins] == worker) | np.isin(bins, on_standby)))

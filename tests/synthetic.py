@@ -137,7 +137,7 @@ class Clockwork:
             {
                 "epoch": self.epoch, "generation": 0, "workers": WORKERS, "migrating": migrating,
                 "routing": base64.b64encode(routing.tobytes()).decode(), "pulls": pulls, "budget_bytes": None,
-                "on_demand": False, "hold": [], "replicas": [], "shadows": [], "stop": None, "drops": [],
+                "on_demand": False, "hold": [], "replicas": [], "standbys": [], "stop": None, "drops": [],
             }
         )  # fmt: skip
 

@@ -197,13 +197,13 @@ class Order:
 
     def _sorted(self, low: int, high: int) -> Slots:
         """Returns the events whose undelayed place is low..high-1, by sending time; of equal ones the late last."""
-        found = self._undelayed(low, high - low)
-        late = draw_unit(self._seed, Fields.DELAYED, found.ids) < self._delayed
-        delay_us = (1 + pick(self._seed, Fields.DELAY, found.ids[late], self._delay_ms)) * 1000
-        waiting = found[np.flatnonzero(late)]
+        times = self._undelayed(low, high - low)
+        late = draw_unit(self._seed, Fields.DELAYED, times.ids) < self._delayed
+        delay_us = (1 + pick(self._seed, Fields.DELAY, times.ids[late], self._delay_ms)) * 1000
+        waiting = times[np.flatnonzero(late)]
         waiting = Slots(waiting.ids, waiting.event_us, waiting.send_us + delay_us)
         waiting = waiting[np.argsort(waiting.send_us, kind="stable")]
-        punctual = found[np.flatnonzero(~late)]
+        punctual = times[np.flatnonzero(~late)]
         places = np.searchsorted(punctual.send_us, waiting.send_us, side="right")
         columns = ((getattr(punctual, name), getattr(waiting, name)) for name in Slots.__annotations__)
         return Slots(*(np.insert(column, places, added) for column, added in columns))

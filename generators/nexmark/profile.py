@@ -79,14 +79,14 @@ def _in_flight(text: str, rate: int) -> int:
 
 
 def _disordered(profile: Profile, text: str) -> Profile:
-    given = options_of(text, {"group": 1, "probability": 0.1, "delay": 3.0}, "the order of events")
-    group = int(given["group"])
-    if group != given["group"] or not 1 <= group <= _GROUP_MAX or (group > 1 and group % 953 == 0):
+    options = options_of(text, {"group": 1, "probability": 0.1, "delay": 3.0}, "the order of events")
+    group = int(options["group"])
+    if group != options["group"] or not 1 <= group <= _GROUP_MAX or (group > 1 and group % 953 == 0):
         raise GeneratorError(
-            f"The group must be a whole number from 1 to {_GROUP_MAX} that 953 does not divide, not {given['group']:g}."
+            f"The group is a whole number from 1 to {_GROUP_MAX} that 953 does not divide, not {options['group']:g}."
         )
-    if not 0 <= given["probability"] < 1:
-        raise GeneratorError(f"The probability of a delay must be from 0 to below 1, not {given['probability']:g}.")
-    if not 0.001 <= given["delay"] <= _DELAY_MAX_S:
-        raise GeneratorError(f"The delay must be from 0.001 to {_DELAY_MAX_S:g} seconds, not {given['delay']:g}.")
-    return replace(profile, group=group, delayed=given["probability"], delay_ms=round(given["delay"] * 1000))
+    if not 0 <= options["probability"] < 1:
+        raise GeneratorError(f"The probability of a delay must be from 0 to below 1, not {options['probability']:g}.")
+    if not 0.001 <= options["delay"] <= _DELAY_MAX_S:
+        raise GeneratorError(f"The delay must be from 0.001 to {_DELAY_MAX_S:g} seconds, not {options['delay']:g}.")
+    return replace(profile, group=group, delayed=options["probability"], delay_ms=round(options["delay"] * 1000))

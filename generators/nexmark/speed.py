@@ -79,12 +79,12 @@ def main(arguments: Sequence[str]) -> int:
     """Prints a line of JSON per round and one of the median; returns 0, 1 if it is too slow, 2 for bad input."""
     options = _parser().parse_args(arguments)
     try:
-        found = middle(_rounds(options))
+        medians = middle(_rounds(options))
     except GeneratorError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    _tell({"median": options.rounds}, found)
-    return int(found.per_second < options.at_least)
+    _tell({"median": options.rounds}, medians)
+    return int(medians.per_second < options.at_least)
 
 
 def _rounds(options: argparse.Namespace) -> list[Speed]:

@@ -50,13 +50,13 @@ def aggregates_of(text: str) -> dict[str, str]:
 
     Raises UsageError when one has no name, or one that another has.
     """
-    found: dict[str, str] = {}
+    aggregates: dict[str, str] = {}
     for part in _BETWEEN.split(text):
-        one = _ONE.fullmatch(part)
-        if one is None:
+        match = _ONE.fullmatch(part)
+        if match is None:
             raise UsageError(f'The aggregate {part.strip()!r} has no name: write it as in "count(*) AS n".')
-        name = one[2].strip("`")
-        if name in found:
+        name = match[2].strip("`")
+        if name in aggregates:
             raise UsageError(f"Two aggregates have the name {name!r}.")
-        found[name] = one[1]
-    return found
+        aggregates[name] = match[1]
+    return aggregates

@@ -69,7 +69,7 @@ def control(c: Context, **given: Any) -> None:
 
 
 @ending()
-def _send_and_print(given: dict[str, Any]) -> int:
+def _send_and_print(options: dict[str, Any]) -> int:
     """Sends the command that the options give, prints the answers, a line of JSON each, and returns the exit code.
 
     It is 2 when the options make no command, the broker does not take it, or a query has refused it, and 1 without an
@@ -77,11 +77,11 @@ def _send_and_print(given: dict[str, Any]) -> int:
     """
     from impls.controltopic.client import ControlClient
 
-    command, id_ = command_of(given, datetime.now().astimezone()), given["id"] or uuid.uuid4().hex
+    command, id_ = command_of(options, datetime.now().astimezone()), options["id"] or uuid.uuid4().hex
     last: dict[str, dict[str, Any]] = {}
-    with ControlClient(given["bootstrap"], given["topic"]) as client:
+    with ControlClient(options["bootstrap"], options["topic"]) as client:
         client.send({id_: command})
-        for answer in client.answers(given["wait"]):
+        for answer in client.answers(options["wait"]):
             if answer["id"] == id_:
                 _print(answer)
                 last[answer["query"]] = answer
@@ -91,10 +91,11 @@ def _send_and_print(given: dict[str, Any]) -> int:
     refused = [answer for answer in last.values() if answer["outcome"] == "refused"]
     if refused:
         raise UsageError(f"The query {refused[0]['query']} has refused it: {refused[0]['error']}")
-    if given["wait"] and (missing or not last):
+    if options["wait"] and (missing or not last):
         who = f"The query {missing[0]} has" if missing else "No query has"
         sys.stderr.write(
-            f"{who} not answered in {given['wait']:g} s: the command {id_} is in the topic and holds when it is read.\n"
+            f"{who} not answered in {options['wait']:g} s: the command {id_} is in the topic, and holds when it is "
+            "read.\n"
         )
         return 1
     if not last:
@@ -102,39 +103,39 @@ def _send_and_print(given: dict[str, Any]) -> int:
     return 0
 
 
-def command_of(given: dict[str, Any], now: datetime) -> dict[str, Any]:
+def command_of(options: dict[str, Any], now: datetime) -> dict[str, Any]:
     """Returns the command that options give, without its id; raises UsageError where they give none.
 
     Args:
-        given: values of the options by name.
+        options: values of the options by name.
         now: the time here.
     """
-    _check_arguments(given)
-    if given["from"] is not None and given["offsets"] is not None:
+    _check_arguments(options)
+    if options["from"] is not None and options["offsets"] is not None:
         raise UsageError("A command holds from a time or from offsets: give --from or --offsets.")
-    command = _request_of(given)
-    if given["sender"]:
-        command["sender"] = given["sender"]
-    if given["query"] is not None:
-        command["queries"] = list(parse_list(given["query"]))
-    if given["from"] is not None:
-        command["from"] = {"time": _ms_of(given["from"], now)}
-    if given["offsets"] is not None:
-        command["from"] = {"offsets": _offsets_of(given["offsets"])}
+    command = _request_of(options)
+    if options["sender"]:
+        command["sender"] = options["sender"]
+    if options["query"] is not None:
+        command["queries"] = list(parse_list(options["query"]))
+    if options["from"] is not None:
+        command["from"] = {"time": _ms_of(options["from"], now)}
+    if options["offsets"] is not None:
+        command["from"] = {"offsets": _offsets_of(options["offsets"])}
     return command
 
 
-def _check_arguments(given: dict[str, Any]) -> None:
+def _check_arguments(options: dict[str, Any]) -> None:
     """Raises UsageError for an option of another request, and for one that is needed."""
-    do = given["do"]
+    do = options["do"]
     if do not in _ARGUMENTS:
         raise UsageError(f"The request {do!r} is unknown: use one of {', '.join(_ARGUMENTS)}.")
     for name in dict.fromkeys(name for names in _ARGUMENTS.values() for name in names):
-        if given[name] not in {None, False} and name not in _ARGUMENTS[do]:
+        if options[name] not in {None, False} and name not in _ARGUMENTS[do]:
             takers = " and ".join(taker for taker, names in _ARGUMENTS.items() if name in names)
             raise UsageError(f"The option --{name} is one of {takers}, not of {do}.")
     needed, what = _NEEDED.get(do, ("do", ""))
-    if given[needed] is None:
+    if options[needed] is None:
         raise UsageError(f"{'An' if do == 'insert' else 'A'} {do} needs --{needed}, {what}.")
 
 

@@ -26,12 +26,12 @@ _BEGIN, _END = "<!-- package graph: ./inv graph -->\n", "<!-- end of the package
 @cache
 def modules() -> dict[str, Path]:
     """Returns the files of all packages by the module's dotted name."""
-    found = {}
+    files = {}
     for top in TOP:
         for path in sorted((ROOT / top).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
 
 
 @cache
@@ -56,12 +56,12 @@ def layer_of(module: str) -> str:
 def _rows() -> dict[str, list[str]]:
     """The layers, lowest first, with the layers that each imports in the same order."""
     order = [name for top in TOP for name in ([f"{top}.{layer}" for layer in LAYERS[top]] if top in LAYERS else [top])]
-    found: dict[str, set[str]] = {name: set() for name in order}
+    edges: dict[str, set[str]] = {name: set() for name in order}
     for module in modules():
-        if layer_of(module) in found:
+        if layer_of(module) in edges:
             imported = {layer_of(name) for name in imports_of(module) if name.split(".")[0] in TOP}
-            found[layer_of(module)] |= imported - {layer_of(module)}
-    return {name: [other for other in (*order, "impls") if other in found[name]] for name in order}
+            edges[layer_of(module)] |= imported - {layer_of(module)}
+    return {name: [other for other in (*order, "impls") if other in edges[name]] for name in order}
 
 
 def _graph_text() -> str:

@@ -44,12 +44,12 @@ def folders() -> dict[str, list[str]]:
 
 def _about(kind: type) -> dict[str, str]:
     """Returns what the section "Attributes" of a class and of those that it extends says of each name."""
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for one in reversed(kind.__mro__):
         text = inspect.cleandoc(one.__doc__ or "").partition("Attributes:\n")[2].split("\n\n")[0]
         for name, words in re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", text, re.M):
-            found[name] = " ".join(words.split())
-    return found
+            sentences[name] = " ".join(words.split())
+    return sentences
 
 
 def _shown(value: Any) -> str:

@@ -32,12 +32,12 @@ def parse_autoscale(migration: str) -> AutoscaleSettings | None:
     if kind != _AUTOSCALE:
         return None
     pairs = [part.partition("=")[::2] for part in parse_list(text)]
-    given = {_NAMES.get(name, name): value for name, value in pairs}
-    if "policy" not in given or "most" not in given:
+    values = {_NAMES.get(name, name): value for name, value in pairs}
+    if "policy" not in values or "most" not in values:
         raise UsageError("A policy and its bounds are given as autoscale:policy=ds2,min=1,max=8, with its options.")
-    policy = given.pop("policy")
-    own = {name: _number(name, given.pop(name)) for name in _KINDS.keys() & given.keys()}
-    options = ",".join(f"{name}={value}" for name, value in given.items())
+    policy = values.pop("policy")
+    own = {name: _number(name, values.pop(name)) for name in _KINDS.keys() & values.keys()}
+    options = ",".join(f"{name}={value}" for name, value in values.items())
     return AutoscaleSettings(f"{policy}:{options}" if options else policy, **own)
 
 

@@ -134,19 +134,19 @@ def lacks_twin(experiment: Experiment) -> str:
 
 
 def _check_natives(experiment: Experiment) -> None:
-    found = [name for name in experiment.mechanisms if name in catalog.baselines()]
-    if found and experiment.workload == "dense":
-        raise UsageError(f"{found[0]} counts in an entry per key, so all must: give --workload hash.")
-    if found and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
-        raise UsageError(f"{why}: leave {found[0]} out.")
-    if found and (experiment.value_bytes or experiment.cost_us):
+    baselines = [name for name in experiment.mechanisms if name in catalog.baselines()]
+    if baselines and experiment.workload == "dense":
+        raise UsageError(f"{baselines[0]} counts in an entry per key, so all must: give --workload hash.")
+    if baselines and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
+        raise UsageError(f"{why}: leave {baselines[0]} out.")
+    if baselines and (experiment.value_bytes or experiment.cost_us):
         raise UsageError(
-            f"{found[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
+            f"{baselines[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."
         )
-    if found and experiment.autoscale is not None:
-        raise UsageError(f"{found[0]} has no workers that a policy could rescale: leave it out.")
-    for fault in experiment.faults if found else ():
-        _check_fault_of(found, fault)
+    if baselines and experiment.autoscale is not None:
+        raise UsageError(f"{baselines[0]} has no workers that a policy could rescale: leave it out.")
+    for fault in experiment.faults if baselines else ():
+        _check_fault_of(baselines, fault)
 
 
 def _check_fault_of(baselines: Sequence[str], fault: str) -> None:

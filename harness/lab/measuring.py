@@ -61,12 +61,12 @@ def measured_in_child(
     Raises:
         StateError: it fails; its log is run.log in the folder.
     """
-    found = folder / FOUND
-    if not found.exists():
+    findings = folder / FOUND
+    if not findings.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / ASKED, asdict(settings))
         _run_child(module, folder, deadline_s)
-    measured: list[dict[str, Any]] = json.loads(found.read_text())
+    measured: list[dict[str, Any]] = json.loads(findings.read_text())
     return measured
 
 

@@ -20,10 +20,10 @@ def free_ports(host: str, number: int = 1) -> list[int]:
     Raises:
         UsageError: there are none.
     """
-    found: list[int] = []
+    ports: list[int] = []
     for port in random.SystemRandom().sample(range(_FROM, _BELOW), _TRIES):
         with contextlib.suppress(OSError), socket.create_server((host, port)):
-            found.append(port)
-        if len(found) == number:
-            return found
+            ports.append(port)
+        if len(ports) == number:
+            return ports
     raise UsageError(f"No port of {host} from {_FROM} to {_BELOW - 1} is free.")

@@ -161,12 +161,12 @@ def python_workers(driver: int) -> list[int]:
 
 def processes_of(fault_file: Path) -> list[int]:
     """Returns the process ids of all processes that look for an armed fault in a file, without this one."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.pid != os.getpid() and process.environ().get(VARIABLE) == str(fault_file):
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids
 
 
 def kill_all(pids: list[int]) -> None:

@@ -160,13 +160,13 @@ def outstanding(
     commands = {str(event["id"]) for event in events if event["kind"] == "command"}
     if len(commands) < expected:
         return f"{len(commands)} of {expected} migrations were commanded"
-    found = migrations_of(events, epochs)
-    for migration in found:
+    migrations = migrations_of(events, epochs)
+    for migration in migrations:
         if migration.end_us is None:
             return f"the migration {migration.label or migration.id!r} had not ended"
         if not _crossed(migration, events, epochs, bins):
             return f"no record had crossed the migration {migration.label or migration.id!r}"
-    return "" if not calm or _calm(found, epochs, warm_us) else "steady state was not back"
+    return "" if not calm or _calm(migrations, epochs, warm_us) else "steady state was not back"
 
 
 def _crossed(migration: Migration, events: Sequence[Line], epochs: Sequence[Line], bins: int) -> bool:

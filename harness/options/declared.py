@@ -143,13 +143,13 @@ class Option:
     def schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of a value."""
         types = [self.kind.json, *(["null"] if self.default is None else [])]
-        found: dict[str, Any] = {"type": types if len(types) > 1 else types[0]}
+        entry: dict[str, Any] = {"type": types if len(types) > 1 else types[0]}
         if self.kind == NAMES:
-            found["items"] = {"type": "string", **({"enum": list(self.choices)} if self.choices else {})}
+            entry["items"] = {"type": "string", **({"enum": list(self.choices)} if self.choices else {})}
         elif self.choices:
-            found["enum"] = list(self.choices)
-        found |= {key: bound for key, bound in (("minimum", self.least), ("maximum", self.most)) if bound is not None}
-        return {**found, "description": self.help + (f" ({self.unit})" if self.unit else "")}
+            entry["enum"] = list(self.choices)
+        entry |= {key: bound for key, bound in (("minimum", self.least), ("maximum", self.most)) if bound is not None}
+        return {**entry, "description": self.help + (f" ({self.unit})" if self.unit else "")}
 
 
 def declare(default: Any, text: str, group: str, kind: Kind = TEXT, **more: Any) -> Any:
@@ -163,12 +163,12 @@ def declare(default: Any, text: str, group: str, kind: Kind = TEXT, **more: Any)
 
 def options_of(kind: type) -> tuple[Option, ...]:
     """Returns what the fields of a dataclass declare, in their order, with their defaults."""
-    found = []
+    options = []
     for one in dataclasses.fields(kind):
         option: Option = one.metadata["option"]
         default = one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
-        found.append(dataclasses.replace(option, name=option.name or one.name, field=one.name, default=default))
-    return tuple(found)
+        options.append(dataclasses.replace(option, name=option.name or one.name, field=one.name, default=default))
+    return tuple(options)
 
 
 def read_given(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:

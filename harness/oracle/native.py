@@ -55,13 +55,13 @@ def _epochs_of(records: Records, ranges: Ranges) -> NDArray[np.int64]:
     epoch = np.full(len(records), -1, np.int64)
     for partition in np.unique(records.partition).tolist():
         rows = np.flatnonzero(records.partition == partition)
-        own = np.flatnonzero(ranges.partition == partition)
-        own = own[np.argsort(ranges.begin[own])]
-        if not len(own):
+        of_partition = np.flatnonzero(ranges.partition == partition)
+        of_partition = of_partition[np.argsort(ranges.begin[of_partition])]
+        if not len(of_partition):
             continue
-        at = np.searchsorted(ranges.begin[own], records.offset[rows], "right") - 1
-        inside = (at >= 0) & (records.offset[rows] < ranges.end[own][at])
-        epoch[rows[inside]] = ranges.epoch[own][at[inside]]
+        at = np.searchsorted(ranges.begin[of_partition], records.offset[rows], "right") - 1
+        inside = (at >= 0) & (records.offset[rows] < ranges.end[of_partition][at])
+        epoch[rows[inside]] = ranges.epoch[of_partition][at[inside]]
     return epoch
 
 
@@ -120,14 +120,14 @@ def _epoch_of_count(arrivals: Arrivals, key: NDArray[np.int64], count: NDArray[n
     return epoch
 
 
-def cell_lines(arrivals: Arrivals, found: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
+def cell_lines(arrivals: Arrivals, results: NativeResults, *, preloaded: int) -> list[dict[str, object]]:
     """Returns the lines of cells.jsonl: each record's latency from its schedule to the result that counts it.
 
     A record without a result has no latency. The records of an epoch whose results came in the same millisecond share
     a line.
     """
-    count = found.count - (found.key < preloaded)
-    done = _done_us(arrivals, found.key, count, found.appended_us)
+    count = results.count - (results.key < preloaded)
+    done = _done_us(arrivals, results.key, count, results.appended_us)
     lines: list[dict[str, object]] = []
     there = np.flatnonzero((done >= 0) & (arrivals.epoch >= 0))
     there = there[np.lexsort((done[there], arrivals.epoch[there]))]
@@ -165,20 +165,20 @@ _SQL = (Path(__file__).parent / "native.sql").read_text(encoding="utf-8")
 
 
 def check_each(
-    records: Records, found: NativeResults, *, preloaded: int, bin_of: BinOf, moves: MovedBins
+    records: Records, results: NativeResults, *, preloaded: int, bin_of: BinOf, moves: MovedBins
 ) -> Differences:
     """Compares results with the counts recomputed from the input.
 
     Args:
         records: the whole input topic.
-        found: the whole results topic, repeats included.
+        results: the whole results topic, repeats included.
         preloaded: keys below it have one record more, which made their state.
         bin_of: bins of keys, array to array.
         moves: bins that changed their owner; a record crosses a migration that is scheduled at its epoch (µs)
             or later.
     """
-    count = found.count - (found.key < preloaded)
-    of_load = NativeResults(found.partition, found.offset, found.key, count, found.appended_us).take(count > 0)
+    count = results.count - (results.key < preloaded)
+    of_load = NativeResults(results.partition, results.offset, results.key, count, results.appended_us).take(count > 0)
     keys = np.union1d(records.key, of_load.key)
     with duckdb.connect() as db:
         for name, columns in {"records": records, "results": of_load, "moves": moves}.items():

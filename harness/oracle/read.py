@@ -178,13 +178,13 @@ def _kafka_ends(line: str, topic: str) -> Ends | None:
 
 
 def _epoch_ends(file: Path, topic: str, *, several: bool = False) -> Ends:
-    found = [ends for line in file.read_text().splitlines() if (ends := _kafka_ends(line, topic)) is not None]
-    if several and found:
-        return {p: min(ends.get(p, 0) for ends in found) for p in sorted({p for ends in found for p in ends})}
-    if len(found) > 1:
-        raise OracleError(f"{file} names topic {topic!r} {len(found)} times: one source per topic can be checked.")
+    lines = [ends for line in file.read_text().splitlines() if (ends := _kafka_ends(line, topic)) is not None]
+    if several and lines:
+        return {p: min(ends.get(p, 0) for ends in lines) for p in sorted({p for ends in lines for p in ends})}
+    if len(lines) > 1:
+        raise OracleError(f"{file} names topic {topic!r} {len(lines)} times: one source per topic can be checked.")
     # A source that has delivered nothing yet is written as a dash: its offsets are those of the epoch before.
-    return found[0] if found else {}
+    return lines[0] if lines else {}
 
 
 def consumed_records(checkpoint: Path, topic: str) -> int:

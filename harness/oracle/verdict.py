@@ -120,22 +120,24 @@ def merge(verdicts: Collection[Verdict]) -> Verdict:
     return next((verdict for verdict in _PRIORITY if verdict in verdicts), "unknown")
 
 
-def _vacuous(found: Differences, facts: Facts) -> list[str]:
+def _vacuous(differences: Differences, facts: Facts) -> list[str]:
     """Returns why a run without findings may still have shown nothing."""
     reasons = []
-    if not found.records or not found.results:
-        reasons.append(f"Nothing to check: {found.records} input records and {found.results} results were read.")
+    if not differences.records or not differences.results:
+        reasons.append(
+            f"Nothing to check: {differences.records} input records and {differences.results} results were read."
+        )
     if facts.produced is None:
         reasons.append("The generator left no count of the records it sent.")
-    elif facts.produced != found.records:
-        reasons.append(f"The generator sent {facts.produced} records and the input topic holds {found.records}.")
+    elif facts.produced != differences.records:
+        reasons.append(f"The generator sent {facts.produced} records and the input topic holds {differences.records}.")
     if len(facts.commanded) < facts.expected:
         reasons.append(f"Only {len(facts.commanded)} of {facts.expected} migrations were commanded.")
     if unfinished := sorted(facts.commanded - facts.completed):
         reasons.append(
             f"{len(unfinished)} of {len(facts.commanded)} migrations did not complete, first {unfinished[0]}."
         )
-    if uncrossed := sorted(facts.commanded - {migration for migration, n in found.crossed.items() if n}):
+    if uncrossed := sorted(facts.commanded - {migration for migration, n in differences.crossed.items() if n}):
         reasons.append(f"No record crossed {len(uncrossed)} of {len(facts.commanded)} migrations: {uncrossed}.")
     return reasons
 
@@ -144,21 +146,21 @@ def _broken(found: Differences) -> list[str]:
     return [f"{number} {kind.replace('_', ' ')}" for kind, number in found.totals.items() if number]
 
 
-def judge(found: Differences, facts: Facts) -> dict[str, Any]:
+def judge(differences: Differences, facts: Facts) -> dict[str, Any]:
     """Returns the oracle's answer, JSON-ready: verdict, totals by class, reasons and examples."""
-    broken, vacuous = _broken(found), _vacuous(found, facts)
+    broken, vacuous = _broken(differences), _vacuous(differences, facts)
     verdicts: list[Verdict] = ["invalid" if broken else "valid", "unknown" if vacuous else "valid"]
     return {
         "verdict": merge(verdicts),
-        **found.totals,
-        "records": found.records,
-        "results": found.results,
-        "repeats": found.repeats,
-        "crossed": sum(found.crossed.values()),
-        "waited": found.waited,
-        "longest_wait": found.longest_wait,
+        **differences.totals,
+        "records": differences.records,
+        "results": differences.results,
+        "repeats": differences.repeats,
+        "crossed": sum(differences.crossed.values()),
+        "waited": differences.waited,
+        "longest_wait": differences.longest_wait,
         "reasons": broken + vacuous,
-        "examples": found.examples,
+        "examples": differences.examples,
     }
 
 

@@ -84,14 +84,14 @@ def _why_skipped(place: Path) -> str:
     return ""
 
 
-def write_comparison(found: Found, page: Path) -> Path:
+def write_comparison(experiments: Found, page: Path) -> Path:
     """Writes the page that compares the experiments, and returns its path.
 
     Raises:
         UsageError: the page cannot be written.
         ValueError: a file of a run is broken; the message names it.
     """
-    text = render("across.html.j2", _content(found, page))
+    text = render("across.html.j2", _content(experiments, page))
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         write_text(page, text)
@@ -109,30 +109,30 @@ def compare(folders: str, output: str) -> int:
     """
     named = [Path(name) for name in parse_list(folders)] or [RESULTS]
     try:
-        found = find_experiments(named)
-        page = write_comparison(found, Path(output or RESULTS / "compare.html"))
+        experiments = find_experiments(named)
+        page = write_comparison(experiments, Path(output or RESULTS / "compare.html"))
     except (UsageError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    for sentence in found.skipped:
+    for sentence in experiments.skipped:
         sys.stderr.write(f"{sentence}\n")
     sys.stdout.write(f"{page}\n")
     return 0
 
 
-def _content(found: Found, page: Path) -> dict[str, Any]:
-    named = list(zip(found.labels, found.experiments, strict=True))
+def _content(experiments: Found, page: Path) -> dict[str, Any]:
+    named = list(zip(experiments.labels, experiments.experiments, strict=True))
     runs = [(label, experiment, run) for label, experiment in named for run in experiment.ordered()]
     places = {id(run): place for place, (_, _, run) in enumerate(runs)}
-    figures = [(figure, svg_across(figure, found.experiments)) for figure in ACROSS]
+    figures = [(figure, svg_across(figure, experiments.experiments)) for figure in ACROSS]
     return {
         "total": len(runs),
         "valid": sum(run.verdict == "valid" for _, _, run in runs),
-        "comparable": sum(len(experiment.comparable()) for experiment in found.experiments),
+        "comparable": sum(len(experiment.comparable()) for experiment in experiments.experiments),
         "experiments": [_verdicts(label, experiment, page, places) for label, experiment in named],
-        "identity": _identity(found.experiments),
-        "caution": _caution(found.experiments),
-        "skipped": found.skipped,
+        "identity": _identity(experiments.experiments),
+        "caution": _caution(experiments.experiments),
+        "skipped": experiments.skipped,
         "withheld": [
             (_run_label(label, experiment, run), run.why_withheld(), reasons(run), "")
             for label, experiment, run in runs

@@ -207,22 +207,22 @@ def _beyond_range(files: RunFiles) -> int:
 
 def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any]) -> tuple[str, list[str]]:
     """Returns the verdict and its reasons: the oracle's, made unknown by what spoils the measurement itself."""
-    found = []
+    reasons = []
     if failure := failure_of(files.folder):
-        found.append(failure)
+        reasons.append(failure)
     if not oracle:
-        found.append("The output was not checked.")
+        reasons.append("The output was not checked.")
     if negative := _negative(files):
-        found.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")
+        reasons.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")
     if beyond := _beyond_range(files):
-        found.append(f"{beyond} latencies are above 1 h and fit into no histogram.")
+        reasons.append(f"{beyond} latencies are above 1 h and fit into no histogram.")
     sent, measured = oracle.get("measured", generator["records"]), files.cells.records
     if sent is not None and sent != measured:
-        found.append(f"{measured} latencies were measured of {sent} records sent.")
+        reasons.append(f"{measured} latencies were measured of {sent} records sent.")
     verdict = str(oracle.get("verdict", "unknown"))
     if (unmet := files.load.get("unmet")) and verdict != "valid":
-        found.append(f"The load went on for {generator['extended_s']:g} s, which is its limit, and {unmet}.")
-    return ("unknown" if found and verdict == "valid" else verdict), [*(oracle.get("reasons") or []), *found]
+        reasons.append(f"The load went on for {generator['extended_s']:g} s, which is its limit, and {unmet}.")
+    return ("unknown" if reasons and verdict == "valid" else verdict), [*(oracle.get("reasons") or []), *reasons]
 
 
 def _cache(files: RunFiles) -> dict[str, Any] | None:

@@ -207,14 +207,14 @@ def new_session(
         name: of the application, the run's folder by default.
         settings: further ones.
     """
-    native, own = run.mechanism in catalog.natives(), {**KEEP_LOGS, **(settings or {})}
+    native, settings_here = run.mechanism in catalog.natives(), {**KEEP_LOGS, **(settings or {})}
     if native:
-        own |= NATIVE_SETTINGS | (NATIVE_REAL_TIME_SETTINGS if run.real_time else {})
+        settings_here |= NATIVE_SETTINGS | (NATIVE_REAL_TIME_SETTINGS if run.real_time else {})
     elif run.real_time:
-        own |= real_time_settings()
+        settings_here |= real_time_settings()
     if run.fault is not None and not is_local(master):  # of executors elsewhere; in local mode it is there already
-        own[f"spark.executorEnv.{VARIABLE}"] = os.environ[VARIABLE]
-    more: dict[str, Any] = {"master": master, "settings": own, "archive": run.experiment.archive}
+        settings_here[f"spark.executorEnv.{VARIABLE}"] = os.environ[VARIABLE]
+    more: dict[str, Any] = {"master": master, "settings": settings_here, "archive": run.experiment.archive}
     return open_session(name or run.folder, _threads(run, native=native), **more)
 
 

@@ -68,25 +68,25 @@ def request_of(do: str, **what: Any) -> dict[str, Any]:
 
 def _carry_out(checkpoint: str, request: dict[str, Any], wait: int) -> int:
     id_ = ask(checkpoint, request)["id"]
-    found = ask(checkpoint, {"do": "change", "id": id_})
+    answer = ask(checkpoint, {"do": "change", "id": id_})
     end = time.monotonic() + wait
-    while found["state"] not in {"done", "refused"} and time.monotonic() < end:
+    while answer["state"] not in {"done", "refused"} and time.monotonic() < end:
         time.sleep(_POLL_S)
-        found = ask(checkpoint, {"do": "change", "id": id_})
-    why = f": {found['why']}" if found["why"] else "."
-    sys.stdout.write(f"Change {id_} (version {found['version']}): {found['state']}{why}\n")
-    return 1 if found["state"] == "refused" else 0
+        answer = ask(checkpoint, {"do": "change", "id": id_})
+    why = f": {answer['why']}" if answer["why"] else "."
+    sys.stdout.write(f"Change {id_} (version {answer['version']}): {answer['state']}{why}\n")
+    return 1 if answer["state"] == "refused" else 0
 
 
 def _named(code: str, kinds: tuple[type[Any], ...]) -> Any:
     """Returns the operator or step that FILE:NAME names; a class without arguments stands for its instance."""
-    found = _attribute(code)
-    if isinstance(found, type):
-        found = found()
-    if not isinstance(found, kinds):
+    value = _attribute(code)
+    if isinstance(value, type):
+        value = value()
+    if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__.lower() for kind in kinds)
-        raise UsageError(f"{code} is a {type(found).__name__} and no {wanted}.")
-    return found
+        raise UsageError(f"{code} is a {type(value).__name__} and no {wanted}.")
+    return value
 
 
 def _function(code: str, name: str) -> Any:

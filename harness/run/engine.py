@@ -2,7 +2,6 @@
 
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from numpy.typing import NDArray
 
 from generators.stream import keycount_values
 from harness.experiment.description import Run
@@ -22,72 +20,31 @@ from harness.lab.topics import admin_of, create_topics
 from harness.lab.waiting import wait_for
 from impls import catalog
 from impls.driver.arrivals import asking
-from impls.driver.observed import RunningQuery
-from impls.errors import StateError, UsageError
-from impls.mechanisms.native_spark.query import next_workers
-from impls.mechanisms.native_spark.ticks import Ends, Ticks
-from impls.placement import initial
+from impls.errors import StateError
+from impls.mechanisms.native_spark.ticks import BinlessQuery, Ends, Ticks
 
 _POLL_S = 0.05
 _FILL_DEADLINE_S = 1_200.0
-_STOP_DEADLINE_S = 90.0
 _STILL_S = 2.0
 
 
-class EngineQuery(RunningQuery):
-    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of ticks by its topics.
-
-    Attributes:
-        wants_restart: never; it is there for whoever expects a StreamHandle.
-        goal: the assignment last commanded; the engine has none, and gets a worker for each that it names.
-    """
-
-    wants_restart = False
+class EngineQuery(BinlessQuery):
+    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of ticks by its topics."""
 
     def __init__(
-        self,
-        engine: Engine,
-        job: Job,
-        *,
-        workers: int,
-        bins: int,
+        self, engine: Engine, job: Job, *, workers: int, bins: int,
         on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
         on_event: Callable[[str, dict[str, Any]], None],
-    ):
-        super().__init__()
-        self._engine, self._job, self._bins, self._on_event = engine, job, bins, on_event
+    ):  # fmt: skip
+        super().__init__(engine.name, workers, bins, on_event)
+        self._engine, self._job = engine, job
         self._ticks, self._ends = Ticks(on_epoch), Ends(job.bootstrap, job.topics[0], job.results)
-        self._workers, self._usual = workers, workers
-        self.goal: NDArray[np.int32] = initial(bins, workers)
-        self._lock = threading.RLock()
-        self._pending: tuple[str, int] | None = None  # a command that is not carried out yet: (id, workers)
         self._rescaling: tuple[str, int, Future[None]] | None = None
         self._base = -1  # results when a rescale was done, -1 where none waits for a result behind it
         self._ended_id = ""
-        self._stopping = False
         self._known, self._changed_s = (0, 0), time.monotonic()
         self._pool = ThreadPoolExecutor(1)
         threading.Thread(target=self._supervise, name="external-engine", daemon=True).start()
-
-    def rebalance(self, goal: NDArray[np.int32], *, label: str = "rebalance") -> str:
-        """Has the job rescaled to as many workers as a goal names and returns the command's id.
-
-        The engine has no bins. A goal that keeps the number of workers takes one more, and the next such goal one less.
-
-        Raises:
-            UsageError: the job has ended, or is being rescaled.
-        """
-        with self._lock:
-            if self._ended.is_set() or self._stopping:
-                raise UsageError("The query has ended: start it again before giving it a command.")
-            if self._migrating:
-                raise UsageError("The query is being rescaled: wait until that is done.")
-            id_ = uuid.uuid4().hex
-            workers, self._usual = next_workers(int(goal.max()) + 1, self._usual, self._workers)
-            self._pending = (id_, workers)
-            self.goal = np.asarray(goal, np.int32).copy()
-        self._on_event("command", {"id": id_, "label": label})
-        return id_
 
     @property
     def _migrating(self) -> bool:
@@ -97,19 +54,7 @@ class EngineQuery(RunningQuery):
         """Returns tick, workers, whether a rescale is under way, whether all input has had its effect (settled)."""
         with self._lock:
             still = time.monotonic() - self._changed_s >= _STILL_S
-            return {
-                "epoch": self._ticks.number,
-                "workers": self._workers,
-                "queued": 0,
-                "migrating": self._migrating,
-                "running": not self._ended.is_set(),
-                "settled": still and self._known[1] >= self._known[0],
-            }
-
-    @property
-    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Rates and sizes of bins: the engine has none."""
-        return np.zeros(self._bins), np.zeros(self._bins, np.int64)
+            return self._status(self._ticks.number, settled=still and self._known[1] >= self._known[0])
 
     def pids(self) -> dict[str, int]:
         """Returns the ids of the engine's processes."""
@@ -118,14 +63,6 @@ class EngineQuery(RunningQuery):
     def kill_worker(self) -> int:
         """Kills a process that holds state with -9 and returns its id; it is started again at once."""
         return self._engine.kill_worker()
-
-    def stop(self) -> None:
-        """Ends the job and its engine; raises what it failed with, if it did."""
-        self._stopping = True
-        if not self._ended.wait(_STOP_DEADLINE_S):
-            raise StateError(f"{self._engine.name} did not end in {_STOP_DEADLINE_S:.0f} s.")
-        if self._failure is not None:
-            raise self._failure
 
     def _supervise(self) -> None:
         try:

@@ -210,16 +210,24 @@ def start_native(
         return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
     preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: PRELOAD_PARTITIONS if run.real_time else experiment.workers})
-    _fill(spark, bootstrap, preload, experiment.keys)
+    send_keys(spark, bootstrap, preload, experiment.keys)
     source = RecordSource(partial(read_records, spark, bootstrap, f"{topics[0]},{preload}", limit), experiment.keys)
     if run.real_time:
         return NativeRealTimeQuery(spark, source, topic=topics[0], batch=experiment.batch, **rest)
     return NativeQuery(spark, source, **rest)
 
 
-def _fill(spark: SparkSession, bootstrap: str, topic: str, keys: int) -> None:
-    """Sends one record per key, of time 0, in key-count's form."""
-    key = F.lpad(F.col("id").cast("string"), NUMBER_BYTES, "0")
-    value = F.concat(key, F.lit("0" * NUMBER_BYTES)).alias("value")
-    writer = spark.range(keys).select(value).write.format("kafka")
+def send_keys(spark: SparkSession, bootstrap: str, topic: str, records: int, key: Column | None = None) -> None:
+    """Sends records of time 0 in key-count's form; the key of each is its number, or what `key` makes of that.
+
+    Args:
+        spark: whose tasks send them.
+        bootstrap: the broker's address.
+        topic: that gets them.
+        records: their number.
+        key: an expression over the column `id`, 0 to records - 1.
+    """
+    digits = F.lpad((F.col("id") if key is None else key).cast("string"), NUMBER_BYTES, "0")
+    value = F.concat(digits, F.lit("0" * NUMBER_BYTES)).alias("value")
+    writer = spark.range(records).select(value).write.format("kafka")
     writer.option("kafka.bootstrap.servers", bootstrap).option("topic", topic).save()

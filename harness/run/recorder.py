@@ -48,7 +48,7 @@ def _epoch_line(record: EpochRecord) -> dict[str, Any]:
         "durable_bytes": record.durable_bytes,
         "recovered": sum(bool(r.recovered) for r in reports),
         "replicated_bytes": sum(r.replication.bytes for r in reports),
-        "shadowed": sum(r.replication.shadowed for r in reports),
+        "standby_records": sum(r.replication.standby_records for r in reports),
         "cache_hits": sum(r.cache.hits for r in reports),
         "cache_misses": sum(r.cache.misses for r in reports),
         "restored_bins": sum(r.moves.restored for r in reports),

@@ -196,12 +196,12 @@ def file_system(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> st
         told = [line.split() for line in mounts.read_text().splitlines()]
     except OSError:
         return "unknown"
-    place, found = folder.absolute().resolve(), (0, "unknown")
+    place, longest = folder.absolute().resolve(), (0, "unknown")
     for words in told:
         mounted = Path(words[4].replace("\\040", " "))
         if place.is_relative_to(mounted):
-            found = max(found, (len(mounted.parts), words[words.index("-") + 1]), key=lambda one: one[0])
-    return found[1]
+            longest = max(longest, (len(mounted.parts), words[words.index("-") + 1]), key=lambda one: one[0])
+    return longest[1]
 
 
 def _lmdb(folder: Path) -> Requirement:

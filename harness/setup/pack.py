@@ -130,16 +130,16 @@ def pack(also: Sequence[str] = ()) -> Path:
     return archive
 
 
-def archive_of(given: str) -> Archive:
+def archive_of(text: str) -> Archive:
     """Returns what --archive names: a file or URI, nothing for "none", for "auto" a function that packs one.
 
     Raises:
         UsageError: there is no such file.
     """
-    if given in {"none", "auto"}:
-        return pack if given == "auto" else None
-    check_archive(given)
-    return given
+    if text in {"none", "auto"}:
+        return pack if text == "auto" else None
+    check_archive(text)
+    return text
 
 
 def print_packed(also: str) -> int:
@@ -191,7 +191,7 @@ def _library_files(distributions: Iterable[importlib.metadata.Distribution]) -> 
 
 def closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
     """Returns the distributions and what they require, each once; a requirement that is not installed is not needed."""
-    found: dict[str, importlib.metadata.Distribution] = {}
+    distributions: dict[str, importlib.metadata.Distribution] = {}
     wanted = [(name, True) for name in names]
     while wanted:
         name, needed = wanted.pop()
@@ -201,11 +201,11 @@ def closure(names: Iterable[str]) -> list[importlib.metadata.Distribution]:
             if needed:
                 raise UsageError(f"{name} is not installed in {sys.prefix}, so it cannot be packed.") from error
             continue
-        if distribution.name.lower() not in found:
-            found[distribution.name.lower()] = distribution
+        if distribution.name.lower() not in distributions:
+            distributions[distribution.name.lower()] = distribution
             required = [text for text in distribution.requires or [] if "extra ==" not in text]
             wanted += [(match[0], False) for text in required if (match := _REQUIRED.match(text))]
-    return [found[name] for name in sorted(found)]
+    return [distributions[name] for name in sorted(distributions)]
 
 
 def _write(target: Path, files: Iterable[tuple[Path, str]], *, parts: list[Path], last: bool) -> None:

@@ -127,19 +127,19 @@ def _to_resume(experiment: Experiment, output: Path) -> Path:
     Raises:
         UsageError: there is neither.
     """
-    if (found := find_earlier(experiment, output, finished=False)) is not None:
-        return found
-    found = find_earlier(experiment, output, finished=True)
-    busy = [] if found is None else busy_runs(experiment.runs(), found / "runs")
-    if found is None or not busy:
+    if (earlier := find_earlier(experiment, output, finished=False)) is not None:
+        return earlier
+    earlier = find_earlier(experiment, output, finished=True)
+    busy = [] if earlier is None else busy_runs(experiment.runs(), earlier / "runs")
+    if earlier is None or not busy:
         raise UsageError(
             "There is no unfinished result of this experiment to resume, and none with a run on a busy machine: leave "
             "--resume out."
         )
     for run in busy:
-        begin_anew(found / "runs" / run.folder)
-    (found / "done").unlink()
-    return found
+        begin_anew(earlier / "runs" / run.folder)
+    (earlier / "done").unlink()
+    return earlier
 
 
 @ending()

@@ -85,13 +85,13 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
         *(query for name in groups for query in NEXMARK_GROUPS[name]),
     ]
     shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
-    given = {
+    values = {
         name: options.get(name) or None
         for name in ("mode", "profile", "rate", "fault", "bins", "duration", "cluster", "netem", "batch", "slots")
     }
-    shared |= read_given(PARAMETERS, given)
+    shared |= read_given(PARAMETERS, values)
     shared["workers"] = options.get("workers") or "2:4"
-    longer_s = NEXMARK_QUICK_DURATIONS_S if options.get("quick") and given["duration"] is None else {}
+    longer_s = NEXMARK_QUICK_DURATIONS_S if options.get("quick") and values["duration"] is None else {}
 
     def of(query: str) -> dict[str, Any]:
         return {**shared, "duration_s": longer_s[query]} if query in longer_s else shared

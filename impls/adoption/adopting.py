@@ -195,21 +195,23 @@ _Place = tuple[int, int, bool, str | None]
 """Bins, workers, whether files are flushed to disk, and the folder of changelog and snapshots."""
 
 
-def _fill(folder: Path, location: str, log: NativeLog, found: Found, *, place: _Place, tell: Tell | None) -> list[Any]:
+def _fill(
+    folder: Path, location: str, log: NativeLog, successor: Found, *, place: _Place, tell: Tell | None
+) -> list[Any]:
     """Makes the checkpoint in a folder and returns what was written: (bin, entries, size, written)."""
     bins, workers, fsync, log_dir = place
-    settings = {"key": found.key, "mode": "micro-batch", "bins": bins, "changelog": True, "state": "own"}
-    opened = Checkpoint(folder, settings, operator=found.operator, fsync=fsync)
+    settings = {"key": successor.key, "mode": "micro-batch", "bins": bins, "changelog": True, "state": "own"}
+    opened = Checkpoint(folder, settings, operator=successor.operator, fsync=fsync)
     try:
         files = Files(log_dir or str(opened.own), fsync)
-        target = Target(files, opened.query, log.batch, bins, found.timers)
-        with refused(location), told(found.entries.sparkSession.sparkContext, tell):
-            rows = _write(target, found.entries)
+        target = Target(files, opened.query, log.batch, bins, successor.timers)
+        with refused(location), told(successor.entries.sparkSession.sparkContext, tell):
+            rows = _write(target, successor.entries)
         _check_unmoved(location, log)
         sizes = np.zeros(bins, np.int64)
         sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
-        found.keep(folder)
-        write_cutover(opened, found.operator, files, log, sizes=sizes, workers=workers)
+        successor.keep(folder)
+        write_cutover(opened, successor.operator, files, log, sizes=sizes, workers=workers)
     finally:
         opened.close()
     return rows

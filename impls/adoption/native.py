@@ -160,12 +160,12 @@ def _ranges(admin: AdminClient, offsets: Offsets) -> Ranges:
     places = [
         TopicPartition(topic, part) for topic in offsets.keys() & known.keys() for part in known[topic].partitions
     ]
-    found: Ranges = {topic: {} for topic in offsets.keys() & known.keys()}
+    ranges: Ranges = {topic: {} for topic in offsets.keys() & known.keys()}
     ends = [admin.list_offsets(dict.fromkeys(places, spec)) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
     for place in places:
         first, behind = (int(asked[place].result(_ASK_S).offset) for asked in ends)
-        found[place.topic][place.partition] = (first, behind)
-    return found
+        ranges[place.topic][place.partition] = (first, behind)
+    return ranges
 
 
 def check_ranges(offsets: Offsets, ranges: Ranges) -> None:

@@ -53,15 +53,15 @@ def variables_of(read: Read, state: StateOperator) -> dict[str, tuple[Variable, 
 
     Raises UsageError for a kind that is not known.
     """
-    found: dict[str, tuple[Variable, DataFrame]] = {}
+    variables: dict[str, tuple[Variable, DataFrame]] = {}
     for listed in state.properties.get("stateVariables", []):
         name, kind = str(listed["stateName"]), str(listed["stateVariableType"])
         if kind == _TIMERS:
             continue
         if kind not in _KINDS:
             raise UsageError(f"The state variable {name} is a {kind}, which is not known here.")
-        found[name] = _variable(read, name, _KINDS[kind], expires=bool(listed["ttlEnabled"]))
-    return found
+        variables[name] = _variable(read, name, _KINDS[kind], expires=bool(listed["ttlEnabled"]))
+    return variables
 
 
 def _variable(read: Read, name: str, kind: Kind, *, expires: bool) -> tuple[Variable, DataFrame]:
@@ -177,26 +177,26 @@ def aggregate_of(key: StructType, value: StructType, values: Mapping[str, str]) 
     return Aggregate(kinds, values, typed_by_state(values, found))
 
 
-def typed_by_state(values: Mapping[str, str], found: Sequence[tuple[str, str]]) -> dict[str, str]:
+def typed_by_state(values: Mapping[str, str], columns: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Returns the types of the columns that aggregates read, as far as state of (buffer, type) tells them.
 
     A lowest or highest value has its column's type, a sum a wider one. Raises UsageError unless the aggregates have
     these buffers.
     """
     types: dict[str, str] = {}
-    left, exact = list(found), set()
+    left, exact = list(columns), set()
     for function, column in map(function_and_column, values.values()):
-        own = [left.pop(0) for _ in range(min(len(left), 2 if function == "avg" else 1))]
-        names = [name for name, _ in own]
+        buffers = [left.pop(0) for _ in range(min(len(left), 2 if function == "avg" else 1))]
+        names = [name for name, _ in buffers]
         if names != (["sum", "count"] if function == "avg" else [function]):
-            raise UsageError(_unlike(values, found))
+            raise UsageError(_unlike(values, columns))
         if column and column not in exact:
-            types[column] = _input_type(function, own[0][1], types.get(column))
+            types[column] = _input_type(function, buffers[0][1], types.get(column))
             exact |= {column} if function in {"min", "max"} else set()
     types = {column: kind or "bigint" for column, kind in types.items()}  # that of one only counted is in no state
     made = [Measure.parse(name, text, types) for name, text in values.items()]
-    if left or [(buffer.name, buffer.type) for measure in made for buffer in measure.buffers] != list(found):
-        raise UsageError(_unlike(values, found))
+    if left or [(buffer.name, buffer.type) for measure in made for buffer in measure.buffers] != list(columns):
+        raise UsageError(_unlike(values, columns))
     return types
 
 

@@ -44,24 +44,24 @@ class StateOperator:
     properties: dict[str, Any]
 
 
-def the_operator(found: Sequence[StateOperator], name: str) -> StateOperator:
+def the_operator(operators: Sequence[StateOperator], name: str) -> StateOperator:
     """Returns the one operator of a query among those that its metadata lists, whose `kind` is Spark's name of them.
 
     Raises:
         UsageError: there is none, there are several, or it is one that cannot be adopted.
     """
-    numbers = {operator.number for operator in found}
+    numbers = {operator.number for operator in operators}
     if not numbers:
         raise UsageError(
             f"The checkpoint {name} has no metadata of a stateful operator: the query is stateless, or was last run by "
             "a Spark before 4.0; run a batch of it with Spark 4.0 or newer first."
         )
     if len(numbers) > 1:
-        kinds = ", ".join(sorted({operator.kind for operator in found}))
+        kinds = ", ".join(sorted({operator.kind for operator in operators}))
         raise UsageError(
             f"The query of {name} has {len(numbers)} stateful operators ({kinds}): only one can be adopted."
         )
-    first = found[0]
+    first = operators[0]
     if first.kind in _REFUSED:
         raise UsageError(
             f"The state of {name} is that of {_REFUSED[first.kind]}, which cannot be adopted: only groupBy().agg() and "

@@ -78,7 +78,7 @@ class Interval:
     def numbers(self) -> dict[str, float]:
         """Returns the figures that a decision is told with."""
         rate = self.true_rate
-        found: dict[str, float | None] = {
+        values: dict[str, float | None] = {
             "offered_rate": self.offered_rate,
             "processed_rate": self.processed_rate,
             "true_rate": rate,
@@ -90,7 +90,7 @@ class Interval:
             "seconds": self.seconds,
             "hosts": self.hosts,
         }
-        return {name: round(value, 3) for name, value in found.items() if value is not None}
+        return {name: round(value, 3) for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True)

@@ -112,27 +112,27 @@ class Autoscaler:
             self._cold -= 1
             return Decided(at, interval.workers, None, "This interval belongs to the warm-up.", numbers)
         self._intervals.append(interval)
-        found = self._bounded(self._policy(Measured(tuple(self._intervals), tuple(self._past))), interval.workers)
-        numbers |= found.numbers
+        decision = self._bounded(self._policy(Measured(tuple(self._intervals), tuple(self._past))), interval.workers)
+        numbers |= decision.numbers
         rest = self._past[-1].at_s + self.settings.cooldown_s - at if self._past else 0.0
-        if found.workers is not None and rest > 0:
-            reason = f"{found.reason} The cool-down lasts another {rest:.1f} s."
+        if decision.workers is not None and rest > 0:
+            reason = f"{decision.reason} The cool-down lasts another {rest:.1f} s."
             return Decided(at, interval.workers, None, reason, numbers)
-        decided = Decided(at, interval.workers, found.workers, found.reason, numbers)
+        decided = Decided(at, interval.workers, decision.workers, decision.reason, numbers)
         if (rescaled := decided.rescaled()) is not None:
             self._past.append(rescaled)
         return decided
 
-    def _bounded(self, found: Decision, workers: int) -> Decision:
+    def _bounded(self, decision: Decision, workers: int) -> Decision:
         """Returns a decision within the bounds; where there are workers beyond them, that they come back."""
         low, high = self.settings.least, self.settings.most
-        wanted = workers if found.workers is None else found.workers
+        wanted = workers if decision.workers is None else decision.workers
         inside = min(max(wanted, low), high)
         if inside == wanted:
-            return found
+            return decision
         bound = f"at least {low}" if inside == low else f"at most {high}"
         return replace(
-            found,
+            decision,
             workers=None if inside == workers else inside,
-            reason=f"{found.reason} There are to be {bound}, not {wanted}.",
+            reason=f"{decision.reason} There are to be {bound}, not {wanted}.",
         )

@@ -133,12 +133,12 @@ def _command_of(data: dict[str, Any], at: tuple[int, int], checksum: int) -> Con
     return ControlCommand(data["id"], sender, request, at, time_ms, offsets, answer or "", checksum)
 
 
-def _condition(given: Any) -> tuple[int | None, Offsets | None]:
-    if given is None:
+def _condition(value: Any) -> tuple[int | None, Offsets | None]:
+    if value is None:
         return None, None
-    if isinstance(given, dict) and list(given) == ["time"]:
-        return _time_ms(given["time"]), None
-    if isinstance(given, dict) and list(given) == ["offsets"] and (offsets := _checked(given["offsets"])):
+    if isinstance(value, dict) and list(value) == ["time"]:
+        return _time_ms(value["time"]), None
+    if isinstance(value, dict) and list(value) == ["offsets"] and (offsets := _checked(value["offsets"])):
         return None, offsets
     raise BadCommandError('The field from is {"time": ...} or {"offsets": {topic: {partition: offset}}}.')
 

@@ -56,12 +56,12 @@ class ControlLog:
         Raises StateError when the journal cannot be written.
         """
         loose = []
-        for one in instructions:
-            if isinstance(one, Note):
-                self._journal.append(one.entry)
-                self.pending.apply(one.entry)
-            elif not one.id:
-                loose.append(one)
+        for instruction in instructions:
+            if isinstance(instruction, Note):
+                self._journal.append(instruction.entry)
+                self.pending.apply(instruction.entry)
+            elif not instruction.id:
+                loose.append(instruction)
         if self._journal.size > self._rewrite_at:
             self._rewrite()
         return loose
@@ -113,13 +113,13 @@ class Carrier:
         """
         pending = self._log.pending
         self._find_bounds(begin)
-        for one, sentence in pending.refused(begin):
-            _LOG.info("The command %s is refused: %s", one.command.id, sentence)
-            self._log.obey(pending.carried(one, epoch, None, sentence))
-        for one in pending.reached(begin):
+        for waiting, sentence in pending.refused(begin):
+            _LOG.info("The command %s is refused: %s", waiting.command.id, sentence)
+            self._log.obey(pending.carried(waiting, epoch, None, sentence))
+        for waiting in pending.reached(begin):
             if self._ending():
                 return  # what is left waits for the next start
-            self._carry_out(one, epoch)
+            self._carry_out(waiting, epoch)
 
     def _find_bounds(self, begin: Offsets | None) -> None:
         """Looks up times without bounds, the earliest first: where one has none, later ones have none either."""
@@ -129,11 +129,11 @@ class Carrier:
                 return
             self._log.obey(self._log.pending.bounded(time_ms, offsets))
 
-    def _carry_out(self, one: Waiting, epoch: int) -> None:
+    def _carry_out(self, waiting: Waiting, epoch: int) -> None:
         answer, refused = None, ""
-        with identified(command_id(one.command.id)) as identity:
+        with identified(command_id(waiting.command.id)) as identity:
             try:
-                answer = self._answer(one.command.request)
+                answer = self._answer(waiting.command.request)
             except StateError:
                 raise
             except Exception as error:  # whatever a record says must not end the query, now and at every start
@@ -143,8 +143,10 @@ class Carrier:
                 refused = str(error) if known else f"The request is not understood: {type(error).__name__}: {error}."
         if refused and self._ending():
             return  # the query was stopped meanwhile, which is no fault of the command
-        _LOG.info("The command %s is %s with epoch %s.", one.command.id, "refused" if refused else "carried out", epoch)
-        self._log.obey(self._log.pending.carried(one, epoch, answer, refused))
+        _LOG.info(
+            "The command %s is %s with epoch %s.", waiting.command.id, "refused" if refused else "carried out", epoch
+        )
+        self._log.obey(self._log.pending.carried(waiting, epoch, answer, refused))
 
 
 Begin = Callable[[int], Offsets | None]

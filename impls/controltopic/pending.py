@@ -190,22 +190,24 @@ class PendingCommands:
         """Returns the commands that an epoch reaches which begins at these offsets, in the order to carry them out."""
         return sorted((one for one in self.waiting.values() if one.reached(begin)), key=lambda one: one.order)
 
-    def carried(self, one: Waiting, epoch: int, answer: dict[str, Any] | None, error: str = "") -> list[Instruction]:
+    def carried(
+        self, waiting: Waiting, epoch: int, answer: dict[str, Any] | None, error: str = ""
+    ) -> list[Instruction]:
         """Takes in that a command was carried out before an epoch was planned, or refused with a sentence.
 
         What is noted says all that its place in the order depends on.
         """
-        return self._carried(one, epoch, self._generation, answer, error)
+        return self._carried(waiting, epoch, self._generation, answer, error)
 
     def _carried(
-        self, one: Waiting, epoch: int, generation: int, answer: dict[str, Any] | None, error: str = ""
+        self, waiting: Waiting, epoch: int, generation: int, answer: dict[str, Any] | None, error: str = ""
     ) -> list[Instruction]:
-        command = one.command
-        bound = None if one.bound is None else in_text(one.bound)
+        command = waiting.command
+        bound = None if waiting.bound is None else in_text(waiting.bound)
         done: dict[str, Any] = {
             "id": command.id, "checksum": command.checksum, "sender": command.sender, "do": command.request["do"],
             "at": list(command.at), "topic": command.answer, "time_ms": command.time_ms, "bound": bound,
-            "since": one.since, "epoch": epoch, "generation": generation,
+            "since": waiting.since, "epoch": epoch, "generation": generation,
         }  # fmt: skip
         if answer is None:
             done |= {"outcome": "refused", "error": error}

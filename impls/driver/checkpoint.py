@@ -261,13 +261,13 @@ class Checkpoint:
         return generation
 
 
-def _more_journals(own: Path) -> list[str]:
+def _more_journals(folder: Path) -> list[str]:
     """Returns the names of the journals that a query has besides those that every one has."""
     try:
-        found = json.loads((own / _MORE).read_bytes()) if (own / _MORE).exists() else []
+        found = json.loads((folder / _MORE).read_bytes()) if (folder / _MORE).exists() else []
         return [str(name) for name in found]
     except (ValueError, TypeError) as error:
-        raise UsageError(f"The file {own / _MORE} is damaged: {ADVICE}.") from error
+        raise UsageError(f"The file {folder / _MORE} is damaged: {ADVICE}.") from error
 
 
 def _identity_of(operator: Operator | None) -> dict[str, Any]:

@@ -119,12 +119,12 @@ class Metrics:
             metrics: dict[str, Any] = dict(self._sums)
             if last is None:
                 return {**metrics, "workers": [], "events": []}
-            recent = [one for one in self._recent if one.end >= now - _WINDOW_S]
+            recent = [epoch for epoch in self._recent if epoch.end >= now - _WINDOW_S]
             span = max(now - recent[0].begin, 1e-3) if recent else _WINDOW_S
             metrics |= _of_epoch(last) | {
-                "rate": round(sum(sum(one.records.values()) for one in recent) / span, 1),
-                "turns_per_s": round(turns / span, 1) if (turns := sum(one.turns for one in recent)) else None,
-                "latency_ms": percentiles_ms([cells for one in recent for cells in one.cells]),
+                "rate": round(sum(sum(epoch.records.values()) for epoch in recent) / span, 1),
+                "turns_per_s": round(turns / span, 1) if (turns := sum(epoch.turns for epoch in recent)) else None,
+                "latency_ms": percentiles_ms([cells for epoch in recent for cells in epoch.cells]),
                 "migration": self._migration and {**self._migration, **self._moved(now), "left": last.misplaced},
                 "last_migration": self._ended,
                 "workers": [_of_worker(report, recent, span) for report in last.reports],

@@ -127,12 +127,12 @@ def _decimal(precision: int, scale: int) -> _Coerce:
         if not isinstance(value, Decimal):
             return None
         try:
-            found = value.quantize(step, context=context)
+            rounded = value.quantize(step, context=context)
         except InvalidOperation:
-            found = None
-        if found is None or len(found.as_tuple().digits) > precision:
+            rounded = None
+        if rounded is None or len(rounded.as_tuple().digits) > precision:
             raise PySparkRuntimeError(f"The decimal {value} does not fit decimal({precision},{scale}).")
-        return found
+        return rounded
 
     return of
 

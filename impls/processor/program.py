@@ -156,12 +156,12 @@ class Life:
         for time, bin_, key in due:
             self.scope.at(bin_, key)
             with self._noted(f"handleExpiredTimer of {time}", bin_, key):
-                given = self._processor.handleExpiredTimer(
+                rows = self._processor.handleExpiredTimer(
                     key=self.program.codec.decode(key),
                     timerValues=self._values,
                     expiredTimerInfo=ExpiredTimerInfo(time),
                 )
-                self.sources.append((bin_, key, self.output.take(given)))
+                self.sources.append((bin_, key, self.output.take(rows)))
             self._handle.deleteTimer(time)
         self.fired += len(due)
 
@@ -220,14 +220,14 @@ class Life:
         import pandas as pd  # noqa: PLC0415 - for processors of pandas only
 
         program, settings = self.program, self.program.settings
-        given = table.select([f"c{i}" for i in range(len(program.names))]).rename_columns(list(program.names))
+        frame = table.select([f"c{i}" for i in range(len(program.names))]).rename_columns(list(program.names))
         series = ArrowBatchTransformer.to_pandas(
-            given,
+            frame,
             timezone=settings["spark.sql.session.timeZone"],
             prefer_int_ext_dtype=settings["spark.sql.execution.pythonUDF.pandas.preferIntExtensionDtype"] == "true",
         )
         rows = list(pd.concat(series, axis=1).itertuples(index=False))
-        most = rows_per_frame(given, settings)
+        most = rows_per_frame(frame, settings)
         for places in groups.values():
             key = tuple([rows[places[0]][place] for place in program.places])
             pieces = [places[at : at + most] for at in range(0, len(places), most)]

@@ -131,7 +131,7 @@ class Controller:
         """Returns what a change of the pipeline may know; what moves, or waits, does not change."""
         ready = (self.location == self.routing) & (plan.routing == self.routing) & (self.queued == 0)
         ready[[*plan.hold, *(pull.bin for pull in plan.pulls)]] = False
-        return Bins(ready, self.location, self.size, plan.stop is None and not plan.shadows)
+        return Bins(ready, self.location, self.size, plan.stop is None and not plan.standbys)
 
     def adopt(self, written: WrittenPlan) -> None:
         """Takes over a plan that was written before a crash."""
@@ -285,7 +285,7 @@ class Controller:
             self.changing.hold(written.versions)
 
     def _workers(self, plan: EpochPlan) -> int:
-        named = [drop.worker for drop in self._drops] + [worker for _, worker in (*plan.replicas, *plan.shadows)]
+        named = [drop.worker for drop in self._drops] + [worker for _, worker in (*plan.replicas, *plan.standbys)]
         return 1 + max(int(plan.routing.max()), int(self.location.max()), *named, 0)
 
     def _check_done(self, epoch: int) -> None:

@@ -42,7 +42,7 @@ class EpochPlan:
         on_demand: pull first what this epoch's records and queues need; False: pull everything before any record.
         hold: bins whose records are only queued in this epoch.
         replicas: (bin, worker) pairs whose replica is brought up to the last epoch.
-        shadows: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
+        standbys: (bin, worker) pairs: the worker processes the bin too, its results are not emitted.
         stop: end the query (or the whole application) before this epoch and start it; the epoch is then planned again.
         from_replica: pulls take the new owner's replica of the bin and only what has changed since.
         from_checkpoint: pulls read the bins from the checkpoint folder, not from the old owners' environments.
@@ -54,7 +54,7 @@ class EpochPlan:
     on_demand: bool = False
     hold: tuple[int, ...] = ()
     replicas: tuple[tuple[int, int], ...] = ()
-    shadows: tuple[tuple[int, int], ...] = ()
+    standbys: tuple[tuple[int, int], ...] = ()
     stop: Stop | None = None
     from_checkpoint: bool = False
     from_replica: bool = False
@@ -91,29 +91,30 @@ class WrittenPlan:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
-        own = {name: value for name, value in vars(self).items() if name not in {"plan", "versions", "clock"}}
-        own |= {"versions": self.versions.to_json()} if self.versions is not None else {}
-        own |= {"clock": self.clock.to_json()} if self.clock is not None else {}
-        own["merged"] = [partial.to_json() for partial in self.merged]
+        values = {name: value for name, value in vars(self).items() if name not in {"plan", "versions", "clock"}}
+        values |= {"versions": self.versions.to_json()} if self.versions is not None else {}
+        values |= {"clock": self.clock.to_json()} if self.clock is not None else {}
+        values["merged"] = [partial.to_json() for partial in self.merged]
         if self.watermark is None and not self.merged:
-            del own["watermark"], own["merged"]
+            del values["watermark"], values["merged"]
         routing = text_of(self.plan.routing, "<u2")
         pulls = [[pull.bin, pull.source, pull.target] for pull in self.plan.pulls]
-        return {**own, **vars(self.plan), "routing": routing, "pulls": pulls}
+        return {**values, **vars(self.plan), "routing": routing, "pulls": pulls}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "WrittenPlan":
         """Reads what `to_json` wrote."""
         decided = {field.name: data[field.name] for field in fields(EpochPlan) if field.name in data}
-        decided |= {name: tuple(map(tuple, data[name])) for name in ("replicas", "shadows")}
+        standbys = data.get("standbys", data.get("shadows", ()))  # as 0.1.0 named them
+        decided |= {"replicas": tuple(map(tuple, data["replicas"])), "standbys": tuple(map(tuple, standbys))}
         decided["routing"] = array_of(data["routing"], "<u2").astype(np.int32)
         decided |= {"pulls": tuple(Pull(*pull) for pull in data["pulls"]), "hold": tuple(data["hold"])}
-        own = {field.name: data[field.name] for field in fields(cls) if field.name in data}
-        own["drops"] = tuple(map(tuple, data["drops"]))
-        own["merged"] = tuple(map(Partial.from_json, data.get("merged", ())))
-        own["versions"] = Versions.from_json(data["versions"]) if "versions" in data else None
-        own["clock"] = EpochClock.from_json(data["clock"]) if "clock" in data else None
-        return cls(plan=EpochPlan(**decided), **own)
+        values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
+        values["drops"] = tuple(map(tuple, data["drops"]))
+        values["merged"] = tuple(map(Partial.from_json, data.get("merged", ())))
+        values["versions"] = Versions.from_json(data["versions"]) if "versions" in data else None
+        values["clock"] = EpochClock.from_json(data["clock"]) if "clock" in data else None
+        return cls(plan=EpochPlan(**decided), **values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ def _stop(plan: EpochPlan, view: View) -> None:
         raise InvalidPlanError(f"rule stop: {plan.stop!r} is unknown")
     if view.stopped == view.epoch:
         raise InvalidPlanError(f"rule stop: the query was stopped before epoch {view.epoch} already")
-    if plan.pulls or plan.hold or plan.shadows or plan.replicas or plan.from_checkpoint:
+    if plan.pulls or plan.hold or plan.standbys or plan.replicas or plan.from_checkpoint:
         raise InvalidPlanError("rule stop: a plan that stops may ask for nothing else")
     _none(np.flatnonzero(plan.routing != view.routing), "stop", "is rerouted in a plan that stops")
 
@@ -217,7 +218,7 @@ def _sets(plan: EpochPlan, view: View) -> None:
     _in_range(hold, view, "hold")
     _once(hold, "hold")
     _replicas(plan, view)
-    for rule, pairs in (("replica", plan.replicas), ("shadow", plan.shadows)):
+    for rule, pairs in (("replica", plan.replicas), ("standby", plan.standbys)):
         bins = np.array([bin_ for bin_, _ in pairs], np.int64)
         _in_range(bins, view, rule)
         if len(set(pairs)) != len(pairs):
@@ -230,17 +231,17 @@ def _sets(plan: EpochPlan, view: View) -> None:
 
 
 def _replicas(plan: EpochPlan, view: View) -> None:
-    """A pull from a replica needs one; a shadow runs beside an owner that has the bin, and from a replica."""
+    """A pull from a replica needs one; a standby runs beside an owner that has the bin, and from a replica."""
     if plan.from_replica:
         without = [pull.bin for pull in plan.pulls if (pull.bin, pull.target) not in view.replicas]
         _none(np.array(without, np.intp), "replica", "is pulled from a replica that its new owner does not have")
-    if not plan.shadows:
+    if not plan.standbys:
         return
-    shadowed = [bin_ for bin_, worker in plan.shadows if (bin_, worker) not in view.replicas]
-    _none(np.array(shadowed, np.intp), "shadow", "is processed twice by a worker without a replica of it")
-    bins = np.array([bin_ for bin_, _ in plan.shadows], np.int64)
+    bare = [bin_ for bin_, worker in plan.standbys if (bin_, worker) not in view.replicas]
+    _none(np.array(bare, np.intp), "standby", "is processed twice by a worker without a replica of it")
+    bins = np.array([bin_ for bin_, _ in plan.standbys], np.int64)
     away = bins[(plan.routing[bins] != view.location[bins]) | np.isin(bins, np.array(plan.hold, np.int64))]
-    _none(away, "shadow", "is processed twice but not processed by its owner")
+    _none(away, "standby", "is processed twice but not processed by its owner")
 
 
 def _in_range(bins: NDArray[np.int64], view: View, rule: str) -> None:

@@ -56,12 +56,12 @@ class Replication:
     Attributes:
         replicas: [bin, epoch that its replica shows now].
         bytes: what was read for them.
-        shadowed: records processed a second time.
+        standby_records: records processed a second time.
     """
 
     replicas: list[list[int]] = field(default_factory=list)
     bytes: int = 0
-    shadowed: int = 0
+    standby_records: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,7 @@ _KINDS: dict[str, type[Any]] = {
     "cache": CacheUse,
     "pipelines": Pipelines,
 }
+_FORMER = {"shadowed": "standby_records"}  # what 0.1.0 named it
 _NOTHING = {name: kind() for name, kind in _KINDS.items()}  # shared by all reports: a part is set whole, never changed
 
 
@@ -192,7 +193,7 @@ class Report:
         """Reads what `to_json` wrote."""
         data = from_text(text)
         for name in _KINDS.keys() & data.keys():
-            data[name] = _KINDS[name](**data[name])
+            data[name] = _KINDS[name](**{_FORMER.get(inner, inner): value for inner, value in data[name].items()})
         return cls(**data)
 
 

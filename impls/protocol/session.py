@@ -272,7 +272,7 @@ class Coordinator:
         self._begun, self._switched = True, {}
         said = [Say("worker", worker, Tick(order)) for worker in self._workers()]
         plan = order.written.plan
-        route = Route(order.written.epoch, plan.routing)  # shadows are kept up from the changelog
+        route = Route(order.written.epoch, plan.routing)  # standbys are kept up from the changelog
         self._settled = self._route is not None and np.array_equal(self._route.routing, route.routing)
         self._route = route
         return [*said, *(Say("router", index, route) for index in self._routers())]

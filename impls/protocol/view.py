@@ -156,15 +156,15 @@ class Observation:
         times = {name: round(getattr(self, name), 3) for name in ("epoch_ms", "job_ms", "pull_ms")}
         replicas = [list(replica) for replica in self.replicas]
         rest = {"replicas": replicas, "stopped": self.stopped}
-        given: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
-        given |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
-        given |= {"waits": list(self.waits)} if self.waits else {}
-        given |= {"entries": list(self.entries)} if self.entries else {}
-        given |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
-        given |= {"turned": [list(pair) for pair in self.turned]} if self.turned else {}
-        given |= {"tried": self.tried} if self.tried else {}
-        given |= {"failed": [[failure.version, failure.text] for failure in self.failed]} if self.failed else {}
-        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **given}
+        more: dict[str, Any] = {"times": [list(pair) for pair in self.times]} if self.times else {}
+        more |= {"partials": [partial.to_json() for partial in self.partials]} if self.partials else {}
+        more |= {"waits": list(self.waits)} if self.waits else {}
+        more |= {"entries": list(self.entries)} if self.entries else {}
+        more |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
+        more |= {"turned": [list(pair) for pair in self.turned]} if self.turned else {}
+        more |= {"tried": self.tried} if self.tried else {}
+        more |= {"failed": [[failure.version, failure.text] for failure in self.failed]} if self.failed else {}
+        return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **more}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Observation":

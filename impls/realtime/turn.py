@@ -28,7 +28,7 @@ _DROP_ITEMS = 1024  # a turn's piece of old copies: 2 to 3 ms, of a bin of 39,00
 
 
 @dataclass(frozen=True)
-class Given:
+class TurnInput:
     """What a turn is given.
 
     Attributes:
@@ -53,7 +53,7 @@ class Turned:
     ms: Mapping[str, float]
 
 
-def run_turn(env: TurnEnvironment, task: Task, given: Given, so_far: Report) -> Turned:
+def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Report) -> Turned:
     """Commits a turn, logs its frame, sends its results and counts latencies; `so_far` is the tick's report before.
 
     Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it.
@@ -61,12 +61,12 @@ def run_turn(env: TurnEnvironment, task: Task, given: Given, so_far: Report) -> 
     report = Report(task.worker, turns=1)
     txn = env.begin()
     try:
-        work = _work(env, task, txn, given, report)
+        work = _work(env, task, txn, turn_input, report)
         with Phase(report.ms, "commit"):
-            frame = env.frame(pulls=[(pull.bin, pull.source) for pull in given.pulls], **work.logged())
+            frame = env.frame(pulls=[(pull.bin, pull.source) for pull in turn_input.pulls], **work.logged())
             total = merged_report(so_far, report)
-            state = seen(env.state, given.blobs, task.spec.operator)
-            begun = task.epoch if given.in_tick else state.begun
+            state = seen(env.state, turn_input.blobs, task.spec.operator)
+            begun = task.epoch if turn_input.in_tick else state.begun
             after = replace(state, turn=state.turn + 1, begun=begun, **lasting(total))
             env.latencies.turn(work.records, task.order.moving)
             raw = env.commit(txn, frame, work.results, after)
@@ -82,27 +82,27 @@ def run_turn(env: TurnEnvironment, task: Task, given: Given, so_far: Report) -> 
     return Turned(merged_report(total, late), work.queued(), {**report.ms, **late.ms})
 
 
-def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, given: Given, report: Report) -> Applying:
+def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, turn_input: TurnInput, report: Report) -> Applying:
     """Does a turn's drops, pulls and records in its transaction."""
     written = task.order.written
-    first = given.in_tick and env.state.begun != task.epoch
+    first = turn_input.in_tick and env.state.begun != task.epoch
     with Phase(report.ms, "drop"):
         if first:
             _begin_drops(env, txn, [bin_ for bin_, worker in written.drops if worker == task.worker])
         drop_piece(txn, _DROP_ITEMS)
-    if given.pulls:
+    if turn_input.pulls:
         with Phase(report.ms, "pull"):
-            done = pull_bins(task, given.pulls, txn, from_checkpoint=written.plan.from_checkpoint)
+            done = pull_bins(task, turn_input.pulls, txn, from_checkpoint=written.plan.from_checkpoint)
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
             env.offsets.load(txn, done.sizes)
     with Phase(report.ms, "apply"):
         work = Applying(
             task, txn, report, number=env.state.number, offsets=env.offsets, begin=lambda: env.begin_inner(txn)
         )
-        table = table_of(given.blobs)
+        table = table_of(turn_input.blobs)
         if table is not None:
             report.rates = counts(table.column("bin").to_numpy())
-        work.run(table, given.blocked, written.merged if first else ())
+        work.run(table, turn_input.blocked, written.merged if first else ())
         work.report_queues()
     return work
 

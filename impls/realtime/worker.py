@@ -17,7 +17,7 @@ from impls.realtime.blobs import Blob, Intake
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.flow import Pace
 from impls.realtime.merging import Breakdown, merged_report, restored
-from impls.realtime.turn import Given, WorkerTick, end_tick, run_turn
+from impls.realtime.turn import TurnInput, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.records import Lengths, counts, queue_lengths
 from impls.worker.parts import Cause, Untrusted
@@ -232,7 +232,7 @@ class TurnWorker:
     def _turn(self, blobs: Sequence[Blob], pulls: Sequence[Pull]) -> None:
         """Runs one turn and takes in what it leaves; of one that comes to nothing the blobs are given back."""
         self._breakdown.begin(blobs)
-        given, begin = Given(blobs, pulls, self._blocked(pulls), self._tick is not None), time.perf_counter()
+        given, begin = TurnInput(blobs, pulls, self._blocked(pulls), self._tick is not None), time.perf_counter()
         try:
             done = run_turn(self._open, self._now, given, self._report)
         except (PipelineError, lmdb.Error, *DAMAGE):

@@ -226,12 +226,12 @@ def ask_clock(at: tuple[str, int]) -> ClockOffset:
     The answer was given at some time between question and answer, so the offset is exact to half of that.
     """
     best = (0.0, float("inf"))
-    with socket.create_connection(at, _DEADLINE_S) as own:
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with socket.create_connection(at, _DEADLINE_S) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for _ in range(_ROUNDS):
             asked = time.time_ns()
-            own.sendall(bytes(_BYTES))
-            told = own.recv(_BYTES, socket.MSG_WAITALL)
+            client.sendall(bytes(_BYTES))
+            told = client.recv(_BYTES, socket.MSG_WAITALL)
             answered = time.time_ns()
             if len(told) < _BYTES:
                 raise ConnectionError("the clock's server has ended")

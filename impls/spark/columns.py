@@ -85,11 +85,11 @@ def prepared(
 
     Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`).
     """
-    own = dict.fromkeys([*operator.columns, *further])
-    missing = [c for c in (key, time, *own) if c and c not in df.columns]
+    columns_read = dict.fromkeys([*operator.columns, *further])
+    missing = [c for c in (key, time, *columns_read) if c and c not in df.columns]
     if missing:
         raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
-    if taken := [c for c in own if c in _OWN]:
+    if taken := [c for c in columns_read if c in _OWN]:
         raise UsageError(
             f"The operator reads a column {taken[0]!r}, a name that every record has for another purpose: give the "
             f"input's column another one, as df.withColumnRenamed({taken[0]!r}, 'my_{taken[0]}') does."
@@ -107,7 +107,7 @@ def prepared(
         F.col("offset").cast("long"),
         when.alias("time"),
         (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
-        *[F.col(c) for c in (*own, *TIES) if c in df.columns],
+        *[F.col(c) for c in (*columns_read, *TIES) if c in df.columns],
     )
 
 
@@ -159,11 +159,11 @@ class RoutingColumn:
         return self._last[1]
 
 
-def workers_column(bin_: str, routing: NDArray[np.int32], shadows: Sequence[tuple[int, int]]) -> Column:
-    """Returns the Spark expression for all workers that process a bin: the routed one and those with a shadow."""
-    columns, left = [worker_column(bin_, routing)], list(shadows)
-    nobody = max([int(routing.max()), *(worker for _, worker in shadows)]) + 1
-    while left:  # one array column for each bin's first, second, ... shadow
+def workers_column(bin_: str, routing: NDArray[np.int32], standbys: Sequence[tuple[int, int]]) -> Column:
+    """Returns the Spark expression for all workers that process a bin: the routed one and those with a standby."""
+    columns, left = [worker_column(bin_, routing)], list(standbys)
+    nobody = max([int(routing.max()), *(worker for _, worker in standbys)]) + 1
+    while left:  # one array column for each bin's first, second, ... standby
         second = np.full(len(routing), nobody, np.int32)
         first = dict(reversed(left))
         second[list(first)] = list(first.values())

@@ -47,8 +47,8 @@ class MicroBatchExecutor:
 
     def _route(self, batch: DataFrame, order: EpochOrder) -> DataFrame:
         plan, workers = order.written.plan, order.written.workers
-        if plan.shadows:  # their records go to two workers
-            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
+        if plan.standbys:  # their records go to two workers
+            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.standbys)))
             return both.repartitionById(workers, F.col("worker")).drop("worker")
         return batch.repartitionById(workers, self._column.of(plan.routing))
 
@@ -184,8 +184,8 @@ class SeatedExecutor:
         """Returns the records with the name of their worker's seat, one row for each worker that processes them."""
         plan = order.written.plan
         names = np.array([anchor.names[seat] for seat in self._seat_of], np.int32)
-        if plan.shadows:
-            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.shadows)))
+        if plan.standbys:
+            both = batch.withColumn("worker", F.explode(workers_column("bin", plan.routing, plan.standbys)))
             return both.withColumn(SEAT, worker_column("worker", names)).drop("worker")
         return batch.withColumn(SEAT, self._column.of(names[plan.routing]))
 

@@ -31,12 +31,12 @@ def address_towards(host: str) -> str:
     Raises:
         UsageError: no way leads there.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         try:
-            own.connect((host, _ANY_PORT))  # which sends nothing
+            client.connect((host, _ANY_PORT))  # which sends nothing
         except OSError as error:
             raise UsageError(f"No way leads from this machine to {host} ({error.strerror or error}).") from error
-        return str(own.getsockname()[0])
+        return str(client.getsockname()[0])
 
 
 def check_master(master: str | None) -> None:

@@ -108,19 +108,19 @@ def _importer(modules: tuple[str, ...]) -> Callable[[Iterable[int]], Iterator[tu
 
 def in_words(error: str) -> str:
     """Returns one sentence for what Spark tells when the executors' Python does not fit, "" for another error."""
-    if found := _VERSION.search(error):
+    if match := _VERSION.search(error):
         own = f"{sys.version_info.major}.{sys.version_info.minor}"
         return (
-            f"The executors run Python {found[1]} and this program runs Python {own}, and Spark needs the same "
+            f"The executors run Python {match[1]} and this program runs Python {own}, and Spark needs the same "
             f"minor version at both: set PYSPARK_PYTHON to a Python {own} that the hosts have, or {_SHIP}."
         )
-    if found := _PROGRAM.search(error):
+    if match := _PROGRAM.search(error):
         return (
-            f"The executors cannot start the Python {found[1]} ({found[2].strip()}): set PYSPARK_PYTHON to one that "
+            f"The executors cannot start the Python {match[1]} ({match[2].strip()}): set PYSPARK_PYTHON to one that "
             f"the hosts have, or {_SHIP}."
         )
-    if found := _MODULE.search(error):
-        name = found[1].split(".")[0]
+    if match := _MODULE.search(error):
+        name = match[1].split(".")[0]
         if any(name == module.split(".")[0] for module in (*LIBRARIES, "impls", "pyspark", "py4j")):
             return f"The executors' Python cannot import {name}: install requirements-run.lock there, or {_SHIP}."
         return f"The executors cannot import the module {name}: name its file in py_files of impls.stream."

@@ -48,12 +48,12 @@ class Buffered:
 
     def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
         """Returns (name, value) of a bin's entries with low <= name < high, in order of names."""
-        found = self.state.scan(bin_, low, high)
-        self._stored |= {(bin_, name): value for name, value in found}
+        entries = self.state.scan(bin_, low, high)
+        self._stored |= {(bin_, name): value for name, value in entries}
         own = {name: value for name, value in self._written.get(bin_, {}).items() if low <= name < high}
         if not own:
-            return found
-        merged: dict[bytes, bytes | None] = {**dict(found), **own}
+            return entries
+        merged: dict[bytes, bytes | None] = {**dict(entries), **own}
         return sorted((name, value) for name, value in merged.items() if value is not None)
 
     def delete_all(self, bin_: int, low: bytes, high: bytes) -> None:

@@ -159,13 +159,13 @@ def unpack(txn: lmdb.Transaction, names: Sequence[bytes]) -> bool:
 
     Raises CorruptStateError when such a pack is damaged.
     """
-    cursor, bins, found = txn.cursor(), _bins_with_packs(txn, names), False
+    cursor, bins, any_found = txn.cursor(), _bins_with_packs(txn, names), False
     for name in names if bins else ():
         pack = _pack_from(cursor, name) if name[1:_PREFIX] in bins else None
         if pack is not None and _first_key(pack[1]) <= name[_PREFIX:]:
             _replace(txn, pack)
-            found = True
-    return found
+            any_found = True
+    return any_found
 
 
 def unpack_range(txn: lmdb.Transaction, low: bytes, high: bytes, *, first: bool = False) -> None:

@@ -64,17 +64,17 @@ class BinState:
         """Returns the values of distinct entries, in the order asked."""
         names = stored_names(bins, keys)
         self._asked = list(bins), list(keys), names
-        found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(names))]
-        there = [name for name, _ in found]
-        values = open_values(there, [value for _, value in found])
+        entries = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(names))]
+        there = [name for name, _ in entries]
+        values = open_values(there, [value for _, value in entries])
         if there == names:
             return list(values)
         by_name = dict(zip(there, values, strict=True))
         missing = [name for name in names if name not in by_name]
         if unpack(self._txn, missing):
-            found = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(missing))]
-            there = [name for name, _ in found]
-            by_name |= zip(there, open_values(there, [value for _, value in found]), strict=True)
+            entries = [(bytes(name), bytes(value)) for name, value in self._txn.cursor().getmulti(sorted(missing))]
+            there = [name for name, _ in entries]
+            by_name |= zip(there, open_values(there, [value for _, value in entries]), strict=True)
             missing = [name for name in missing if name not in by_name]
         check_absent(self._txn, [*missing, *beside_packs(self._txn, missing)])
         return [by_name.get(name) for name in names]
@@ -228,12 +228,12 @@ class BinState:
 
     def _blocks(self, blocks: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.uint64]]:
         names = _block_names(blocks)
-        found = [value for _, value in self._txn.cursor().getmulti(names)]
-        if len(found) != len(names):
+        values = [value for _, value in self._txn.cursor().getmulti(names)]
+        if len(values) != len(names):
             raise CorruptStateError(
                 "A record's slot lies outside its dense bin: the bin count or key count does not match."
             )
-        raw = b"".join(found)
+        raw = b"".join(values)
         if len(raw) != BLOCK_BYTES * len(names):
             raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
         return names, open_blocks(raw, blocks, f"bins {int(blocks[0] >> 30)} to {int(blocks[-1] >> 30)}")

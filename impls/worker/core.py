@@ -75,7 +75,7 @@ class WorkerCore:
 
     def receive(self, table: pa.Table) -> None:
         """Takes records of the epoch; nothing is applied before `end`."""
-        if not self.report.repeated or self.plan.plan.shadows:
+        if not self.report.repeated or self.plan.plan.standbys:
             self._received.append(table)
 
     def end(self) -> tuple[Report, NDArray[np.void]]:

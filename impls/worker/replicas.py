@@ -1,7 +1,7 @@
 """Replicas: copies of bins at other workers, kept in an environment of their own beside the worker's state.
 
 A replica is brought up to the end of an epoch from snapshots and changelog, never from another worker's live
-environment; or, as a shadow, by processing the same records as the bin's owner. A pull from a replica ships only what
+environment; or, as a standby, by processing the same records as the bin's owner. A pull from a replica ships only what
 has changed since its epoch.
 """
 
@@ -24,7 +24,7 @@ from impls.store.records import concat
 from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX, iter_range
 from impls.worker.query import Task
-from impls.worker.turns import shadow_timed
+from impls.worker.turns import standby_timed
 from impls.worker.versions import PipelineError, Running
 
 _EPOCHS = OUTBOX + b"replica"
@@ -38,44 +38,45 @@ def replica_path(state_dir: str | Path, worker: int) -> Path:
 def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
     """Updates the worker's replicas to what the plan asks for after the epoch; done again it changes nothing.
 
-    What the plan names in `replicas` is brought to the end of the epoch before; what it names in `shadows` is brought
+    What the plan names in `replicas` is brought to the end of the epoch before; what it names in `standbys` is brought
     there too and then processes the epoch's records, unless it only follows, see `_follows`. Replicas that the worker
     is not to hold are deleted.
     """
     plan = task.order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
-    shadows = {bin_ for bin_, at in plan.shadows if at == task.worker}
-    if task.spec.files is None or not (refresh or shadows):
+    standbys = {bin_ for bin_, at in plan.standbys if at == task.worker}
+    if task.spec.files is None or not (refresh or standbys):
         return
     try:
-        _keep(task, refresh, shadows, received, report)
+        _keep(task, refresh, standbys, received, report)
     except PipelineError as error:
         raise StateError(f"The replicas of worker {task.worker} cannot be kept: {error}") from error
     except DAMAGE:  # replicas are only copies
         wipe(replica_path(task.state_dir, task.worker))
-        _keep(task, refresh, shadows, received, report)
+        _keep(task, refresh, standbys, received, report)
 
 
-def _keep(task: Task, refresh: set[int], shadows: set[int], received: list[pa.Table], report: Report) -> None:
+def _keep(task: Task, refresh: set[int], standbys: set[int], received: list[pa.Table], report: Report) -> None:
     source = task.spec.source()
     assert source is not None, "keep_replicas has checked it"
     with ExitStack() as stack:
         path = replica_path(task.state_dir, task.worker)
         store = _opened(task.spec.query, path, stack)
         txn = stack.enter_context(store.begin())  # commits when its block ends, aborts on an exception
-        _forget(txn, task, refresh | shadows)
-        done = _bring(source, txn, task, sorted(refresh | shadows))
-        shadowed = 0 if _follows(task) else _process(txn, task, shadows, received)
+        _forget(txn, task, refresh | standbys)
+        done = _bring(source, txn, task, sorted(refresh | standbys))
+        standby_records = 0 if _follows(task) else _process(txn, task, standbys, received)
     last = task.epoch
-    shown = [[bin_, last if bin_ in shadows else last - 1] for bin_ in sorted(refresh | shadows)]
-    report.replication = Replication(shown, done.image_bytes + done.delta_bytes, shadowed)
+    shown = [[bin_, last if bin_ in standbys else last - 1] for bin_ in sorted(refresh | standbys)]
+    report.replication = Replication(shown, done.image_bytes + done.delta_bytes, standby_records)
 
 
 def _follows(task: Task) -> bool:
-    """Returns whether shadows come from the changelog alone, as replicas do, because they cannot repeat their owners.
+    """Returns whether standbys come from the changelog alone, as replicas do, because they cannot repeat their owners.
 
-    Turns of two workers have no common order, and only the owner knows whether it does without a version. Such a shadow
-    counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from the changelog.
+    Turns of two workers have no common order, and only the owner knows whether it does without a version. Such a
+    standby counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from the
+    changelog.
     """
     versions = task.order.written.versions
     return task.spec.turns or (versions is not None and versions.guarded > 0)
@@ -140,25 +141,25 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     return done
 
 
-def _process(txn: lmdb.Transaction, task: Task, shadows: set[int], received: list[pa.Table]) -> int:
-    """Applies the epoch's records of shadowed bins, throws the results away and returns the number of records."""
+def _process(txn: lmdb.Transaction, task: Task, standbys: set[int], received: list[pa.Table]) -> int:
+    """Applies the epoch's records to bins on standby, throws the results away and returns the number of records."""
     spec, epoch = task.spec, task.epoch
-    ready = [bin_ for bin_ in shadows if _epoch_of(txn, bin_) == epoch - 1]
-    table = _shadow_records(received, ready)
+    ready = [bin_ for bin_ in standbys if _epoch_of(txn, bin_) == epoch - 1]
+    table = _of_standbys(received, ready)
     state = BinState(txn, spec.bins)
     if spec.operator.event_time is not None:
-        shadow_timed(task, state, ready, table)
+        standby_timed(task, state, ready, table)
     elif table is not None and task.order.written.versions is None:
         spec.operator.apply(table, state)
     elif table is not None:
-        Running.of_shadows(task, state).apply(table)
+        Running.of_standbys(task, state).apply(table)
     state.write_sizes()
     for bin_ in ready:
         _set_epoch(txn, bin_, epoch)
     return 0 if table is None else len(table)
 
 
-def _shadow_records(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table | None:
+def _of_standbys(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table | None:
     """Returns the records of bins, in (partition, offset) order, None when there are none."""
     tables = list(received)
     wanted = np.fromiter(bins, np.int32)
@@ -173,7 +174,7 @@ def copy_replicas(task: Task, holders: Mapping[int, int], txn: lmdb.Transaction)
     """Copies bins from replicas on this host into a transaction.
 
     Returns ({bin: epoch that its replica shows}, bins that have no usable replica). A replica that is ahead of the
-    epoch before (a shadow of an attempt run before) is not usable.
+    epoch before (a standby of an attempt run before) is not usable.
 
     Args:
         task: the task of the worker that gets them.

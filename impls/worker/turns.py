@@ -1,6 +1,6 @@
 """What a worker does in an epoch of an operator with event time: turns from queues and records, and their effects.
 
-It is the same for owners and for shadows.
+It is the same for owners and for standbys.
 
 A *turn* is what bins get in one epoch: the watermark, what was merged for them, and records. A bin whose state is not
 here yet keeps its turns in its queue and takes them, oldest first, when the state has come. Within a turn timers come
@@ -47,14 +47,14 @@ def _run_versions(task: Task, running: Running, turns: Sequence[Turn]) -> Turned
 
 def _touched(state: BinState, turns: Iterable[Turn]) -> list[int]:
     """Returns the bins for which turns have a record, a merged value, or a timer that is due."""
-    found: set[int] = set()
+    bins: set[int] = set()
     for turn in turns:
-        found |= {partial.bin for partial in turn.merged}
+        bins |= {partial.bin for partial in turn.merged}
         if turn.records is not None:
-            found |= set(turn.records.column("bin").to_pylist())
+            bins |= set(turn.records.column("bin").to_pylist())
         if turn.watermark is not None:
-            found |= set(state.bins_with_timers(turn.bins, turn.watermark))
-    return sorted(found)
+            bins |= set(state.bins_with_timers(turn.bins, turn.watermark))
+    return sorted(bins)
 
 
 def _of_bins(turn: Turn, mask: NDArray[np.bool_]) -> Turn:
@@ -240,8 +240,8 @@ def _attempt(task: Task, running: Running, records: pa.Table) -> None:
     _run_versions(task, running, [Turn(mask, written.watermark, records, clock=written.clock)])
 
 
-def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:
-    """Runs the epoch on shadows of bins, as their owners do, and discards the results."""
+def standby_timed(task: Task, state: BinState, bins: list[int], records: pa.Table | None) -> None:
+    """Runs the epoch on standbys of bins, as their owners do, and discards the results."""
     mask = np.zeros(task.spec.bins, bool)
     mask[bins] = True
     merged = [partial for partial in task.order.written.merged if mask[partial.bin]]
@@ -250,4 +250,4 @@ def shadow_timed(task: Task, state: BinState, bins: list[int], records: pa.Table
     if versions is None:
         _timed(task.spec.operator).run(state, turns)
     else:
-        _run_versions(task, Running.of_shadows(task, state), turns)
+        _run_versions(task, Running.of_standbys(task, state), turns)

@@ -56,7 +56,7 @@ class Running:
         self.required = versions.required if task.refused is None else self._without(task.refused[0])
 
     @classmethod
-    def of_shadows(cls, task: Task, state: BinState) -> "Running":
+    def of_standbys(cls, task: Task, state: BinState) -> "Running":
         """Returns those of copies, which take no shape unless a record comes: the worker's own bins are not there."""
         versions = task.order.written.versions
         assert versions is not None, "the plan names versions"

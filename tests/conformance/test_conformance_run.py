@@ -21,7 +21,7 @@ def suite(monkeypatch, tmp_path):
     def go(bad: str = "", stop: str = "", **options) -> tuple[int, list[str]]:
         carried_out = []
 
-        def tour_rows(tour, _where, **_more):
+        def tour_rows(tour, _where, _place):
             if str(tour) == stop:
                 raise KeyboardInterrupt
             carried_out.append(str(tour))

@@ -4,7 +4,7 @@ import pytest
 
 from harness.lab.redis_server import RedisServer
 from harness.suites.conformance.cases import Tour, all_cases, pairs, tours
-from harness.suites.conformance.query import run_tour
+from harness.suites.conformance.query import TourPlace, run_tour
 
 pytestmark = pytest.mark.spark
 
@@ -19,6 +19,6 @@ def redis(tmp_path_factory):
 @pytest.mark.parametrize("tour", tours(pairs(all_cases())), ids=str)
 def test_every_scenario_is_valid_within_its_bound(tour: Tour, spark, kafka, redis, tmp_path):
     name = f"conformance-{str(tour).replace('/', '-')}"
-    rows = run_tour(tour, tmp_path / "run", spark=spark, bootstrap=kafka, name=name, redis=redis)
+    rows = run_tour(tour, tmp_path / "run", TourPlace(spark, kafka, name, redis))
     assert [row.scenario for row in rows] == list(tour.scenarios)
     assert [row for row in rows if not row.good] == []

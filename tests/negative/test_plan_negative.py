@@ -47,10 +47,10 @@ CASES = {
     "replica: bin 1 names its own owner": (replace(GOOD, replicas=((1, 0),)), VIEW),
     "replica: a pair of bin and worker is named twice": (replace(GOOD, replicas=((1, 2), (1, 2))), VIEW),
     "replica: bin 0 is pulled from a replica": (replace(GOOD, from_replica=True), VIEW),
-    "shadow: bin 1 names worker 7": (replace(GOOD, shadows=((1, 7),)), replace(VIEW, replicas={(1, 7): 0})),
-    "shadow: bin 1 is processed twice by a worker without": (replace(GOOD, shadows=((1, 2),)), VIEW),
-    "shadow: bin 0 is processed twice but not": (
-        EpochPlan(MOVED, hold=(0,), shadows=((0, 1),)),
+    "standby: bin 1 names worker 7": (replace(GOOD, standbys=((1, 7),)), replace(VIEW, replicas={(1, 7): 0})),
+    "standby: bin 1 is processed twice by a worker without": (replace(GOOD, standbys=((1, 2),)), VIEW),
+    "standby: bin 0 is processed twice but not": (
+        EpochPlan(MOVED, hold=(0,), standbys=((0, 1),)),
         replace(VIEW, replicas={(0, 1): 0}),
     ),
     "budget: -1 background": (replace(GOOD, on_demand=True, background_bytes=-1), VIEW),
@@ -80,7 +80,7 @@ def test_a_broken_rule_is_named(rule):
         (EpochPlan(MOVED, hold=(0,)), VIEW),
         (EpochPlan(MOVED, on_demand=True), VIEW),
         (EpochPlan(MOVED, (PULL,), budget_bytes=0), apart()),
-        (EpochPlan(MOVED, (PULL,), replicas=((1, 2),), shadows=((2, 0),)), replace(VIEW, replicas={(2, 0): 0})),
+        (EpochPlan(MOVED, (PULL,), replicas=((1, 2),), standbys=((2, 0),)), replace(VIEW, replicas={(2, 0): 0})),
         (replace(GOOD, from_replica=True), replace(VIEW, replicas={(0, 2): 0})),
     ],
 )

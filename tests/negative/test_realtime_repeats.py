@@ -93,7 +93,7 @@ def what_queues_hold_taken_for_new(patch):
     patch.setattr(Offsets, "keep", lambda *_: None)
 
 
-def shadows_one_tick_behind(patch):
+def standbys_one_tick_behind(patch):
     plain = turn.keep_replicas
 
     def keep_replicas(task, received, report):
@@ -129,7 +129,7 @@ BUGS = {
     damage_taken_for_a_repeated_batch: ({**QUEUEING, **DAMAGED}, {"results", "offsets", "state", "reports"}),
     order_lost_where_damage_is_found: ({**DAMAGED, "operator": "hash"}, {"stuck", "busy", "task", "driver"}),
     what_queues_hold_taken_for_new: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "state", "offsets"}),
-    shadows_one_tick_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
+    standbys_one_tick_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
     ticks_of_unchanged_routing_do_not_wait_for_their_marks: (REPEATED, {"results", "offsets", "state", "reports"}),
     records_of_a_dead_task_not_reported: ({**DYING, "operator": "hash"}, {"reports"}),
     bins_that_wait_not_told: ({**QUIET, **QUEUEING, **TIMED}, {"results"}),

@@ -75,7 +75,7 @@ def test_nothing_moves_that_is_in_place_and_what_moves_goes_where_it_must(name, 
     towards = np.where(under_way, view.routing, view.goal)
     assert all(view.location[pull.bin] != pull.target == towards[pull.bin] for pull in plan.pulls)
     assert all(plan.routing[bin_] in {view.routing[bin_], towards[bin_]} for bin_ in range(view.bins))
-    assert all(worker == towards[bin_] != view.location[bin_] for bin_, worker in plan.replicas + plan.shadows)
+    assert all(worker == towards[bin_] != view.location[bin_] for bin_, worker in plan.replicas + plan.standbys)
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -124,7 +124,7 @@ def assert_progress(view, plan, after, options):
     assert moves_left(after) <= moves_left(view)
     if moves_left(after) < moves_left(view) or not moves_left(view):
         return
-    copies = any(after.replicas[pair] > view.replicas.get(pair, -1) for pair in plan.replicas + plan.shadows)
+    copies = any(after.replicas[pair] > view.replicas.get(pair, -1) for pair in plan.replicas + plan.standbys)
     gap = (view.epoch - view.started) % (options.get("gap_epochs", 0) + 1) != 0
     assert plan.stop or view.queued.any() or copies or gap, "nothing is done and nothing waited for"
 
@@ -134,7 +134,7 @@ def assert_progress(view, plan, after, options):
 @settings(max_examples=60)
 def test_a_live_mechanism_moves_or_copies_in_its_first_epoch(name, view):
     plan = catalog.make(name).plan(view)
-    copies = plan.replicas + plan.shadows  # copying first is progress too
+    copies = plan.replicas + plan.standbys  # copying first is progress too
     assert bool(plan.pulls or copies) == bool(len(view.misplaced))
 
 

@@ -22,21 +22,21 @@ _JOB_MB, _FRAMEWORK_MB, _OFF_HEAP_MB, _NETWORK_MB, _META_MB, _OVERHEAD_MB = 1_02
 _MANAGED_MB = 1_024  # of RocksDB; the heap has no managed memory
 
 
-def _managed_mb(given: Flink) -> int:
-    return _MANAGED_MB if given.backend == "rocksdb" else 0
+def _managed_mb(flink: Flink) -> int:
+    return _MANAGED_MB if flink.backend == "rocksdb" else 0
 
 
-def _task_mb(given: Flink) -> int:
+def _task_mb(flink: Flink) -> int:
     """Returns the heap of tasks: what is left of the process's memory."""
-    rest = _FRAMEWORK_MB + _OFF_HEAP_MB + _NETWORK_MB + _META_MB + _OVERHEAD_MB + _managed_mb(given)
-    return max(given.memory_mb - rest, 128)
+    rest = _FRAMEWORK_MB + _OFF_HEAP_MB + _NETWORK_MB + _META_MB + _OVERHEAD_MB + _managed_mb(flink)
+    return max(flink.memory_mb - rest, 128)
 
 
-def config_text(given: Flink, folder: Path, *, rpc: int, rest: int, slots: int) -> str:
+def config_text(flink: Flink, folder: Path, *, rpc: int, rest: int, slots: int) -> str:
     """Returns config.yaml of a cluster with its files in a folder.
 
     Args:
-        given: the baseline's options.
+        flink: the baseline's options.
         folder: for checkpoints and what is temporary.
         rpc: port of the job manager.
         rest: port of its HTTP interface.
@@ -47,34 +47,34 @@ def config_text(given: Flink, folder: Path, *, rpc: int, rest: int, slots: int) 
         "rest.address": LOOPBACK, "rest.bind-address": LOOPBACK, "rest.port": rest, "rest.bind-port": rest,
         "taskmanager.host": LOOPBACK, "taskmanager.bind-host": LOOPBACK, "taskmanager.numberOfTaskSlots": slots,
         "jobmanager.memory.heap.size": f"{_JOB_MB}m",
-        "taskmanager.cpu.cores": float(slots), "taskmanager.memory.task.heap.size": f"{_task_mb(given)}m",
+        "taskmanager.cpu.cores": float(slots), "taskmanager.memory.task.heap.size": f"{_task_mb(flink)}m",
         "taskmanager.memory.task.off-heap.size": "0m",
         "taskmanager.memory.framework.heap.size": f"{_FRAMEWORK_MB}m",
         "taskmanager.memory.framework.off-heap.size": f"{_OFF_HEAP_MB}m",
         "taskmanager.memory.network.min": f"{_NETWORK_MB}m", "taskmanager.memory.network.max": f"{_NETWORK_MB}m",
-        "taskmanager.memory.managed.size": f"{_managed_mb(given)}m",
+        "taskmanager.memory.managed.size": f"{_managed_mb(flink)}m",
         "taskmanager.memory.jvm-metaspace.size": f"{_META_MB}m",
         "taskmanager.memory.jvm-overhead.min": f"{_OVERHEAD_MB}m",
         "taskmanager.memory.jvm-overhead.max": f"{_OVERHEAD_MB}m",
         "io.tmp.dirs": folder / "tmp", "web.upload.dir": folder / "upload",
         "web.refresh-interval": 250,  # else the view of a job is up to 3 s old
-        "jobmanager.scheduler": "adaptive" if given.adaptive else "default",
-        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": f"{given.cooldown_s}s",
-        "state.backend.type": given.backend, "execution.checkpointing.incremental": "true",
-        "execution.checkpointing.interval": f"{given.checkpoint_s}s",
+        "jobmanager.scheduler": "adaptive" if flink.adaptive else "default",
+        "jobmanager.adaptive-scheduler.executing.cooldown-after-rescaling": f"{flink.cooldown_s}s",
+        "state.backend.type": flink.backend, "execution.checkpointing.incremental": "true",
+        "execution.checkpointing.interval": f"{flink.checkpoint_s}s",
         "execution.checkpointing.storage": "filesystem", "execution.checkpointing.dir": f"file://{folder}/checkpoints",
-        "execution.checkpointing.snapshot-compression": str(given.compression == "on").lower(),
+        "execution.checkpointing.snapshot-compression": str(flink.compression == "on").lower(),
         "execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION",
     }  # fmt: skip
     return "".join(f"{name}: {value}\n" for name, value in settings.items())
 
 
-def jvm_options(given: Flink, program: str) -> list[str]:
+def jvm_options(flink: Flink, program: str) -> list[str]:
     """Returns the options of the JVM of one of the two programs."""
     opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED]
     if program == JOB_MANAGER:
         return [*opened, f"-Xmx{_JOB_MB}m", f"-XX:MaxMetaspaceSize={2 * _META_MB}m"]
-    heap, direct = _FRAMEWORK_MB + _task_mb(given), _OFF_HEAP_MB + _NETWORK_MB
+    heap, direct = _FRAMEWORK_MB + _task_mb(flink), _OFF_HEAP_MB + _NETWORK_MB
     memory = [f"-Xmx{heap}m", f"-XX:MaxDirectMemorySize={direct}m", f"-XX:MaxMetaspaceSize={_META_MB}m"]
     return [*opened, "-XX:+UseG1GC", *memory]
 
@@ -85,18 +85,18 @@ _READY_DEADLINE_S = 120.0
 class _FlinkCluster:
     """start(), then ask it by `rest`, then stop()."""
 
-    def __init__(self, given: Flink, folder: Path, slots: int):
+    def __init__(self, flink: Flink, folder: Path, slots: int):
         rpc, port = free_ports(LOOPBACK, 2)
         self._arguments: list[str | Path] = ["--configDir", folder / "conf"]
         self.rest, self._slots = Rest(LOOPBACK, port), slots
         conf = folder / "conf"
         for path in (conf, folder / "tmp", folder / "upload"):
             path.mkdir(parents=True, exist_ok=True)
-        (conf / "config.yaml").write_text(config_text(given, folder, rpc=rpc, rest=port, slots=slots))
+        (conf / "config.yaml").write_text(config_text(flink, folder, rpc=rpc, rest=port, slots=slots))
         jars = jars_of("flink")
         self._programs = {
             program: JavaProcess(f"Flink's {what}", jars, folder / f"{what.replace(' ', '-')}.log",
-                                 jvm_options(given, program))
+                                 jvm_options(flink, program))
             for program, what in ((JOB_MANAGER, "job manager"), (TASK_MANAGER, "task manager"))
         }  # fmt: skip
 

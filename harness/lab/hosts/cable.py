@@ -102,14 +102,14 @@ def _carry(here: int, there: int, delays: _Delays) -> bool:
 
 
 def _packets(interface: int) -> list[bytes]:
-    found: list[bytes] = []
+    packets: list[bytes] = []
     try:
-        while len(found) < _AT_ONCE:
-            found.append(os.read(interface, _PACKET_BYTES))
+        while len(packets) < _AT_ONCE:
+            packets.append(os.read(interface, _PACKET_BYTES))
     except OSError as error:
         if error.errno not in _DOWN:
             raise
-    return found
+    return packets
 
 
 def _send(interface: int, packet: bytes) -> None:

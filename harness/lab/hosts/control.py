@@ -65,12 +65,12 @@ def tell(folder: Path, **command: Any) -> Any:
     Raises:
         UsageError: there is none, or it cannot do that.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as own, _address(folder) as path:
-        own.settimeout(_ANSWER_DEADLINE_S)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client, _address(folder) as path:
+        client.settimeout(_ANSWER_DEADLINE_S)
         try:
-            own.connect(path)
-            own.sendall(json.dumps(command).encode() + b"\n")
-            told = json.loads(_line(own))
+            client.connect(path)
+            client.sendall(json.dumps(command).encode() + b"\n")
+            told = json.loads(_line(client))
         except (OSError, ValueError) as error:
             raise UsageError(f"No cluster answers in {folder} ({error}): ./inv cluster.start begins one.") from error
     if "error" in told:

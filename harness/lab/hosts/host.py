@@ -35,12 +35,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _mount(folder: Path, number: str, disk: str) -> None:
     """Shows the host its own folders under names that are the same on every host, and hides those of the others."""
-    own = folder / "hosts" / number
-    _run("mount", "--bind", own, folder / "here")
+    mounted = folder / "hosts" / number
+    _run("mount", "--bind", mounted, folder / "here")
     if disk:
         _run("mount", "-t", "tmpfs", "-o", f"size={disk},mode=755", "state", folder / "state")
     else:
-        _run("mount", "--bind", own / "state", folder / "state")
+        _run("mount", "--bind", mounted / "state", folder / "state")
     _run("mount", "-t", "tmpfs", "-o", "size=4k,mode=555,ro", "hidden", folder / "hosts")
 
 

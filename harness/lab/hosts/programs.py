@@ -43,13 +43,13 @@ def worker(java: Path, address: str, settings: Settings, *, work: Path, master: 
 def environment(address: str, folder: Path, mark: str) -> dict[str, str]:
     """Returns the environment of a program at an address, with temporary files in a folder and the host's mark."""
     # Without the Scala version a worker cannot start executors: "Cannot find any build directories".
-    own = {
+    set_here = {
         "SPARK_HOME": str(_HOME), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": address,
         "SPARK_LOCAL_DIRS": str(folder / "local"), HOST_VARIABLE: mark,
         "JDK_JAVA_OPTIONS": _LEAN,
     }  # fmt: skip
     kept = ("JAVA_HOME", "PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
-    return {**{name: os.environ[name] for name in kept if name in os.environ}, **own}
+    return {**{name: os.environ[name] for name in kept if name in os.environ}, **set_here}
 
 
 def _program(java: Path, name: str) -> list[str]:

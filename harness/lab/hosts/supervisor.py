@@ -135,12 +135,12 @@ class _Members:
     def _await(self, process: Process, log: Path, up: Pattern[str]) -> Match[str]:
         """Returns what a program's log says when it is up; raises UsageError when it has ended or does not say it."""
         end = time.monotonic() + _READY_DEADLINE_S
-        while (found := up.search(log.read_text(errors="replace"))) is None:
+        while (match := up.search(log.read_text(errors="replace"))) is None:
             if process.poll() is not None or time.monotonic() > end or self._cancelled():
                 last = log.read_text(errors="replace").strip().splitlines()[-1:] or ["it said nothing"]
                 raise UsageError(f"A host's program did not come up: {last[0]}; its log is {log}.")
             time.sleep(_POLL_S)
-        return found
+        return match
 
 
 _LOOK_S = 0.5

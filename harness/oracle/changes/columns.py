@@ -65,12 +65,12 @@ class Plans:
 
         Where no plan is known these are all.
         """
-        own = self.versions(epochs, bins)
-        before = self.versions(epochs - 1, bins) if self.ticks else own
+        versions = self.versions(epochs, bins)
+        before = self.versions(epochs - 1, bins) if self.ticks else versions
         every = list(range(len(self.codes)))
         return [
             every if v < 0 else sorted({u if u >= 0 else v, v})
-            for u, v in zip(before.tolist(), own.tolist(), strict=True)
+            for u, v in zip(before.tolist(), versions.tolist(), strict=True)
         ]
 
     def versions(self, epochs: NDArray[np.int64], bins: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -192,13 +192,13 @@ class _Project:
 @contextmanager
 def _project(words: Sequence[str], results: Path, tag: str) -> Iterator[_Project]:
     """Starts the containers, each when those that it needs answer, and removes them in the end."""
-    own = {
+    variables = {
         "RESCALE_IMAGE": tag, "RESCALE_S3_IMAGE": tag + _S3_SUFFIX, "RESCALE_RESULTS": str(results.resolve()),
         "RESCALE_COMMAND": shlex.join(words),
     }  # fmt: skip
     name = f"rescale-cluster-{os.getpid()}"
     command = [*_compose(), "--project-name", name, "--file", str(_FILE), "--profile", "cluster"]
-    project = _Project(command, {**os.environ, **own})
+    project = _Project(command, {**os.environ, **variables})
     try:
         project.tell("up", "--detach", _DRIVER)
         yield project

@@ -60,7 +60,7 @@ def load_shapes(duration_s: float) -> dict[str, LoadShape]:
     """
     third, eighth = duration_s / 3, duration_s / 8
     drift = {"distribution": "drift:keys=5000,share=0.9,speed=1000", "policy": "load_aware"}
-    found = (
+    loads = (
         LoadShape("step", 0.7, f"step:{third:g}=5", third),
         LoadShape("surge", 0.13, f"step:{third:g}=50", third),
         LoadShape("sine", 2.5, f"sine:amplitude=0.8,period={duration_s / 2:g}"),
@@ -68,7 +68,7 @@ def load_shapes(duration_s: float) -> dict[str, LoadShape]:
         LoadShape("drift", 2.5, more=drift),
         LoadShape("steady", 2.5),
     )
-    return {one.name: one for one in found}
+    return {one.name: one for one in loads}
 
 
 def needed_of(schedule: Schedule, unit: float, most: int) -> Needed:

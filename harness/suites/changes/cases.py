@@ -107,14 +107,14 @@ class Case:
 
     def run(self, bootstrap: str) -> Run:
         """Returns the query's parameters as a run of an experiment."""
-        own = self.setting
+        setting = self.setting
         experiment = Experiment(
-            mechanisms=(self.mechanism,), modes=(own.mode,), workload="hash", keys=own.keys, rate=own.rate,
-            bins=own.bins, workers=own.workers, workers_goal=max(own.workers, own.workers_goal), seed=own.seed,
-            input_partitions=_PARTITIONS, result_partitions=_RESULT_PARTITIONS, bootstrap=bootstrap, batch=_BATCH,
-            lead_in_s=own.lead_in_s, name="changes",
+            mechanisms=(self.mechanism,), modes=(setting.mode,), workload="hash", keys=setting.keys, rate=setting.rate,
+            bins=setting.bins, workers=setting.workers, workers_goal=max(setting.workers, setting.workers_goal),
+            seed=setting.seed, input_partitions=_PARTITIONS, result_partitions=_RESULT_PARTITIONS, bootstrap=bootstrap,
+            batch=_BATCH, lead_in_s=setting.lead_in_s, name="changes",
         )  # fmt: skip
-        return Run(experiment, self.mechanism, 0, 0, mode=own.mode)
+        return Run(experiment, self.mechanism, 0, 0, mode=setting.mode)
 
     @property
     def real_time(self) -> bool:

@@ -122,13 +122,13 @@ def _entry(case: Case, folder: Path, outcome: str, answer: dict[str, Any], why: 
 
 def _follow(case: Case, site: ChangeSite) -> str:
     """Runs load and change, and returns what became of it when everything is applied and the query has ended."""
-    own = case.setting
+    setting = case.setting
     site.start()
     begun = read_json(site.folder / "load.json")["start_us"]
     with site.sampler():
-        site.go_on(max(0.0, begun / 1e6 + own.lead_in_s + own.steady_s - now_us() / 1e6))
+        site.go_on(max(0.0, begun / 1e6 + setting.lead_in_s + setting.steady_s - now_us() / 1e6))
         outcome = _change(case, site)
-        site.go_on(own.after_s)
+        site.go_on(setting.after_s)
     site.finish()
     return outcome
 
@@ -252,7 +252,7 @@ def _inflict(site: ChangeSite, fault: ChangeFault, name: str) -> dict[str, Any]:
     id_ = site.request(turned(site.code, fault.what))
     if not in_change:  # such points are passed all the time
         _arm(site, fault, name)
-    found = site.await_change(id_)
+    change = site.await_change(id_)
     if not in_change:
         with suppress(StuckError):
             site.await_true(lambda: site.arming.fired(name) is not None, "the fault to fire", _FIRE_DEADLINE_S)
@@ -260,8 +260,8 @@ def _inflict(site: ChangeSite, fault: ChangeFault, name: str) -> dict[str, Any]:
     held_s = (now_us() - asked_us) / 1e6
     site.more_records()
     fired = site.arming.fired(name) is not None
-    said = "the fault did not happen" if not fired else f"{found['state']} {found['why']}"
-    line = {"name": fault.name, "what": fault.what, "outcome": found["state"], "fired": fired, "said": said.strip()}
+    said = "the fault did not happen" if not fired else f"{change['state']} {change['why']}"
+    line = {"name": fault.name, "what": fault.what, "outcome": change["state"], "fired": fired, "said": said.strip()}
     return {**line, "held_s": held_s, "restarts": site.restarts}
 
 

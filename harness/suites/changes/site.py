@@ -96,18 +96,18 @@ class ChangeSite(Site):
 
     def _durable(self, request: dict[str, Any], kind: str) -> str:
         """Gives a request of the control channel until the journal of commands has it, and returns its id."""
-        before, found = self._journal(kind), list[str]()
+        before, names = self._journal(kind), list[str]()
 
         def durable() -> bool:
             if new := [id_ for id_ in self._journal(kind) if id_ not in before]:  # who was to answer may have died
-                found[:] = new
+                names[:] = new
                 return True
             with contextlib.suppress(UsageError):
-                found[:] = [ask(self.checkpoint, request)["id"]]
-            return bool(found)
+                names[:] = [ask(self.checkpoint, request)["id"]]
+            return bool(names)
 
         self.await_true(durable, "the request to be durable", _DURABLE_DEADLINE_S)
-        return found[0]
+        return names[0]
 
     def _journal(self, kind: str) -> list[str]:
         lines = read_journal(self.checkpoint / "rescale" / "commands.log")

@@ -77,14 +77,14 @@ def suite_from(options: Mapping[str, Any]) -> _Suite:
     faults = int(options.get("faults") or 0)
     values = {**_DEFAULTS, **(CHANGES_QUICK if options.get("quick") or faults else {}), **given}
     mode = str(options.get("mode") or MICRO_BATCH)
-    own = make_experiment(workload="hash", modes=(mode,), name="changes", **values)
-    if len(own.mechanisms) > 1 or own.mechanisms[0] in {"none", *catalog.baselines()}:
+    base = make_experiment(workload="hash", modes=(mode,), name="changes", **values)
+    if len(base.mechanisms) > 1 or base.mechanisms[0] in {"none", *catalog.baselines()}:
         raise UsageError(
             "Bins of a query that changes move by one mechanism of this runtime: name one that moves them."
         )
     setting = Setting(
-        mode, own.keys, own.rate, own.workers, own.workers_goal, own.bins, own.lead_in_s, own.duration_s, _AFTER_S,
-        own.seed, own.mechanisms[0],
+        mode, base.keys, base.rate, base.workers, base.workers_goal, base.bins, base.lead_in_s, base.duration_s,
+        _AFTER_S, base.seed, base.mechanisms[0],
     )  # fmt: skip
     return _Suite(setting, experiments, bool(options.get("quick")), faults)
 

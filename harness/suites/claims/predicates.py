@@ -217,15 +217,15 @@ def _contiguous_moves(
 ) -> Answer:  # fmt: skip
     """Contiguous ranges move `moved` bins for a rescale, at least `factor` times the least that would do."""
     before = initial(bins, workers)
-    found = moved_against_minimum(before, goal("contiguous", before, workers_goal))
+    moves = moved_against_minimum(before, goal("contiguous", before, workers_goal))
     fewest = moved_against_minimum(before, goal("minimal_move", before, workers_goal)).bins
-    ratio = found.bins / found.bins_minimum
+    ratio = moves.bins / moves.bins_minimum
     text = (
-        f"contiguous ranges move {found.bins} of {bins} bins for {workers} to {workers_goal} workers; the least for as "
-        f"many bins per worker is {found.bins_minimum}, {ratio:.1f}x less; minimal_move, which also chooses "
+        f"contiguous ranges move {moves.bins} of {bins} bins for {workers} to {workers_goal} workers; the least for as "
+        f"many bins per worker is {moves.bins_minimum}, {ratio:.1f}x less; minimal_move, which also chooses "
         f"who gets the larger shares, moves {fewest}"
     )
-    return Answer(found.bins == moved and ratio >= factor * (1 - tolerance), text)
+    return Answer(moves.bins == moved and ratio >= factor * (1 - tolerance), text)
 
 
 def _cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Answer:

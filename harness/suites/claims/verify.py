@@ -218,12 +218,12 @@ def _chosen(claims: Sequence[Claim], only: str, *, quick: bool) -> list[Claim]:
 
 
 def _obtain(source: ClaimSource, folder: Path, console: Console, *, stored_only: bool, force: bool) -> Evidence | None:
-    found = find(source, folder) if stored_only or not force else None
-    if found is None and not stored_only:
+    evidence = find(source, folder) if stored_only or not force else None
+    if evidence is None and not stored_only:
         use_java()
         console.print(f"{source.name}: runs now, about {source.minutes:g} min", markup=False)
-        found = make(source, folder, force=force)
-    return found
+        evidence = make(source, folder, force=force)
+    return evidence
 
 
 def _check_all(
@@ -240,15 +240,15 @@ def _check_all(
     return checked
 
 
-def _print(console: Console, one: Checked) -> None:
-    claim, style = one.claim, _STYLES[one.verdict]
-    expected = "" if one.as_expected else f", expected {claim.expect}"
-    console.print(f"[bold {style}]{one.verdict:<7}[/] [bold]{escape(claim.name)}[/]{expected}")
-    lines = [claim.sentence, f"figures: {one.figures}", f"mirrors: {claim.mirrors}"]
-    if one.verdict == "FAIL" and claim.reason:
+def _print(console: Console, checked: Checked) -> None:
+    claim, style = checked.claim, _STYLES[checked.verdict]
+    expected = "" if checked.as_expected else f", expected {claim.expect}"
+    console.print(f"[bold {style}]{checked.verdict:<7}[/] [bold]{escape(claim.name)}[/]{expected}")
+    lines = [claim.sentence, f"figures: {checked.figures}", f"mirrors: {claim.mirrors}"]
+    if checked.verdict == "FAIL" and claim.reason:
         lines.append(f"reason: {claim.reason}")
-    if one.origin:
-        lines.append(f"from: {one.origin}")
+    if checked.origin:
+        lines.append(f"from: {checked.origin}")
     for line in lines:
         console.print(f"        {escape(line)}", soft_wrap=True)
 

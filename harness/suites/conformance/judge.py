@@ -92,16 +92,16 @@ def rows_of(
     """
     watch.close()
     if ranges is None:
-        found = _found_by_turns(tour, watch, records, results, partitions=partitions, stored=stored)
+        differences = _found_by_turns(tour, watch, records, results, partitions=partitions, stored=stored)
     else:
-        found = check(
+        differences = check(
             records, results, ranges, bin_of=bins_of(tour.operator), partitions=partitions,
             moves=MovedBins.of(watch.moves), waits=Waits.of(watch.waits),
         )  # fmt: skip
     crossed = [one for one in watch.migrations.values() if one.must and not one.superseded]
     must_cross = frozenset(one.id for one in crossed) if completes(tour.mechanism) else frozenset()
     done = frozenset(one.id for one in watch.migrations.values() if one.done >= 0)
-    answer = judge(found, Facts(sent, must_cross, done))
+    answer = judge(differences, Facts(sent, must_cross, done))
     changes = None if ranges is None else _changes(tour, records, ranges)
     return [_row(tour, scenario, watch, answer, changes) for scenario in tour.scenarios]
 
@@ -142,14 +142,16 @@ def _examples(answer: dict[str, Any]) -> list[str]:
 
 
 def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], changes: Changes | None) -> Row:
-    migrations = [one for one in watch.migrations.values() if _scenario_of(one.label) == scenario]
+    migrations = [migration for migration in watch.migrations.values() if _scenario_of(migration.label) == scenario]
     reasons = [f"{label}: {words}" for label, words in watch.problems if _scenario_of(label) in {scenario, ""}]
-    moved = sum(one.moved_bytes for one in migrations)
-    must = sum(one.must_bytes for one in migrations)
+    moved = sum(migration.moved_bytes for migration in migrations)
+    must = sum(migration.must_bytes for migration in migrations)
     if changes is not None:
-        must += sum(_delta_bytes(delta, tour.operator, changes) for one in migrations for delta in one.deltas)
+        must += sum(
+            _delta_bytes(delta, tour.operator, changes) for migration in migrations for delta in migration.deltas
+        )
     # In real time bins grow while they move, and no log says what changed in them between two ticks.
-    most = must if changes is not None else sum(one.most_bytes for one in migrations)
+    most = must if changes is not None else sum(migration.most_bytes for migration in migrations)
     if not must <= moved <= most:
         reasons.append(f"{moved} bytes were moved and {must} had to be")
     return Row(
@@ -158,11 +160,11 @@ def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], change
         scenario,
         tour.keys,
         merge([answer["verdict"], "invalid" if reasons else "valid"]),
-        sum(one.epochs for one in migrations),
-        sum(one.bound for one in migrations) if completes(tour.mechanism) else None,
+        sum(migration.epochs for migration in migrations),
+        sum(migration.bound for migration in migrations) if completes(tour.mechanism) else None,
         moved,
         must,
-        sum(one.replicated_bytes for one in migrations),
+        sum(migration.replicated_bytes for migration in migrations),
         (*answer["reasons"], *_examples(answer), *reasons),
-        sum(one.network_bytes for one in migrations),
+        sum(migration.network_bytes for migration in migrations),
     )

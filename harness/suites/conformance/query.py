@@ -1,6 +1,7 @@
 """A tour's query on Spark and Kafka."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,27 @@ SLOTS = 5  # the most workers that a scenario has
 _SEED = 7
 
 
+@dataclass(frozen=True)
+class TourPlace:
+    """Where a tour runs.
+
+    Attributes:
+        spark: the session, with the Kafka connector, that keeps all of Spark's offset log.
+        bootstrap: broker addresses.
+        name: of the topics, unique at the broker.
+        redis: a server's URL, for mechanisms that need one.
+        state: folder for the workers' state on each host of a cluster; by default one in the tour's folder.
+        mode: how Spark runs the query.
+    """
+
+    spark: SparkSession
+    bootstrap: str
+    name: str
+    redis: str
+    state: Path | None = None
+    mode: str = MICRO_BATCH
+
+
 class _SparkQuery:
     """See `Query`; `with` stops it.
 
@@ -39,28 +61,16 @@ class _SparkQuery:
     the benchmark's to show, here it is whether the output is right.
     """
 
-    def __init__(
-        self,
-        tour: Tour,
-        folder: Path,
-        *,
-        spark: SparkSession,
-        bootstrap: str,
-        name: str,
-        redis: str,
-        state: Path | None,
-        mode: str,
-    ):
+    def __init__(self, tour: Tour, folder: Path, place: TourPlace):
         """Makes the topics and starts the query; see `run_tour`."""
-        self._state, self._mode = state, mode
-        self._tour, self._folder, self._spark, self._bootstrap = tour, folder, spark, bootstrap
-        self._topics = f"{name}-in", f"{name}-out"
-        self._options = options_for(tour.mechanism, redis)
+        self._tour, self._folder, self._place = tour, folder, place
+        self._topics = f"{place.name}-in", f"{place.name}-out"
+        self._options = options_for(tour.mechanism, place.redis)
         self._sampler = make_keys(tour.keys, NUMBER_OF_KEYS, 1.0, _SEED)
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 1})
+        self._producer = Producer({"bootstrap.servers": place.bootstrap, "enable.idempotence": True, "linger.ms": 1})
         self.sent = 0
         self.watch = Watch(tour.mechanism, self._options, initial(BINS, tour.workers))
-        create_topics(bootstrap, dict(zip(self._topics, (INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
+        create_topics(place.bootstrap, dict(zip(self._topics, (INPUT_PARTITIONS, _RESULT_PARTITIONS), strict=True)))
         self._handle = self._start()
 
     def _start(self) -> StreamHandle:
@@ -71,10 +81,10 @@ class _SparkQuery:
             keys=NUMBER_OF_KEYS if tour.operator == "dense" else preload, workers=tour.workers,
             input_partitions=INPUT_PARTITIONS, result_partitions=_RESULT_PARTITIONS, slots=SLOTS,
         )  # fmt: skip
-        run = Run(experiment, tour.mechanism, 0, 0, mode=self._mode)
+        run = Run(experiment, tour.mechanism, 0, 0, mode=self._place.mode)
         return start_query(
-            self._spark, run, self._folder, self._bootstrap, self._topics,
-            on_epoch=self.watch.on_epoch, on_event=lambda *_: None, state=self._state,
+            self._place.spark, run, self._folder, self._place.bootstrap, self._topics,
+            on_epoch=self.watch.on_epoch, on_event=lambda *_: None, state=self._place.state,
         )  # fmt: skip
 
     @property
@@ -113,10 +123,10 @@ class _SparkQuery:
 
     def rows(self) -> list[Row]:
         """Returns the outcomes of the tour's cases; the query must have ended."""
-        taken, given = self._topics
-        records, results = read_records(self._bootstrap, taken), read_results(self._bootstrap, given)
+        (taken, given), bootstrap = self._topics, self._place.bootstrap
+        records, results = read_records(bootstrap, taken), read_results(bootstrap, given)
         where: dict[str, Any] = {"partitions": _RESULT_PARTITIONS, "sent": self.sent}
-        if self._mode != REAL_TIME:
+        if self._place.mode != REAL_TIME:
             ranges = read_ranges(spark_checkpoint(self._folder), taken)
             return rows_of(self._tour, self.watch, records, results, ranges, **where)
         own = "redis" not in self._options
@@ -131,32 +141,13 @@ class _SparkQuery:
         self._handle.__exit__(kind)
 
 
-def run_tour(
-    tour: Tour,
-    folder: Path,
-    *,
-    spark: SparkSession,
-    bootstrap: str,
-    name: str,
-    redis: str,
-    state: Path | None = None,
-    mode: str = MICRO_BATCH,
-) -> list[Row]:
+def run_tour(tour: Tour, folder: Path, place: TourPlace) -> list[Row]:
     """Runs a tour on Spark and returns its rows; the rows of a tour that fails say why, as verdict unknown.
 
-    Args:
-        tour: what to run.
-        folder: for state and checkpoint; must not exist.
-        spark: the session, with the Kafka connector, that keeps all of Spark's offset log.
-        bootstrap: broker addresses.
-        name: of the topics, unique at the broker.
-        redis: a server's URL, for mechanisms that need one.
-        state: folder for the workers' state on each host of a cluster; by default one in the tour's folder.
-        mode: how Spark runs the query.
+    Its state and its checkpoint are in the folder, which must not exist.
     """
-    where: dict[str, Any] = {"spark": spark, "bootstrap": bootstrap, "name": name, "redis": redis, "state": state}
     try:
-        with _SparkQuery(tour, folder, **where, mode=mode) as query:
+        with _SparkQuery(tour, folder, place) as query:
             run_scenarios(tour, query)
         return query.rows()
     except Exception as error:  # whatever a query fails with, the other tours go on

@@ -25,7 +25,7 @@ from harness.results.place import find_folder, making, new_folder
 from harness.setup.java import ensure_jars, use_java
 from harness.suites.conformance.cases import OPERATORS, SCENARIOS, Case, Tour, all_cases, pairs, tours
 from harness.suites.conformance.judge import Row
-from harness.suites.conformance.query import INPUT_PARTITIONS, SLOTS, run_tour
+from harness.suites.conformance.query import INPUT_PARTITIONS, SLOTS, TourPlace, run_tour
 from impls import catalog
 from impls.errors import UsageError
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
@@ -93,15 +93,15 @@ def conformance(
                 where = folder / "runs" / str(tour).replace("/", "-")
                 shutil.rmtree(where, ignore_errors=True)
                 name = f"{time.monotonic_ns()}-{where.name}"  # a broker that is gone on with has the topics of before
-                found = run_tour(
-                    tour, where, spark=services.spark, bootstrap=services.broker.bootstrap, name=name,
-                    redis=services.redis_url, state=state and state / name, mode=mode,
-                )  # fmt: skip
-                rows += found
-                for row in found:
+                place = TourPlace(
+                    services.spark, services.broker.bootstrap, name, services.redis_url, state and state / name, mode
+                )
+                outcome = run_tour(tour, where, place)
+                rows += outcome
+                for row in outcome:
                     file.write(asdict(row))
                     console.print(_line(row), soft_wrap=True)
-                if all(row.good for row in found):
+                if all(row.good for row in outcome):
                     shutil.rmtree(where, ignore_errors=True)  # what is heavy of a tour without findings
                 rest = (time.monotonic() - begun) / number * (len(left) - number)
                 console.print(f"{number}/{len(left)} queries, about {rest / 60:.0f} min left")

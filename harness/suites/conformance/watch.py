@@ -40,7 +40,7 @@ class WatchedMigration:
         must: how often each bin had to move when it began; `moved`: how often it has.
         moved_bytes: what the moves shipped; `must_bytes`: what they had to ship whole; `deltas`: and in part.
         most_bytes: the sizes of the bins moved after the epoch in which they were; they may have grown in it before.
-        replicated_bytes: traffic of replicas and shadows meanwhile.
+        replicated_bytes: traffic of replicas and standbys meanwhile.
         network_bytes: those of `moved_bytes` that came from another host.
     """
 
@@ -233,15 +233,17 @@ class Watch:
 
     def close(self) -> None:
         """Judges what can be judged only at the end: migrations that are not done, or took too long."""
-        for one in self.migrations.values():
+        for migration in self.migrations.values():
             if not completes(self._name):
-                if one.moved:
-                    self.problems.append((one.label, f"{len(one.moved)} bins moved without a mechanism"))
-            elif one.done < 0:
-                self.problems.append((one.label, f"it is not done after {one.epochs} epochs"))
-            elif one.superseded and one.moved - one.must:
-                self.problems.append((one.label, "bins moved that were in their place"))
-            if completes(self._name) and one.epochs > one.bound:
-                self.problems.append((one.label, f"it took {one.epochs} epochs, more than {one.bound}"))
+                if migration.moved:
+                    self.problems.append((migration.label, f"{len(migration.moved)} bins moved without a mechanism"))
+            elif migration.done < 0:
+                self.problems.append((migration.label, f"it is not done after {migration.epochs} epochs"))
+            elif migration.superseded and migration.moved - migration.must:
+                self.problems.append((migration.label, "bins moved that were in their place"))
+            if completes(self._name) and migration.epochs > migration.bound:
+                self.problems.append(
+                    (migration.label, f"it took {migration.epochs} epochs, more than {migration.bound}")
+                )
         for label in self._goals.keys() - self.migrations.keys():
             self.problems.append((label, "it never began"))

@@ -121,13 +121,13 @@ def _write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[D
         "columns": _columns(),
         "rows": [{"id": "", "withheld": row["verdict"] != "valid", "cells": _cells(row)} for row in result["rows"]],
         "figures": [
-            (one.name, one.title, one.caption, inline(element(svg), one.name)) for one, svg in drawn
+            (figure.name, figure.title, figure.caption, inline(element(svg), figure.name)) for figure, svg in drawn
         ],
         "promises": list(_PROMISES.items()),
         "cannot": CANNOT,
     }  # fmt: skip
     write_text(folder / "engines.html", render("engines.html.j2", content))
-    return [one for one, _ in drawn]
+    return [figure for figure, _ in drawn]
 
 
 def _columns() -> list[Column]:

@@ -95,15 +95,15 @@ def _repeats(folder: Path) -> int | None:
     return None if found is None else int(found)
 
 
-def _rescale(found: Mapping[str, Any], files: RunFiles) -> dict[str, Any]:
-    begin_us = files.start_us + round(found["begin_s"] * 1e6)
-    end_us = begin_us if found["end_s"] is None else files.start_us + round(found["end_s"] * 1e6)
+def _rescale(migration: Mapping[str, Any], files: RunFiles) -> dict[str, Any]:
+    begin_us = files.start_us + round(migration["begin_s"] * 1e6)
+    end_us = begin_us if migration["end_s"] is None else files.start_us + round(migration["end_s"] * 1e6)
     return {
-        "rescale": found["label"],
-        "peak_ms": found["peak_ms"],
-        "slow_s": found["slow_s"],
+        "rescale": migration["label"],
+        "peak_ms": migration["peak_ms"],
+        "slow_s": migration["slow_s"],
         "gap_s": longest_gap_s(files.cells.done_us, begin_us, end_us),
-        "held_s": None if found["end_s"] is None else found["end_s"] - found["begin_s"],
+        "held_s": None if migration["end_s"] is None else migration["end_s"] - migration["begin_s"],
     }
 
 

@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from generators.clock import now_us
-from generators.stream import NUMBER_BYTES
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.lab.bringup import Services, bring_up, open_session
@@ -30,7 +29,7 @@ from harness.oracle import read
 from harness.oracle.columns import OracleError, Placed
 from harness.results.entry import RunFiles, run_entry
 from harness.run.load import Load, schedule
-from harness.run.pipeline import read_records
+from harness.run.pipeline import read_records, send_keys
 from harness.run.recorder import Recorder
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from impls.adoption.adopting import Adopted, adopt
@@ -71,16 +70,16 @@ def _columns(messages: list[Any]) -> dict[str, NDArray[Any]]:
     return {name: np.array([row[field] for row in rows], np.int64) for name, field in (("key", "item"), ("n", "n"))}
 
 
-def check(records: NDArray[np.int64], found: Counts, keys: int) -> None:
+def check(records: NDArray[np.int64], results: Counts, keys: int) -> None:
     """Raises StateError unless the counts of each key ascend from result to result, and end at all of its records.
 
     Args:
         records: keys of the records since the adoption, shape (N,).
-        found: the results since then.
+        results: the results since then.
         keys: keys are 0 to keys - 1, each with one record before the adoption.
     """
-    order = np.lexsort((np.arange(len(found)), found.key))
-    key, n = found.key[order], found.n[order]
+    order = np.lexsort((np.arange(len(results)), results.key))
+    key, n = results.key[order], results.n[order]
     again = (key[1:] == key[:-1]) & (n[1:] <= n[:-1])
     if again.any():
         at = int(np.flatnonzero(again)[0])
@@ -163,10 +162,7 @@ class _Bench:
 
     def run_native(self) -> None:
         """Runs Spark's own query on one record per key, and ends it."""
-        key = F.lpad(F.col("id").cast("string"), NUMBER_BYTES, "0")
-        value = F.concat(key, F.lit("0" * NUMBER_BYTES)).alias("value")
-        writer = self.services.spark.range(self.settings.keys).select(value).write.format("kafka")
-        writer.option("kafka.bootstrap.servers", self.bootstrap).option("topic", _BEFORE).save()
+        send_keys(self.services.spark, self.bootstrap, _BEFORE, self.settings.keys)
         with own_state_store(self.services.spark, self.settings.workers):
             counts = self.records().groupBy(_KEY).agg(F.count("*").alias("n"))
             stream = counts.writeStream.format("noop").outputMode("update")
@@ -269,14 +265,16 @@ def _measure_part(folder: Path, scale: Scale) -> PartResult:
 
 def findings(rounds: list[Adoption], settings: AdoptedSettings) -> PartResult:
     """Returns the table and the checks of some rounds."""
-    spreads = {name: Spread(tuple(getattr(one, field) for one in rounds)) for name, (field, _) in _MEASURES.items()}
+    spreads = {
+        name: Spread(tuple(getattr(adoption, field) for adoption in rounds)) for name, (field, _) in _MEASURES.items()
+    }
     rows = [[name, spreads[name].text(digits)] for name, (_, digits) in _MEASURES.items()]
-    busy = sum(one.machine == "busy" for one in rounds)
+    busy = sum(adoption.machine == "busy" for adoption in rounds)
     table = Table(
         "A query of Spark's own, adopted and rescaled", ("measure", "median (range)"), rows,
         f"`groupBy().agg(count)`, {settings.keys:,} keys, {settings.rate:,} records/s, {settings.workers} to "
         f"{settings.goal} workers, megaphone-batched; {len(rounds)} rounds, {busy} of them on a busy machine. All "
-        f"{sum(one.results for one in rounds):,} results were checked.",
+        f"{sum(adoption.results for adoption in rounds):,} results were checked.",
     )  # fmt: skip
     return PartResult([table], [
         Check("seconds to adopt Spark's own state", spreads["adoption, s"].median, _SECONDS_BOUND, at_most=True),

@@ -241,29 +241,29 @@ def _moved(entries: Sequence[dict[str, Any]]) -> list[str]:
 
 def _lost(folder: Path, scale: Scale) -> PartResult:
     """Loses the executor of one of two hosts, or the host, under load, for several sizes of hash-count's state."""
-    found: list[Loss] = []
+    losses: list[Loss] = []
     for what, keys in product(("executor", "host"), scale.pick(_LOST_KEYS, (20_000,))):
         settings = Settings(what, keys, scale.pick(2_000, 500), scale.pick(40.0, 25.0))
         measured = measured_in_child("harness.suites.perf.hosts", folder / f"{what}-{keys}", settings)
-        found += [Loss(**one) for one in measured]
+        losses += [Loss(**loss) for loss in measured]
     rows = [
-        [one.what, f"{one.keys:,}", f"{one.state_bytes / 1e6:,.1f}", f"{one.recover_ms:,.0f}", f"{one.gap_s:.1f}",
-         "-" if one.steady_s is None else f"{one.steady_s:.1f}"]
-        for one in found
+        [loss.what, f"{loss.keys:,}", f"{loss.state_bytes / 1e6:,.1f}", f"{loss.recover_ms:,.0f}", f"{loss.gap_s:.1f}",
+         "-" if loss.steady_s is None else f"{loss.steady_s:.1f}"]
+        for loss in losses
     ]  # fmt: skip
     how = "ends without a word, as by a cut of its power" if can_isolate() else "has its processes killed"
     columns = ("lost", "keys", "state, MB", "longest rebuild, ms", "until an epoch ends, s", "until steady, s")
     table = Table("A loss under load", columns, rows, f"One of {_HOSTS} hosts, which {how}, or its executor.")
-    bounded = [one for one in found if (one.what, one.keys) == ("executor", _BOUND_KEYS)]
+    bounded = [loss for loss in losses if (loss.what, loss.keys) == ("executor", _BOUND_KEYS)]
     checks = [
-        Check("seconds from the loss of an executor to steady state, 1 M keys", one.steady_s or float("inf"),
+        Check("seconds from the loss of an executor to steady state, 1 M keys", loss.steady_s or float("inf"),
               _STEADY_BOUND_S, at_most=True)
-        for one in bounded
+        for loss in bounded
     ]  # fmt: skip
     points: dict[str, list[list[float]]] = {}
-    for one in found:
-        for name, ms in (("until an epoch ends", one.gap_s * 1e3), ("rebuild", one.recover_ms)):
-            points.setdefault(f"{one.what}: {name}", []).append([one.state_bytes / 1e6, ms])
+    for loss in losses:
+        for name, ms in (("until an epoch ends", loss.gap_s * 1e3), ("rebuild", loss.recover_ms)):
+            points.setdefault(f"{loss.what}: {name}", []).append([loss.state_bytes / 1e6, ms])
     return PartResult([table], checks, {"MB of state": points})
 
 

@@ -122,13 +122,13 @@ def interleave(
     """
     draw = np.random.default_rng(1)
     names = list(variants)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    entries: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     view = Lines(rounds * len(names))
     for number in range(rounds):
         order = [names[i] for i in draw.permutation(len(names)).tolist()]
         for name, entry in _round(variants, order, number, folder / "runs", view, warm=warm).items():
-            found[name].append(entry)
-    return found
+            entries[name].append(entry)
+    return entries
 
 
 def _round(
@@ -140,13 +140,13 @@ def _round(
         for name in order
     }
     for again in range(AGAIN + 1):
-        found = {name: _entry_of(run, folder, view, warm=warm) for name, run in runs.items()}
+        entries = {name: _entry_of(run, folder, view, warm=warm) for name, run in runs.items()}
         if again == AGAIN or not busy_runs(list(runs.values()), folder):
             break
         view.note(f"The machine was busy during round {number}: it is run anew, {again + 1} of {AGAIN} times at most.")
         for run in runs.values():
             begin_anew(folder / run.folder)
-    return found
+    return entries
 
 
 def _entry_of(run: NamedRun, folder: Path, view: Watcher, *, warm: bool) -> dict[str, Any]:

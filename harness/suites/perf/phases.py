@@ -95,21 +95,21 @@ def account(epoch: EpochPhases) -> dict[str, float]:
     does in it, the second stage holds the workers' phases, and `between` of the driver holds Spark's work between two
     calls of foreachBatch: what its progress does not name of that is the trigger's.
     """
-    found = {
+    lines = {
         line: float(sum(getattr(epoch, part).get(name, 0.0) for name in names))
         for line, (part, names, _) in LINES.items()
     }
 
     def take(line: str, inner: float) -> None:
-        found[line] = max(found[line] - inner, 0.0)
+        lines[line] = max(lines[line] - inner, 0.0)
 
     def of(part: str) -> float:
-        return sum(found[line] for line in LINES if LINES[line][0] == part)
+        return sum(lines[line] for line in LINES if LINES[line][0] == part)
 
     take("call into Python", sum(epoch.driver[name] for name in ("plan", "build", "job", "observe")))
     take("hand-shake and Arrow", of("workers"))
     take("progress and trigger", of("spark"))
-    return found
+    return lines
 
 
 def shares(epochs: Sequence[EpochPhases]) -> tuple[dict[str, float], float]:

@@ -39,14 +39,14 @@ def main(arguments: Sequence[str]) -> int:
     """Serves as a host of a query would."""
     folder, host = arguments
     transfer = Transfer.from_json(sys.stdin.buffer.readline())
-    found: list[str] = []
+    addresses: list[str] = []
 
     def is_up() -> bool:
-        found[:] = [offer(transfer, query=QUERY, generation=GENERATION, host=host, state_dir=folder)]
-        return bool(found[0])
+        addresses[:] = [offer(transfer, query=QUERY, generation=GENERATION, host=host, state_dir=folder)]
+        return bool(addresses[0])
 
     wait_for(is_up, f"a server at {host}", _DEADLINE_S)
-    sys.stdout.write(f"{found[0]}\n")
+    sys.stdout.write(f"{addresses[0]}\n")
     sys.stdout.flush()
     sys.stdin.buffer.read()
     return 0
@@ -105,15 +105,15 @@ def _mb_s(target: Path, rounds: int, *pulls: Pull, clock: Callable[[], float] = 
     """Returns the speeds of several pulls, in turns, each into new environments, commits included."""
     speeds: list[list[float]] = [[] for _ in pulls]
     for _ in range(rounds):
-        for found, pull in zip(speeds, pulls, strict=True):
+        for values, pull in zip(speeds, pulls, strict=True):
             with Store.open(target) as store:
                 begin = clock()
                 txn = store.begin()
                 size = pull(txn)
                 txn.commit()
-                found.append(size / 1e6 / (clock() - begin))
+                values.append(size / 1e6 / (clock() - begin))
             shutil.rmtree(target)
-    return [Spread(tuple(found)) for found in speeds]
+    return [Spread(tuple(values)) for values in speeds]
 
 
 def _from_here(folder: Path, worker: int, *, packing: bool = True) -> Pull:

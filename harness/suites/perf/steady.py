@@ -139,13 +139,13 @@ def _rate(folder: Path, scale: Scale) -> PartResult:
         for side in _SIDES
         for p in sorted(probes[side], key=lambda p: p.rate)
     ]
-    found = {side: search.low or 0 for side, search in searches.items()}
+    rates = {side: search.low or 0 for side, search in searches.items()}
     table = Table(
         "Rates tried", ("side", "records/s", "p99, ms", "growth of latency, s per s", "held"), rows,
         f"Held: p99 below {_LIMIT_MS:.0f} ms and latency growing by less than {_SLOPE} s per s; hash-count, both sides "
         "writing results to Kafka.",
     )  # fmt: skip
-    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in found.items()])
+    best = Table("Highest rate held", ("side", "records/s"), [[side, f"{rate:,}"] for side, rate in rates.items()])
     ratio = rate_ratio(searches["live"], searches["Spark"])
     return PartResult(
         [best, table], [Check("highest rate, this runtime over Spark", ratio, _RATE_BOUND, at_most=False)]

@@ -42,7 +42,7 @@ def base_of(stored: Path = _STORED) -> str:
 def store(
     commits: Mapping[str, str],
     bench: list[str],
-    found: Mapping[str, Any],
+    comparison: Mapping[str, Any],
     machine: Mapping[str, Any],
     stored: Path = _STORED,
 ) -> None:
@@ -51,7 +51,7 @@ def store(
     Args:
         commits: base and head.
         bench: the options that both ran with.
-        found: findings and second by mechanism, as `harness.suites.regress.decide.compare` gives them.
+        comparison: findings and second by mechanism, as `harness.suites.regress.decide.compare` gives them.
         machine: what it was measured on, see `harness.results.machine`.
         stored: the file.
     """
@@ -59,7 +59,7 @@ def store(
         mechanism: {
             change.measure: {"base": round(change.base, 2), "head_over_base": str(change.ratio)} for change in changes
         }
-        for mechanism, changes in {**found["findings"], **found["second"]}.items()
+        for mechanism, changes in {**comparison["findings"], **comparison["second"]}.items()
     }
     write_json(stored, {**commits, "bench": bench, "ratios": ratios, "machine": dict(machine)})
 
@@ -85,15 +85,15 @@ class Comparison:
 
     def round(self, number: int) -> Runs:
         """Returns the measures of each side's runs by mechanism, in order of pairs."""
-        found: Runs = {"base": [], "head": []}
+        runs: Runs = {"base": [], "head": []}
         for place, side in enumerate(sides(self._pairs)):
             path = self._folder / f"round-{number}" / f"{place:02d}-{side}"
             kept = path / "measures.json"
             if not kept.exists():
                 sys.stderr.write(f"round {number}, run {place + 1} of {2 * self._pairs}: {side}\n")
                 write_json(kept, measures_of(self._bench(path, side)))
-            found[side].append(read_json(kept))
-        return found
+            runs[side].append(read_json(kept))
+        return runs
 
     def _bench(self, path: Path, side: str) -> Path:
         """Returns the result of a run; one during which the machine was busy is made anew, up to a limit."""
@@ -168,35 +168,35 @@ def _folder(output: Path, commits: Mapping[str, str], bench: list[str], pairs: i
 
 
 def markdown(
-    commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any], busy: tuple[int, int] = (0, 0)
+    commits: Mapping[str, str], verdict: Verdict, comparison: Mapping[str, Any], busy: tuple[int, int] = (0, 0)
 ) -> str:
     """Returns the page: the verdict first, then a row per measure with base, ratio and interval.
 
     Args:
         commits: base and head.
         verdict: of the whole comparison.
-        found: findings, second, counts and worse by mechanism, as `harness.suites.regress.decide.compare` gives them.
+        comparison: findings, second, counts and worse by mechanism, see `harness.suites.regress.decide.compare`.
         busy: runs that are in it although the machine was busy, and all runs.
     """
     caution = (
         f"During {busy[0]} of {busy[1]} runs other work took more than 10 % of the CPU time, also when they were run "
         "anew: compare again on a quiet machine.\n"
     )
-    return "\n".join([*_lines(commits, verdict, found), *([caution] if busy[0] else [])]) + "\n"
+    return "\n".join([*_lines(commits, verdict, comparison), *([caution] if busy[0] else [])]) + "\n"
 
 
-def _lines(commits: Mapping[str, str], verdict: Verdict, found: Mapping[str, Any]) -> Iterator[str]:
+def _lines(commits: Mapping[str, str], verdict: Verdict, comparison: Mapping[str, Any]) -> Iterator[str]:
     said = "**worse**" if verdict == "worse" else "no regression"
     yield f"## {said}: {commits['head'][:12]} against {commits['base'][:12]}\n"
-    for mechanism, findings in found["findings"].items():
-        worse = {finding.measure for finding in found["worse"][mechanism]}
+    for mechanism, findings in comparison["findings"].items():
+        worse = {finding.measure for finding in comparison["worse"][mechanism]}
         yield f"### {mechanism}\n"
-        rows = [_row(finding, worse, bool(found["second"])) for finding in findings]
-        for name, (before, after) in found["counts"][mechanism].items():
+        rows = [_row(finding, worse, bool(comparison["second"])) for finding in findings]
+        for name, (before, after) in comparison["counts"][mechanism].items():
             rows.append([name, f"{before:,.0f}", f"{after:,.0f}", "changed"])
         yield from table_lines(("measure", "base", "head / base (95 % interval)", ""), rows, "lrrl")
         yield ""
-        if second := found["second"].get(mechanism):
+        if second := comparison["second"].get(mechanism):
             yield f"Second round: {', '.join(f'{finding.measure} {finding.ratio}' for finding in second)}.\n"
 
 

@@ -79,20 +79,20 @@ def calibrate(runs: Sequence[Observed], otherwise: Costs) -> Costs:
 
     Runs whose load came late stand behind those whose load was met: they give only what no other run shows.
     """
-    found: dict[str, float] = {}
+    costs_found: dict[str, float] = {}
     source: dict[str, str] = {}
     for load in ("late", "met"):
         part = _shown([run for run in runs if run.entry["load"] == load], otherwise)
         late = "" if load == "met" else ", where the load was late"
         source |= {name: f"{_where(runs)}{late}" for name in part}
-        found |= part
-    if "epoch_ms" not in found:
+        costs_found |= part
+    if "epoch_ms" not in costs_found:
         raise UsageError("None of the runs has five steady epochs and no cost per record: take another result.")
     every = f"measured in {_where(runs)}"
     single = {name: text for name, text in source.items() if text != _where(runs)}
     unknown = otherwise.source.get("", "of unknown origin")
-    single |= {name: otherwise.source.get(name) or unknown for name in COSTS if name not in {*found, "slots"}}
-    given: dict[str, Any] = {"slots": runs[0].cores, "source": {"": every, **single}, **found}
+    single |= {name: otherwise.source.get(name) or unknown for name in COSTS if name not in {*costs_found, "slots"}}
+    given: dict[str, Any] = {"slots": runs[0].cores, "source": {"": every, **single}, **costs_found}
     return replace(otherwise, **given)
 
 
@@ -132,7 +132,7 @@ def _epochs(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:
     p50 = np.array([run.entry["latency_ms"]["steady"]["p50"] for run in runs])
     spread = [_spread(np.array([e["ms"]["total"] for e in run.steady])) for run in runs]
     logged = sum(e.get("log_bytes", 0) for e in steady)
-    found: dict[str, float] = {
+    costs: dict[str, float] = {
         "epoch_ms": max(float(np.median(np.array(total) - work)) - otherwise.worker_ms * workers, 0.0),
         # a record waits for half an epoch at the median, then for the response
         "response_ms": max(float(np.median(p50 - np.array(total) / 2 - work)), 0.0),
@@ -140,7 +140,7 @@ def _epochs(runs: Sequence[Observed], otherwise: Costs) -> dict[str, float]:
         "record_us": record_us,
         "jitter": float(np.median(spread)),
     }
-    return {**found, "log_record_bytes": logged / sum(e["records"] for e in steady)} if logged else found
+    return {**costs, "log_record_bytes": logged / sum(e["records"] for e in steady)} if logged else costs
 
 
 def _external(runs: Sequence[Observed]) -> dict[str, float]:
@@ -188,14 +188,14 @@ def _pulls(runs: Sequence[Observed]) -> dict[str, float]:
                 share = _largest_share([pair[1] for pair in copies])
                 size = e.get("replicated_bytes", 0) * share
                 rows["replica"].append((len(copies) * share, size, e["ms"].get("replicate", 0.0)))
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     for kind, seen in rows.items():
         if len(seen) >= 2:
             bin_ms, byte_ms = _two_parts(np.array(seen))
-            found[f"{kind}_bin_ms"] = bin_ms
+            costs[f"{kind}_bin_ms"] = bin_ms
             if byte_ms > 0:
-                found[f"{kind}_bytes_s"] = 1e3 / byte_ms
-    return found
+                costs[f"{kind}_bytes_s"] = 1e3 / byte_ms
+    return costs
 
 
 def _two_parts(rows: NDArray[np.float64]) -> tuple[float, float]:

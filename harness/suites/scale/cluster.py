@@ -185,9 +185,9 @@ class Cluster:
         return np.where(epochs < 0, self.sizes[bins], np.minimum(since, self.sizes[bins])).astype(np.float64)
 
     def _copy(self, plan: EpochPlan, arrived: NDArray[np.int64], workers: int) -> tuple[NDArray[np.float64], float]:
-        """Brings replicas and shadows up; returns each worker's time behind its results, and the bytes read."""
+        """Brings replicas and standbys up; returns each worker's time behind its results, and the bytes read."""
         spent = np.zeros(workers)
-        pairs = plan.replicas + plan.shadows
+        pairs = plan.replicas + plan.standbys
         if not pairs:
             return spent, 0.0
         named = np.array(pairs, np.int64)
@@ -195,9 +195,9 @@ class Cluster:
         size = np.bincount(named[:, 1], weights=behind, minlength=workers)
         spent += self._received(size / self.costs.replica_bytes_s * 1e3, size)
         spent += np.bincount(named[:, 1], minlength=workers) * self.costs.replica_bin_ms
-        if plan.shadows:
-            shadows = np.array(plan.shadows, np.int64)
-            records = np.bincount(shadows[:, 1], weights=arrived[shadows[:, 0]], minlength=workers)
+        if plan.standbys:
+            standbys = np.array(plan.standbys, np.int64)
+            records = np.bincount(standbys[:, 1], weights=arrived[standbys[:, 0]], minlength=workers)
             spent += records * self.costs.record_us / 1e3
         return spent, float(behind.sum())
 
@@ -255,7 +255,7 @@ class Cluster:
         queued = np.flatnonzero(self._queued) if self._waiting else seen[:0]
         last = written.epoch
         copied = tuple((b, w, last - 1) for b, w in written.plan.replicas)
-        copied += tuple((b, w, last) for b, w in written.plan.shadows)
+        copied += tuple((b, w, last) for b, w in written.plan.standbys)
         self.replicas |= {(bin_, worker): at for bin_, worker, at in copied}
         for pull in pulled:
             self.replicas.pop((pull.bin, pull.target), None)

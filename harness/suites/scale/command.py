@@ -30,14 +30,14 @@ _MIB = 1 << 20
 @ending()
 def run_simulate_scale(options: Mapping[str, Any]) -> int:
     """Simulates, checks or calibrates; returns the exit code."""
-    given = {name: value for name, value in options.items() if value not in {None, ""}}
-    path = Path(given.pop("costs", DEFAULT_COSTS))
-    if "calibrate" in given:
-        _calibrate(str(given["calibrate"]), path)
-    elif "check" in given:
-        _check(Path(str(given["check"])), read_costs(path))
+    values = {name: value for name, value in options.items() if value not in {None, ""}}
+    path = Path(values.pop("costs", DEFAULT_COSTS))
+    if "calibrate" in values:
+        _calibrate(str(values["calibrate"]), path)
+    elif "check" in values:
+        _check(Path(str(values["check"])), read_costs(path))
     else:
-        _simulate(given, read_costs(path))
+        _simulate(values, read_costs(path))
     return 0
 
 

@@ -115,7 +115,7 @@ class _Run:
         calm = Histogram()
         for epoch in quiet:
             calm.add(epoch.latencies)
-        found = Prediction(
+        prediction = Prediction(
             mechanism=self.name,
             steady_epoch_ms=float(np.median([epoch.end_ms - epoch.cut_ms for epoch in quiet])),
             steady_p50_ms=calm.percentile(0.5),
@@ -123,11 +123,11 @@ class _Run:
             standing_bytes=sum(epoch.copied_bytes for epoch in steady),
         )
         if self.name != "none":
-            self._migrate(found)
-        found.planning_s = self.planning_s
-        return found
+            self._migrate(prediction)
+        prediction.planning_s = self.planning_s
+        return prediction
 
-    def _migrate(self, found: Prediction) -> None:
+    def _migrate(self, prediction: Prediction) -> None:
         """Migrates to the goal, and runs on until latencies are calm again."""
         migrating, commanded_ms, first, end_ms = Histogram(), self.cluster.now_ms, self.number, 0.0
         self.controller.accept(Command("c", "rebalance", self.setting.goal, "simulated", first))
@@ -136,23 +136,23 @@ class _Run:
             epoch = self._step()
             end_ms = epoch.end_ms
             migrating.add(epoch.latencies)
-            found.moved_bins += epoch.moved_bins
-            found.moved_bytes += epoch.moved_bytes
-            found.crossed_bytes += epoch.crossed_bytes
-            found.copied_bytes += epoch.copied_bytes
-            found.longest_pull_ms = max(found.longest_pull_ms, epoch.longest_pull_ms)
+            prediction.moved_bins += epoch.moved_bins
+            prediction.moved_bytes += epoch.moved_bytes
+            prediction.crossed_bytes += epoch.crossed_bytes
+            prediction.copied_bytes += epoch.copied_bytes
+            prediction.longest_pull_ms = max(prediction.longest_pull_ms, epoch.longest_pull_ms)
             if epoch.moved_bins:
                 self.begun_ms = epoch.begin_ms if self.begun_ms is None else self.begun_ms
-                found.duration_s = (end_ms - self.begun_ms) / 1e3
-        found.epochs = self.number - first
+                prediction.duration_s = (end_ms - self.begun_ms) / 1e3
+        prediction.epochs = self.number - first
         for _ in range(_CALM_EPOCHS):
             epoch = self._step()
             if epoch.cut_ms - epoch.latencies.max < end_ms:  # some of its records were due during the migration
                 migrating.add(epoch.latencies)
-            if epoch.latencies.max <= found.steady_max_ms * _CALM_FACTOR and epoch.cut_ms > end_ms:
-                found.calm_s = (epoch.cut_ms - commanded_ms) / 1e3
+            if epoch.latencies.max <= prediction.steady_max_ms * _CALM_FACTOR and epoch.cut_ms > end_ms:
+                prediction.calm_s = (epoch.cut_ms - commanded_ms) / 1e3
                 break
-        found.peak_ms, found.migrating_p99_ms = migrating.max_ms or None, migrating.percentile(0.99) or None
+        prediction.peak_ms, prediction.migrating_p99_ms = migrating.max_ms or None, migrating.percentile(0.99) or None
 
     def _settle(self) -> Iterator[SimulatedEpoch]:
         """Yields steady epochs: at least twenty, and as many as the first copies of standing replicas need."""

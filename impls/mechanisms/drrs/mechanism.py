@@ -53,13 +53,13 @@ class Drrs(Mechanism):
 
     def _subscales(self, moves: Moves, which: NDArray[np.bool_]) -> list[Subscale]:
         """Divides some of the moves into groups of one pair of workers each, of about equal size."""
-        found: list[Subscale] = []
+        subscales: list[Subscale] = []
         pairs = zip(moves.sources[which].tolist(), moves.targets[which].tolist(), strict=True)
         for source, target in sorted(set(pairs)):
             own = moves.bins[which & (moves.sources == source) & (moves.targets == target)]
             groups = max(1, len(own) // self.subscale_bins) if self.subscale_bins else 1
-            found += [(source, target, group) for group in np.array_split(own, groups)]
-        return found
+            subscales += [(source, target, group) for group in np.array_split(own, groups)]
+        return subscales
 
 
 MECHANISMS = {"drrs": Drrs}

@@ -199,7 +199,7 @@ class RedisTransaction:
             return {}
         new = {bin_ for bin_ in wanted if bin_ not in self.held}
         asked = {b: [GUARD, bin_key(SIZE, b), *names] if b in new else names for b, names in wanted.items()}
-        found: dict[bytes, bytes | None] = {}
+        values_found: dict[bytes, bytes | None] = {}
         for (bin_, names), values in zip(wanted.items(), self._store.read(asked), strict=True):
             if bin_ in new:
                 held = _decode(bin_, values[0])
@@ -207,9 +207,9 @@ class RedisTransaction:
                     raise _moved_on(bin_, held)
                 self._hold(bin_, held.encode(), values[1])
                 values = values[2:]  # noqa: PLW2901
-            found |= zip(names, values, strict=True)
-        self._store.keep(self, found)
-        return found
+            values_found |= zip(names, values, strict=True)
+        self._store.keep(self, values_found)
+        return values_found
 
 
 class Cursor:

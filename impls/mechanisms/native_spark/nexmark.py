@@ -141,13 +141,13 @@ def _q18(raw: DataFrame) -> DataFrame:
 
 def _q19(raw: DataFrame) -> DataFrame:
     bid = F.struct((-F.col("price")).alias("below"), "dateTime", "bidder")
-    found = (
+    ranked = (
         events(raw, "bid").groupBy(F.window("at", _WINDOW).alias("w"), "auction").agg(F.collect_list(bid).alias("bids"))
     )
     ten = F.posexplode(F.slice(F.array_sort("bids"), 1, 10)).alias("place", "bid")
-    found = found.select(_start(F.col("w")).alias("start"), "auction", ten)
+    ranked = ranked.select(_start(F.col("w")).alias("start"), "auction", ten)
     price, rank = (-F.col("bid.below")).alias("price"), (F.col("place") + 1).alias("rank")
-    return found.select("start", "auction", "bid.bidder", price, "bid.dateTime", rank)
+    return ranked.select("start", "auction", "bid.bidder", price, "bid.dateTime", rank)
 
 
 def _q20(raw: DataFrame) -> DataFrame:

@@ -3,31 +3,32 @@
 import contextlib
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from impls.driver.observed import RunningQuery
-from impls.errors import StateError, UsageError
+from impls.errors import StateError
 from impls.mechanisms.native_spark.native import Native
 from impls.mechanisms.native_spark.processor import count_by_processor
-from impls.mechanisms.native_spark.ticks import EpochListener, found_nothing, idle_polls, newest_epoch, state_bytes
-from impls.placement import initial
+from impls.mechanisms.native_spark.ticks import (
+    BinlessQuery,
+    EpochListener,
+    found_nothing,
+    idle_polls,
+    newest_epoch,
+    state_bytes,
+)  # fmt: skip
 from impls.worker.results import Output
 
 _POLL_S = 0.05
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed
-_STOP_DEADLINE_S = 60.0
 _TOLD_DEADLINE_S = 10.0
 _PARTITIONS = "spark.sql.shuffle.partitions"
 Answers = Callable[[DataFrame], DataFrame]
@@ -44,105 +45,49 @@ class RecordSource:
     preloaded: int
 
 
-class NativeQuery(RunningQuery):
+class NativeQuery(BinlessQuery):
     """A stateful count of Spark's own; a supervisor thread executes commands by restarting it.
 
-    Attributes:
-        wants_restart: never; it is there for whoever expects a StreamHandle.
-
+    Its workers are its partitions. A mechanism that does not repartition leaves their number as it is.
     With `answers` it is another query than the count: a function from records to the columns that go to Kafka.
     """
 
-    wants_restart = False
-
     def __init__(
-        self,
-        spark: SparkSession,
-        source: RecordSource,
-        output: Output,
-        checkpoint: Path,
-        *,
-        native: Native,
-        workers: int,
-        bins: int,
+        self, spark: SparkSession, source: RecordSource, output: Output, checkpoint: Path, *,
+        native: Native, workers: int, bins: int,
         on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
         on_event: Callable[[str, dict[str, Any]], None],
         answers: Answers | None = None,
-    ):
-        super().__init__()
+    ):  # fmt: skip
+        super().__init__("Spark's own query", workers, bins, on_event)
         self._answers = answers or partial(_count, operator=native.operator)
         self._mode = "append" if answers else "update"
         self._spark, self._source, self._output, self._checkpoint = spark, source, output, checkpoint
-        self._native, self._bins = native, bins
-        self._on_epoch, self._on_event = on_epoch, on_event
-        self._partitions, self._usual = workers, workers
-        self.goal: NDArray[np.int32] = initial(bins, workers)
-        self._lock = threading.RLock()
-        self._pending: tuple[str, int] | None = None  # a command that is not carried out yet: (id, partitions)
-        self._restarted: str | None = None  # one whose first epoch is not done
+        self._native, self._on_epoch = native, on_epoch
+        self._restarted: str | None = None  # a command whose first epoch is not done
         self._resumed = -1  # the last epoch that was committed before the last start
         self._last_epoch, self._preloaded = -1, 0
         self._run = ""  # Spark's id of the query since its last start
-        self._stopping = False
         self._idle = 0  # polls in a row that found no epoch under way
         self._listener = EpochListener(self._progress)
         spark.streams.addListener(self._listener)
-        self._supervisor = threading.Thread(target=self._supervise, name="native-supervisor", daemon=True)
-        self._supervisor.start()
+        threading.Thread(target=self._supervise, name="native-supervisor", daemon=True).start()
 
-    def rebalance(self, goal: NDArray[np.int32], *, label: str = "rebalance") -> str:
-        """Restarts the query for a goal and returns the command's id; its state is repartitioned if the mechanism does.
-
-        Spark's state has no bins: a goal is reached with one partition per worker that it names. One that keeps their
-        number, which Spark has no way to reach, takes one partition more, and the next such goal takes it back.
-        """
-        with self._lock:
-            if self._ended.is_set() or self._stopping:
-                raise UsageError("The query has ended: start it again before giving it a command.")
-            if self._pending is not None or self._restarted is not None:
-                raise UsageError("The query is restarting: wait until it runs again.")
-            id_ = uuid.uuid4().hex
-            self._pending = (id_, self._wanted(int(goal.max()) + 1))
-            self.goal = np.asarray(goal, np.int32).copy()
-        self._on_event("command", {"id": id_, "label": label})
-        return id_
+    @property
+    def _migrating(self) -> bool:
+        return self._pending is not None or self._restarted is not None
 
     def _wanted(self, workers: int) -> int:
-        if not self._native.repartitions:
-            return self._partitions
-        wanted, self._usual = next_workers(workers, self._usual, self._partitions)
-        return wanted
+        return super()._wanted(workers) if self._native.repartitions else self._workers
 
     def status(self) -> dict[str, Any]:
         """Returns epoch, partitions, whether a restart is under way, whether all input has had its effect (settled)."""
-        with self._lock:
-            migrating = self._pending is not None or self._restarted is not None
-            return {
-                "epoch": self._last_epoch,
-                "workers": self._partitions,
-                "queued": 0,
-                "migrating": migrating,
-                "running": not self._ended.is_set(),
-                "settled": self._idle >= _IDLE_POLLS,
-            }
-
-    @property
-    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Rates and sizes of bins: Spark's state has none."""
-        return np.zeros(self._bins), np.zeros(self._bins, np.int64)
-
-    def stop(self) -> None:
-        """Stops the query; raises what it failed with, if it did."""
-        self._stopping = True
-        if not self._ended.wait(_STOP_DEADLINE_S):
-            raise StateError(f"Spark's own query did not stop in {_STOP_DEADLINE_S:.0f} s.")
-        if self._failure is not None:
-            raise self._failure
+        return self._status(self._last_epoch, settled=self._idle >= _IDLE_POLLS)
 
     def _start(self) -> StreamingQuery:
         with self._lock:  # so that no epoch is told of before it is known whose it is
             self._resumed = self._committed()
-            self._on_event("query_start", {"partitions": self._partitions})
+            self._on_event("query_start", {"partitions": self._workers})
             query = self._writer().start()
             self._run = str(query.runId)
             return query
@@ -160,7 +105,7 @@ class NativeQuery(RunningQuery):
         return (self._checkpoint / "commits" / str(self._resumed + 1)).exists()
 
     def _writer(self) -> DataStreamWriter:
-        self._spark.conf.set(_PARTITIONS, str(self._partitions))
+        self._spark.conf.set(_PARTITIONS, str(self._workers))
         return (
             self._answers(self._source.records())
             .writeStream.format("kafka")
@@ -211,13 +156,13 @@ class NativeQuery(RunningQuery):
         query.stop()
         self._on_event("query_stop", {})
         self._on_event("migration_begin", {"id": id_, "epoch": self._last_epoch + 1, "label": ""})
-        if partitions != self._partitions and (self._checkpoint / "state").is_dir():  # a projection has none
+        if partitions != self._workers and (self._checkpoint / "state").is_dir():  # a projection has none
             begun = time.monotonic()
             self._finish_last_epoch()
             self._spark._streamingCheckpointManager.repartition(str(self._checkpoint), partitions)
             self._on_event("repartitioned", {"partitions": partitions, "seconds": time.monotonic() - begun})
         with self._lock:
-            self._partitions, self._pending, self._restarted = partitions, None, id_
+            self._workers, self._pending, self._restarted = partitions, None, id_
         return self._start()
 
     def _end_restart(self, message: str) -> None:
@@ -252,7 +197,7 @@ class NativeQuery(RunningQuery):
             "epoch": epoch,
             "begin_us": begin_us,
             "end_us": begin_us + round(total * 1e3),
-            "workers": self._partitions,
+            "workers": self._workers,
             "records": records,
             "misplaced": 0,
             "migrating": moved,
@@ -261,20 +206,6 @@ class NativeQuery(RunningQuery):
             "done_us": begin_us + round((total - float(ms.get("commitOffsets", 0))) * 1e3),
             "ms": {"total": total, "job": float(ms["addBatch"]), "between": total - float(ms["addBatch"])},
         }
-
-
-def next_workers(named: int, usual: int, now: int) -> tuple[int, int]:
-    """Returns how many workers a goal asks for where there are no bins, and what then is the usual number.
-
-    Args:
-        named: workers that the goal names.
-        usual: those that the last goal of another number named.
-        now: those there are.
-
-    >>> next_workers(4, 2, 2), next_workers(2, 2, 2), next_workers(2, 2, 3)
-    ((4, 4), (3, 2), (2, 2))
-    """
-    return (named + 1 if named == usual == now else named), named
 
 
 def _count(records: DataFrame, operator: str) -> DataFrame:

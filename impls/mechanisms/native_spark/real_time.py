@@ -52,7 +52,7 @@ class NativeRealTimeQuery(NativeQuery):
         assert self._ends is not None, "_prepare comes first"
         with self._lock:
             self._before, (_, self._base) = self._taken_in(), self._ends.now()
-            self._on_event("query_start", {"partitions": self._partitions})
+            self._on_event("query_start", {"partitions": self._workers})
             writer: Any = self._writer()
             query: StreamingQuery = writer.trigger(realTime=self._batch).start()
             return query
@@ -76,7 +76,7 @@ class NativeRealTimeQuery(NativeQuery):
             if moved:
                 ended, self._restarted = self._restarted, None
         what = (self._bins, self._bytes) if moved and self._native.repartitions else (0, 0)
-        self._ticks.tell(arrived, done, workers=self._partitions, moved=what, ended=ended)
+        self._ticks.tell(arrived, done, workers=self._workers, moved=what, ended=ended)
 
     def _progress(self, epoch: int, begin_us: int, progress: Any) -> None:
         self._bytes = state_bytes(progress)

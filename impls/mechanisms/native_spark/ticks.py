@@ -1,20 +1,111 @@
-"""How far a native query is, told by Spark's progress or by the offsets of its topics."""
+"""Queries whose engine has no bins: how they are commanded, and how far they are, by Spark's progress or by topics."""
 
+import threading
 import time
+import uuid
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from impls.driver.arrivals import asking, end_offsets
+from impls.driver.observed import RunningQuery
+from impls.errors import StateError, UsageError
+from impls.placement import initial
 
 _TICK_S = 0.25
 _SMOOTHED = 8  # ticks
 _ASK_S = 10.0
 _AWAY_S = 60.0  # for which a broker that was killed may be away
+_STOP_DEADLINE_S = 90.0
+
+
+class BinlessQuery(RunningQuery):
+    """A query that a supervisor thread rescales: a goal stands for as many workers as it names.
+
+    Attributes:
+        wants_restart: never; it is there for whoever expects a StreamHandle.
+        goal: the assignment last commanded; the engine has none.
+    """
+
+    wants_restart = False
+
+    def __init__(self, name: str, workers: int, bins: int, on_event: Callable[[str, dict[str, Any]], None]):
+        super().__init__()
+        self._name, self._bins, self._on_event = name, bins, on_event
+        self._workers, self._usual = workers, workers
+        self.goal: NDArray[np.int32] = initial(bins, workers)
+        self._lock = threading.RLock()
+        self._pending: tuple[str, int] | None = None  # a command that is not carried out yet: (id, workers)
+        self._stopping = False
+
+    @property
+    @abstractmethod
+    def _migrating(self) -> bool:
+        """Whether a command is pending or being carried out."""
+
+    def rebalance(self, goal: NDArray[np.int32], *, label: str = "rebalance") -> str:
+        """Has the query rescaled to as many workers as a goal names and returns the command's id.
+
+        A goal that keeps the number of workers, which would have no effect, takes one more, and the next such goal one
+        less.
+
+        Raises:
+            UsageError: the query has ended, or is being rescaled.
+        """
+        with self._lock:
+            if self._ended.is_set() or self._stopping:
+                raise UsageError("The query has ended: start it again before giving it a command.")
+            if self._migrating:
+                raise UsageError("The query is being rescaled: wait until that is done.")
+            id_ = uuid.uuid4().hex
+            self._pending = (id_, self._wanted(int(goal.max()) + 1))
+            self.goal = np.asarray(goal, np.int32).copy()
+        self._on_event("command", {"id": id_, "label": label})
+        return id_
+
+    def _wanted(self, workers: int) -> int:
+        wanted, self._usual = next_workers(workers, self._usual, self._workers)
+        return wanted
+
+    def _status(self, epoch: int, *, settled: bool) -> dict[str, Any]:
+        """Returns epoch or tick, workers, whether a rescale is under way, whether all input has had its effect."""
+        with self._lock:
+            about = {"epoch": epoch, "workers": self._workers, "queued": 0, "migrating": self._migrating}
+            return {**about, "running": not self._ended.is_set(), "settled": settled}
+
+    @property
+    def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Rates and sizes of bins: the engine has none."""
+        return np.zeros(self._bins), np.zeros(self._bins, np.int64)
+
+    def stop(self) -> None:
+        """Ends the query; raises what it failed with, if it did."""
+        self._stopping = True
+        if not self._ended.wait(_STOP_DEADLINE_S):
+            raise StateError(f"{self._name} did not end in {_STOP_DEADLINE_S:.0f} s.")
+        if self._failure is not None:
+            raise self._failure
+
+
+def next_workers(named: int, usual: int, now: int) -> tuple[int, int]:
+    """Returns how many workers a goal asks for where there are no bins, and what then is the usual number.
+
+    Args:
+        named: workers that the goal names.
+        usual: those that the last goal of another number named.
+        now: those there are.
+
+    >>> next_workers(4, 2, 2), next_workers(2, 2, 2), next_workers(2, 2, 3)
+    ((4, 4), (3, 2), (2, 2))
+    """
+    return (named + 1 if named == usual == now else named), named
 
 
 class Ends:

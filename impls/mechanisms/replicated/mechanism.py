@@ -44,7 +44,7 @@ class ReplicatedDataflow(Mechanism):
         if (lag == 0).all():  # a replica that only follows the changelog is always one epoch behind
             return replace(pull_plan(view, bins), from_replica=True)
         if (lag <= self.catch_up_epochs).all():
-            return replace(plan, shadows=tuple(zip(bins.tolist(), targets.tolist(), strict=True)))
+            return replace(plan, standbys=tuple(zip(bins.tolist(), targets.tolist(), strict=True)))
         due = np.flatnonzero(lag > self.catch_up_epochs // 2)
         return replace(plan, replicas=within_bytes(view, bins[due], targets[due], lag[due], self.replicate_bytes))
 

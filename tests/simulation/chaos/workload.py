@@ -28,12 +28,12 @@ class Batch:
     bins: list[int]
 
     def tables(self, plan: EpochPlan, worker: int, random: Random, *, chained: bool) -> list[pa.Table]:
-        """Returns a worker's records, those of its shadows too, as Spark hands them over: in any order, in one or two.
+        """Returns a worker's records, those of its standbys too, as Spark hands them over: in any order, in one or two.
 
-        A batch holds records of either kind, as an executor sends a record to its owner and to every shadow.
+        A batch holds records of either kind, as an executor sends a record to its owner and to every standby.
         """
-        shadowed = {bin_ for bin_, at in plan.shadows if at == worker}
-        mine = [i for i, bin_ in enumerate(self.bins) if plan.routing[bin_] == worker or bin_ in shadowed]
+        on_standby = {bin_ for bin_, at in plan.standbys if at == worker}
+        mine = [i for i, bin_ in enumerate(self.bins) if plan.routing[bin_] == worker or bin_ in on_standby]
         random.shuffle(mine)
         cut = random.randint(0, len(mine))
         return [self._table(part, chained) for part in (mine[:cut], mine[cut:]) if part]

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from generators.stream import NUMBER_BYTES
 from harness.experiment.make import make_experiment
 from harness.lab.bringup import bring_up, open_session
 from harness.lab.measuring import measure_here, measured_in_child
@@ -26,6 +25,7 @@ from harness.lab.topics import create_topics
 from harness.lab.waiting import wait_for
 from harness.measure.hdr import percentiles
 from harness.run.load import Load, schedule
+from harness.run.pipeline import send_keys
 from harness.suites.perf.part import Check, Part, PartResult, Scale, Spread, Table
 from harness.suites.perf.processor.sides import SIDES, Place, running
 from impls.errors import StateError
@@ -166,7 +166,7 @@ class _Side:
 
     def fill(self) -> None:
         """Makes the state: one record per key."""
-        self._send(F.col("id"), self.settings.keys)
+        self._send(self.settings.keys)
         with running(self.name, self.spark, self.place) as check:
             self._await(check, "one record per key", _FILL_DEADLINE_S)
         self.received.skip()
@@ -174,9 +174,8 @@ class _Side:
     def block(self, number: int, folder: Path) -> Block:
         """Works off a backlog, and then the records of a steady load as they come."""
         wanted = self.settings
-        self._send(
-            F.pmod(F.xxhash64(F.col("id"), F.lit(number)), F.lit(wanted.keys)), wanted.epochs * wanted.epoch_records
-        )
+        drawn = F.pmod(F.xxhash64(F.col("id"), F.lit(number)), F.lit(wanted.keys))
+        self._send(wanted.epochs * wanted.epoch_records, drawn)
         with running(self.name, self.spark, self.place) as check:
             self._await(check, "the backlog's last result", _DEADLINE_S)
             rate = throughput(self.received.take().appended_ms, wanted.epoch_records)
@@ -205,12 +204,8 @@ class _Side:
     def _await(self, check: Callable[[], None], what: str, deadline_s: float) -> None:
         wait_for(lambda: self.received.there() >= self.sent, f"{what} ({self.name})", deadline_s, tend=check)
 
-    def _send(self, key: Column, records: int) -> None:
-        """Sends records of time 0 with the key that an expression gives for each id, in key-count's form."""
-        digits = F.lpad(key.cast("string"), NUMBER_BYTES, "0")
-        value = F.concat(digits, F.lit("0" * NUMBER_BYTES)).alias("value")
-        writer = self.spark.range(records).select(value).write.format("kafka").option("topic", self.place.topics[0])
-        writer.option("kafka.bootstrap.servers", self.place.bootstrap).save()
+    def _send(self, records: int, key: Column | None = None) -> None:
+        send_keys(self.spark, self.place.bootstrap, self.place.topics[0], records, key)
         self.sent += records
 
 
