@@ -93,6 +93,11 @@ def mode_of(name: str) -> str | None:
     return None if known is None else str(known.mode)
 
 
+def queries_of(name: str) -> tuple[str, ...]:
+    """Returns the NEXMark queries that another engine runs here; none for a baseline on Spark's own state."""
+    return tuple(getattr(_engines().get(name), "queries", ()))
+
+
 def check(name: str, **given: Any) -> None:
     """Raises UsageError when there is no such mechanism or baseline, or it does not take the options."""
     baseline(name, **given) if name in _baselines() else make(name, **given)

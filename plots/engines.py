@@ -46,14 +46,24 @@ def _figures(result: Mapping[str, Any]) -> list[Drawn]:
             lambda: _steady(rows),
         ),
     ]
-    return figures + [_timeline(result["timelines"], keys) for keys in sorted({row["keys"] for row in rows})]
+    return figures + [_timeline(result["timelines"], load) for load in loads_of(rows)]
 
 
-def _timeline(timelines: Rows, keys: int) -> Drawn:
-    here = [line for line in timelines if line["keys"] == keys]
+def load_of(row: Mapping[str, Any]) -> str:
+    """Returns what a row's engine was to do: the number of keys that it counts, or its query."""
+    return str(row.get("query") or f"{row['keys']:,} keys")
+
+
+def loads_of(rows: Rows) -> list[str]:
+    """Returns the loads of rows: numbers of keys ascending, then queries."""
+    return list(dict.fromkeys(load_of(row) for row in sorted(rows, key=lambda row: (row["keys"], row.get("query")))))
+
+
+def _timeline(timelines: Rows, load: str) -> Drawn:
+    here = [line for line in timelines if load_of(line) == load]
     return Drawn(
-        f"timeline-{keys}",
-        f"Latency over time, {keys:,} keys",
+        f"timeline-{load.replace(',', '').replace(' keys', '')}",
+        f"Latency over time, {load}",
         "Highest latency of the records due in each 250 ms; a rescale is under way where the ground is shaded.",
         lambda: _over_time(here),
     )
@@ -81,7 +91,7 @@ def _over_keys(rows: Rows, panel: str, value: str, label: str) -> Any:
     figure, panels = theme.grid_of(len(names), height=3.0, width=9.0, columns=2, sharey=True)
     handles: dict[str, Any] = {}
     for axes, name in zip(panels, names, strict=True):
-        axes.set(title=name, xlabel="keys")
+        axes.set(title=name)
         handles |= _lines(axes, [row for row in rows if str(row[panel]) == name], value)
     _finish(figure, panels, handles, [row[value] for row in rows if row[value] is not None], label)
     return figure
@@ -91,7 +101,7 @@ def _steady(rows: Rows) -> Any:
     figure, panels = theme.grid_of(len(_STEADY), height=3.0, width=9.0, columns=len(_STEADY), sharey=True)
     handles: dict[str, Any] = {}
     for axes, (value, name) in zip(panels, _STEADY.items(), strict=True):
-        axes.set(title=name, xlabel="keys")
+        axes.set(title=name)
         handles |= _lines(axes, rows, value)
     known = [row[value] for row in rows for value in _STEADY if row[value] is not None]
     _finish(figure, panels, handles, known, "steady latency")
@@ -99,11 +109,18 @@ def _steady(rows: Rows) -> Any:
 
 
 def _lines(axes: Any, rows: Rows, value: str) -> dict[str, Any]:
-    """Draws a line per engine through its runs and returns handles by name."""
+    """Draws a line per engine through its runs, over numbers of keys or over queries, and returns handles by name."""
     handles: dict[str, Any] = {}
-    axes.set_xscale("log")
+    queries = sorted({row["query"] for row in rows if row.get("query")})
+    if queries:
+        axes.set_xticks(range(len(queries)), queries)
+        axes.set_xlim(-0.5, len(queries) - 0.5)
+    else:
+        axes.set_xscale("log")
+        axes.set_xlabel("keys")
     for engine in dict.fromkeys(row["engine"] for row in rows):
-        points = sorted({(row["keys"], row[value]) for row in rows if row["engine"] == engine and row[value]})
+        own = [row for row in rows if row["engine"] == engine and row[value]]
+        points = sorted({(queries.index(row["query"]) if queries else row["keys"], row[value]) for row in own})
         if points:
             style = {"color": theme.mechanism_colour(engine), "marker": theme.mechanism_marker(engine)}
             (handles[engine],) = axes.plot(*zip(*points, strict=True), **style, markersize=5)

@@ -33,14 +33,14 @@ def ranges(events, epochs=4):
     return Ranges(epoch, partition.astype(np.int32), begin, end)
 
 
-def results(answers, *, numbers=None):
-    """Answers of one worker in one partition, numbered in their order."""
+def results(answers, *, numbers=None, at_us=None):
+    """Answers of one worker in one partition, numbered in their order, there at some times."""
     n = len(answers)
     zeros = np.zeros(n, np.int64)
     index = np.arange(n) if numbers is None else np.array(numbers, np.int64)
     text = [a if isinstance(a, str) else json.dumps(a) for a in answers]
     return JsonResults(zeros.astype(np.int32), np.arange(n), zeros.astype(np.int32), zeros + 1, zeros + 3, index,
-                       objects([b"k"] * n), objects(text))  # fmt: skip
+                       objects([b"k"] * n), objects(text), zeros if at_us is None else np.array(at_us))  # fmt: skip
 
 
 def judged(name, events, found, **options):

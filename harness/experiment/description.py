@@ -107,6 +107,11 @@ class Experiment(Parameters):
         """Faults under which each mechanism is run once more."""
         return tuple(self.fault.split(",")) if self.fault is not None else ()
 
+    @property
+    def by_results(self) -> bool:
+        """Whether latencies are those of results, in all runs: of NEXMark's queries another engine tells no others."""
+        return self.workload == "nexmark" and any(name in catalog.engines() for name in self.mechanisms)
+
     def compared(self) -> list[tuple[str, str]]:
         """Returns what is compared as (mechanism, mode), each in every mode.
 

@@ -45,9 +45,10 @@ def _check_modes(experiment: Experiment) -> None:
     _check_spark()
     _check_place(experiment)
     _check_size(experiment)
-    native = [name for name in experiment.mechanisms if catalog.mode_of(name) == REAL_TIME]
-    if native and experiment.workload == "nexmark":
-        raise UsageError(f"{native[0]} counts keys and has no NEXMark query: leave it out.")
+    for name in experiment.mechanisms if experiment.workload == "nexmark" else ():
+        if catalog.mode_of(name) == REAL_TIME and experiment.query not in (there := catalog.queries_of(name)):
+            known = f"has of NEXMark's queries {' and '.join(there)} only" if there else "counts keys alone"
+            raise UsageError(f"{name} {known}: leave it out.")
 
 
 def _check_spark() -> None:
@@ -95,9 +96,7 @@ def check(experiment: Experiment) -> None:
     _check_nexmark(experiment)
     check_bins(experiment.bins, experiment.most_workers)
     if experiment.keys < experiment.bins:
-        raise UsageError(
-            f"{experiment.keys} keys are too few for {experiment.bins} bins: give at least one key per bin."
-        )
+        raise UsageError(f"{experiment.keys} keys are too few for {experiment.bins} bins: give a key per bin.")
     _check_natives(experiment)
     own = (name for name in experiment.mechanisms if name in catalog.names())
     replicates = any(catalog.make(name, **catalog.known(name, experiment.options)).replicates for name in own)
@@ -137,8 +136,9 @@ def _check_natives(experiment: Experiment) -> None:
     baselines = [name for name in experiment.mechanisms if name in catalog.baselines()]
     if baselines and experiment.workload == "dense":
         raise UsageError(f"{baselines[0]} counts in an entry per key, so all must: give --workload hash.")
-    if baselines and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
-        raise UsageError(f"{why}: leave {baselines[0]} out.")
+    natives = [name for name in baselines if name in catalog.natives()]
+    if natives and experiment.workload == "nexmark" and (why := lacks_twin(experiment)):
+        raise UsageError(f"{why}: leave {natives[0]} out.")
     if baselines and (experiment.value_bytes or experiment.cost_us):
         raise UsageError(
             f"{baselines[0]} keeps counts alone and pays for no record: leave out --value-bytes and --cost-us."

@@ -128,16 +128,21 @@ def cell_lines(arrivals: Arrivals, results: NativeResults, *, preloaded: int) ->
     """
     count = results.count - (results.key < preloaded)
     done = _done_us(arrivals, results.key, count, results.appended_us)
-    lines: list[dict[str, object]] = []
     there = np.flatnonzero((done >= 0) & (arrivals.epoch >= 0))
-    there = there[np.lexsort((done[there], arrivals.epoch[there]))]
-    edges = np.flatnonzero(np.diff(done[there]) | np.diff(arrivals.epoch[there])) + 1
-    for number, rows in enumerate(np.split(there, edges) if len(there) else []):
-        at = int(done[rows[0]])
-        cells, _ = make_cells(arrivals.scheduled_us[rows], at, np.zeros(len(rows), bool))
-        lines.append(
-            {"epoch": int(arrivals.epoch[rows[0]]), "worker": number, "done_us": at, "cells": encode_cells(cells)}
-        )
+    return lines_of(arrivals.scheduled_us[there], done[there], arrivals.epoch[there])
+
+
+def lines_of(
+    scheduled_us: NDArray[np.int64], done_us: NDArray[np.int64], epoch: NDArray[np.int64]
+) -> list[dict[str, object]]:
+    """Returns the lines of cells.jsonl of latencies from scheduled times to those at which results were there, (n,)."""
+    lines: list[dict[str, object]] = []
+    order = np.lexsort((done_us, epoch))
+    edges = np.flatnonzero(np.diff(done_us[order]) | np.diff(epoch[order])) + 1
+    for number, rows in enumerate(np.split(order, edges) if len(order) else []):
+        at = int(done_us[rows[0]])
+        cells, _ = make_cells(scheduled_us[rows], at, np.zeros(len(rows), bool))
+        lines.append({"epoch": int(epoch[rows[0]]), "worker": number, "done_us": at, "cells": encode_cells(cells)})
     return lines
 
 

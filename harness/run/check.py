@@ -38,7 +38,7 @@ def check(run: Run, folder: Path, bootstrap: str, topics: tuple[str, str], state
     checked = CheckedRun(bootstrap, folder, bin_of, expected_migrations(run), topics, deadline_s=_DEADLINE_S)
     if experiment.workload == "nexmark":
         how: dict[str, Any] = {"native": native, "turns": run.real_time, "disorder": disorder_ms(experiment)}
-        return check_nexmark(checked, log, query=experiment.query, **how)
+        return check_nexmark(checked, log, query=experiment.query, by_results=experiment.by_results, **how)
     if native:
         return check_native(checked, log, preloaded=experiment.keys, each=run.real_time)
     if run.real_time:

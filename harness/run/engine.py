@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from harness.lab.engines.flink import FlinkEngine
 from harness.lab.engines.streams import StreamsEngine
 from harness.lab.topics import admin_of, create_topics
 from harness.lab.waiting import wait_for
+from harness.run.pipeline import disorder_ms
 from impls import catalog
 from impls.driver.arrivals import asking
 from impls.errors import StateError
@@ -29,7 +31,11 @@ _STILL_S = 2.0
 
 
 class EngineQuery(BinlessQuery):
-    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of ticks by its topics."""
+    """A job of another engine; a supervisor thread starts it, has it rescaled, and tells of ticks by its topics.
+
+    A count has a result for every record, so results say how far it is. Of another query it is known which offsets its
+    consumer group has committed: with a checkpoint, behind which all results of the records before are sent.
+    """
 
     def __init__(
         self, engine: Engine, job: Job, *, workers: int, bins: int,
@@ -40,6 +46,8 @@ class EngineQuery(BinlessQuery):
         self._engine, self._job = engine, job
         self._ticks, self._ends = Ticks(on_epoch), Ends(job.bootstrap, job.topics[0], job.results)
         self._rescaling: tuple[str, int, Future[None]] | None = None
+        self._taken_in: Callable[[], bool] | None = None  # of a query that is no count
+        self._settled = False
         self._base = -1  # results when a rescale was done, -1 where none waits for a result behind it
         self._ended_id = ""
         self._known, self._changed_s = (0, 0), time.monotonic()
@@ -53,8 +61,7 @@ class EngineQuery(BinlessQuery):
     def status(self) -> dict[str, Any]:
         """Returns tick, workers, whether a rescale is under way, whether all input has had its effect (settled)."""
         with self._lock:
-            still = time.monotonic() - self._changed_s >= _STILL_S
-            return self._status(self._ticks.number, settled=still and self._known[1] >= self._known[0])
+            return self._status(self._ticks.number, settled=self._settled)
 
     def pids(self) -> dict[str, int]:
         """Returns the ids of the engine's processes."""
@@ -97,6 +104,7 @@ class EngineQuery(BinlessQuery):
             return all_taken_in(admin, client, self._job.group, self._engine.read_topics())
 
         wait_for(filled, f"{self._engine.name} to make the state", _FILL_DEADLINE_S, tend=tend)
+        self._taken_in = filled if self._job.query else None
 
     def _follow(self) -> None:
         """Begins a rescale that was commanded, and sees when one is done.
@@ -125,11 +133,14 @@ class EngineQuery(BinlessQuery):
         arrived, results = self._ends.now()
         if (arrived, results) != self._known:
             self._known, self._changed_s = (arrived, results), time.monotonic()
+        still, counts = time.monotonic() - self._changed_s >= _STILL_S, self._taken_in is None
+        self._settled = still and (results >= arrived if self._taken_in is None else self._taken_in())
         ended = None
         with self._lock:
             if self._base >= 0 and (results > self._base or results >= arrived):
                 ended, self._base = self._ended_id, -1
-        done = max(min(arrived, results), self._ticks.done)  # repeats count, until what they repeat is passed
+        # repeats count, until what they repeat is passed
+        done = max(min(arrived, results), self._ticks.done) if counts else arrived
         moved = (self._bins, 0) if ended is not None else (0, 0)
         self._ticks.tell(arrived, done, workers=self._workers, moved=moved, ended=ended)
 
@@ -149,20 +160,22 @@ def start_engine(
     on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
     on_event: Callable[[str, dict[str, Any]], None],
 ) -> EngineQuery:
-    """Fills the topic that makes the state, and starts the engine's job on it and on the input topic.
+    """Fills the topic that makes a count's state, and starts the engine's job on it and on the input topic.
 
     Raises:
         UsageError: the engine's programs cannot be fetched, compiled or started.
         StateError: the broker does not take the records.
     """
-    experiment, preload = run.experiment, topics[0] + _PRELOAD
-    partitions = (
-        experiment.input_partitions
-    )  # of both: where they differ, Kafka Streams' newer protocol reads the fewer
-    create_topics(bootstrap, {preload: partitions})
-    _fill(bootstrap, preload, experiment.keys, partitions)
-    place = (folder / "engine").resolve()
-    job = Job(bootstrap, (topics[0], preload), topics[1], f"{topics[0]}-count", experiment.most_workers, place)
+    experiment, place = run.experiment, (folder / "engine").resolve()
+    job = Job(bootstrap, (topics[0],), topics[1], f"{topics[0]}-count", experiment.most_workers, place)
+    if experiment.workload == "nexmark":
+        job = replace(job, query=experiment.query, disorder_ms=disorder_ms(experiment))
+    else:
+        preload, partitions = topics[0] + _PRELOAD, experiment.input_partitions
+        # as many as of the input: where they differ, Kafka Streams' newer protocol reads the fewer
+        create_topics(bootstrap, {preload: partitions})
+        _fill(bootstrap, preload, experiment.keys, partitions)
+        job = replace(job, topics=(topics[0], preload))
     given = catalog.baseline(run.mechanism, **run.options())
     engine = _ENGINES[given.engine](given, job)
     return EngineQuery(

@@ -1,6 +1,6 @@
 """The query under test, on Kafka: through `impls.stream`, or as Spark's own count."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -109,18 +109,23 @@ def start_query(
     on_event: Callable[[str, dict[str, Any]], None],
     state: Path | None = None,
     redis: str = "",
+    source: tuple[DataFrame, Operator, Sequence[str]] | None = None,
 ) -> StreamHandle:
     """Starts the run's query on its checkpoint, or continues it.
 
     `state` is the folder of the workers' state where it is not `state_dir`; `redis` the server of mechanisms that need
-    one.
+    one; `source` has records, operator and further columns of a query that is not the experiment's workload.
     """
-    experiment, operator = run.experiment, operator_for(run.experiment)
-    frame = _read_input(spark, bootstrap, topics[0], experiment, operator)
+    experiment = run.experiment
+    if source is None:
+        operator = operator_for(experiment)
+        source = _read_input(spark, bootstrap, topics[0], experiment, operator), operator, ()
+    frame, operator, columns = source
     return stream(
         frame,
         key="key",
         time="scheduled_us",
+        columns=columns,
         operator=operator,
         results=Output(bootstrap, topics[1], experiment.result_partitions),
         state_dir=state or state_dir(run, folder),

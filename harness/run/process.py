@@ -83,7 +83,7 @@ def execute(folder: Path, cancelled: threading.Event, go: threading.Event) -> No
             create_topics(
                 broker.bootstrap,
                 {topics[1]: run.experiment.result_partitions},
-                broker_time=run.mechanism in catalog.baselines(),
+                broker_time=run.mechanism in catalog.baselines() or run.experiment.by_results,
             )
         else:
             recorder.event("resume")

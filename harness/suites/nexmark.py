@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.table import Table
@@ -18,7 +19,7 @@ from harness.options.declared import read_given
 from harness.report.terminal import table_lines, terminal, terminal_table
 from harness.results.place import Described
 from harness.suites.bench import measure_in_turn
-from harness.suites.options import NEXMARK_GROUPS, NEXMARK_QUICK, NEXMARK_QUICK_DURATIONS_S
+from harness.suites.options import NEXMARK_GROUPS, NEXMARK_Q11_S, NEXMARK_QUICK, NEXMARK_S
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
 
@@ -58,10 +59,28 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the rows as a Markdown table."""
-    return "\n".join(table_lines(COLUMNS, map(_texts, rows), "llllr")) + "\n"
+    lines = [
+        *table_lines(COLUMNS, map(_texts, rows), "llllr"),
+        *([f"\n{told}"] if (told := against_native(rows)) else []),
+    ]
+    return "\n".join(lines) + "\n"
 
 
-_MECHANISMS = "megaphone-batched,meces"
+def against_native(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a sentence: steady p50 over that of Spark's own query, as a median over the queries that both have."""
+    p50 = {(row["query"], row["mechanism"]): row["p50_ms"] for row in rows if row["verdict"] == "valid"}
+    both = [query for query, name in p50 if name == _LIVE and p50.get((query, _NATIVE))]
+    ratios = [p50[query, _LIVE] / p50[query, _NATIVE] for query in both if p50[query, _LIVE] is not None]
+    if not ratios:
+        return ""
+    low, middle, high = min(ratios), median(ratios), max(ratios)
+    return (
+        f"Steady p50 of {_LIVE} is {middle:.2f} times that of {_NATIVE} (median of {len(ratios)} queries, {low:.2f} to "
+        f"{high:.2f})."
+    )
+
+
+_LIVE = "megaphone-batched"
 _NATIVE = "native-repartition"
 _TABLE = "nexmark.json"
 
@@ -84,14 +103,14 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
         *parse_list(str(options.get("query") or "")),
         *(query for name in groups for query in NEXMARK_GROUPS[name]),
     ]
-    shared: dict[str, Any] = {"duration_s": 24.0, **(NEXMARK_QUICK if options.get("quick") else {})}
+    shared: dict[str, Any] = {"duration_s": NEXMARK_S, **(NEXMARK_QUICK if options.get("quick") else {})}
     values = {
         name: options.get(name) or None
         for name in ("mode", "profile", "rate", "fault", "bins", "duration", "cluster", "netem", "batch", "slots")
     }
     shared |= read_given(PARAMETERS, values)
     shared["workers"] = options.get("workers") or "2:4"
-    longer_s = NEXMARK_QUICK_DURATIONS_S if options.get("quick") and values["duration"] is None else {}
+    longer_s = {"q11": NEXMARK_Q11_S[bool(options.get("quick"))]} if values["duration"] is None else {}
 
     def of(query: str) -> dict[str, Any]:
         return {**shared, "duration_s": longer_s[query]} if query in longer_s else shared
@@ -101,10 +120,10 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
 
 def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:
     """Returns a query's experiment: Spark's restart is in it where it can, unless mechanisms are named."""
-    live = make_experiment(workload="nexmark", query=query, mechanism=mechanism or _MECHANISMS, **shared)
+    live = make_experiment(workload="nexmark", query=query, mechanism=mechanism or _LIVE, **shared)
     if mechanism or live.fault is not None or lacks_twin(live):
         return live
-    return make_experiment(workload="nexmark", query=query, mechanism=f"{_MECHANISMS},{_NATIVE}", **shared)
+    return make_experiment(workload="nexmark", query=query, mechanism=f"{_LIVE},{_NATIVE}", **shared)
 
 
 def measured(suite: NexmarkSuite, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
@@ -131,6 +150,9 @@ def run_nexmark(options: Mapping[str, Any]) -> int:
     suite, output = suite_from(options), Path(options.get("output") or RESULTS)
     folder, code = measured(suite, output, force=bool(options.get("force")))
     console = terminal()
-    console.print(table(read_rows(folder)))
+    rows = read_rows(folder)
+    console.print(table(rows))
+    if told := against_native(rows):
+        console.print(told)
     sys.stdout.write(f"{folder}\n")
     return code

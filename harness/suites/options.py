@@ -12,8 +12,9 @@ from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, 
 AXES = ("keys", "bins", "rate", "skew", "policy")
 SWEEP_QUICK: dict[str, Any] = {"duration_s": 7.5, "lead_in_s": 3.0}
 NEXMARK_QUICK: dict[str, Any] = {"rate": 2_000, "duration_s": 18.0, "lead_in_s": 3.0, "bins": 64}
-# A session ends 10 s behind the last bid of a bidder, who bids for 25 s at that rate.
-NEXMARK_QUICK_DURATIONS_S = {"q11": 45.0}
+NEXMARK_S = 14.0
+# A session ends 10 s behind the last bid of a bidder, who bids for 5 s, or for 25 s at --quick's rate.
+NEXMARK_Q11_S = {False: 24.0, True: 45.0}
 _WHAT, _LOAD, _CLUSTER = "What to run", "Load", "Cluster"
 _SEVERAL: dict[str, Any] = {"kind": TEXT, "least": None, "most": None}  # text that a sweep takes apart
 _MODE = Option("mode", "how Spark runs the queries: micro-batch or real-time", default=MICRO_BATCH, choices=MODES,
@@ -54,9 +55,9 @@ NEXMARK_GROUPS = {
 NEXMARK = (
     _of("query", "q0 to q22", "queries, separated by commas"),
     Option("group", f"groups of queries, separated by commas: {', '.join(NEXMARK_GROUPS)}", TEXT, _WHAT, shown="all"),
-    _mechanism("megaphone-batched, meces, and native-repartition where Spark can"),
+    _mechanism("megaphone-batched, and native-repartition where Spark can"),
     *map(_of, ("mode", "fault", "profile", "rate")),
-    _of("duration", default=24.0),
+    _of("duration", default=NEXMARK_S),
     _of("workers", "2:4", "FROM:TO of the rescale, or N for Megaphone's pattern"),
     *map(_of, ("bins", "cluster", "netem", "batch", "slots")),
     *running("a small load, about 6 minutes for all queries and one mechanism"),
@@ -100,6 +101,8 @@ ENGINES = (
     _of("fault", text="run every engine a second time with a fault in its first rescale: worker@migrating or"
         " broker@migrating"),
     _of("keys", "1M,4M,10M", "numbers of keys, separated by commas", **_SEVERAL),
+    _of("query", "a count of keys", "q5 or q8, or both by a comma: queries of NEXMark's in place of the count;"
+        " latencies are those of results"),
     _of("rate", "10k records/s"), _of("duration", "60 seconds"), _of("rounds", default=1), _of("seed"),
     _of("workers", "2:4", "FROM:TO of the rescale, which is taken back later"), _of("bins"), _of("batch"),
     *running("few keys, about 8 minutes"),

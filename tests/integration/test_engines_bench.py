@@ -31,6 +31,18 @@ def bench(request, tmp_path_factory):
     return SimpleNamespace(name=name, folder=folder, runs=json.loads((folder / "result.json").read_text())["runs"])
 
 
+@pytest.mark.parametrize(("query", "name"), [("q5", "flink-adaptive"), ("q8", "kafka-streams-classic")])
+def test_a_peer_answers_a_query_and_every_result_has_a_latency(query, name, tmp_path):
+    own = "checkpoint_s=3,cooldown_s=3" if name.startswith("flink") else "commit_ms=2000"
+    given = ["--workload=nexmark", "--query", query, "--mechanism", name, "--rate=1000", "--lead-in=4", "--duration=20",
+             "--bins=16", "--workers=2:4", "--migration=there-and-back", f"--option={own}"]  # fmt: skip
+    folder = result_of("bench", tmp_path, *given, deadline_s=600, JDK_JAVA_OPTIONS=LEAN)
+    (entry,) = json.loads((folder / "result.json").read_text())["runs"]
+    assert (entry["verdict"], entry["reasons"]) == ("valid", [])
+    assert entry["latency_ms"]["steady"]["count"] > 0
+    assert all(m["end_s"] is not None for m in entry["migrations"])
+
+
 def test_a_peer_is_rescaled_there_and_back_and_every_record_has_a_latency(bench):
     entry = bench.runs[0]
     assert (entry["mechanism"], entry["verdict"], entry["reasons"]) == (bench.name, "valid", [])

@@ -61,7 +61,7 @@ public final class FlinkCount {
                 .keyBy(record -> record.f0, Types.LONG)
                 .process(new Count())
                 .uid("count")
-                .name("count")
+                .name("keyed count")
                 .setParallelism(counters)
                 .sinkTo(sink)
                 .uid("results")

@@ -1,8 +1,11 @@
 package rescale;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -22,23 +25,31 @@ import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.ThreadMetadata;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.Repartitioned;
+import org.apache.kafka.streams.processor.PunctuationType;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Kafka, repartition by key, a count per key, Kafka: a result per record, key and count as decimal text.
+ * Kafka, repartition by key, a count per key or NEXMark's query 8, Kafka.
  *
- * <p>Arguments: BROKER APPLICATION RESULTS PORT THREADS PARTITIONS FOLDER TOPIC,TOPIC NAME=VALUE... with settings of
- * Kafka Streams. A record's value is 16 digits of the key and 16 of its scheduled time in µs; one of time 0 makes state
- * and has no result. At the port, GET /state tells of the threads, and POST /threads/N adds or removes some.
+ * <p>Arguments: BROKER APPLICATION RESULTS PORT THREADS PARTITIONS FOLDER TOPIC,TOPIC QUERY NAME=VALUE... with settings
+ * of Kafka Streams. At the port, GET /state tells of the threads, and POST /threads/N adds or removes some.
+ *
+ * <p>QUERY is count: a record's value is 16 digits of the key and 16 of its scheduled time in µs; one of time 0 makes
+ * state and has no result; a result per record, key and count as decimal text. Or it is q8, as `impls/operators/nexmark`
+ * defines it, on events as JSON; results are JSON too.
  */
 public final class StreamsCount {
     private static final int DIGITS = 16;
+    private static final long SIZE_MS = 10_000, KEPT_MS = 60_000; // a window's events may come so much later
+    private static final ObjectMapper JSON = new ObjectMapper();
 
     private StreamsCount() {}
 
@@ -52,7 +63,7 @@ public final class StreamsCount {
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG), "20");
         settings.put(StreamsConfig.producerPrefix(ProducerConfig.LINGER_MS_CONFIG), "1");
-        for (String part : List.of(given).subList(8, given.length)) {
+        for (String part : List.of(given).subList(9, given.length)) {
             settings.put(part.substring(0, part.indexOf('=')), part.substring(part.indexOf('=') + 1));
         }
         KafkaStreams streams = new KafkaStreams(topology(given), settings);
@@ -82,9 +93,24 @@ public final class StreamsCount {
 
     private static org.apache.kafka.streams.Topology topology(String[] given) {
         StreamsBuilder builder = new StreamsBuilder();
+        KStream<byte[], byte[]> input =
+                builder.stream(List.of(given[7].split(",")), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()));
+        if (given[8].equals("q8")) {
+            builder.addStateStore(
+                    Stores.keyValueStoreBuilder(
+                            Stores.persistentKeyValueStore("windows"), Serdes.String(), Serdes.String()));
+            input.flatMap(StreamsCount::bySeller)
+                    .repartition(
+                            Repartitioned.with(Serdes.Long(), Serdes.String())
+                                    .withName("by-key")
+                                    .withNumberOfPartitions(Integer.parseInt(given[5])))
+                    .process(Sellers::new, "windows")
+                    .to(given[2], Produced.with(Serdes.String(), Serdes.String()));
+            return builder.build();
+        }
         builder.addStateStore(
                 Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("counts"), Serdes.Long(), Serdes.Long()));
-        builder.stream(List.of(given[7].split(",")), Consumed.with(Serdes.ByteArray(), Serdes.ByteArray()))
+        input
                 .map((key, value) -> KeyValue.pair(number(value, 0), number(value, DIGITS)))
                 .repartition(
                         Repartitioned.with(Serdes.Long(), Serdes.Long())
@@ -120,6 +146,73 @@ public final class StreamsCount {
             counts.put(record.key(), now);
             if (record.value() > 0) {
                 context.forward(record.withKey(Long.toString(record.key())).withValue(Long.toString(now)));
+            }
+        }
+    }
+
+    /** A person, or an auction by its seller, as the text START|NAME in JSON| or START||AUCTION,RESERVE. */
+    private static List<KeyValue<Long, String>> bySeller(byte[] key, byte[] value) {
+        try {
+            JsonNode read = JSON.readTree(value);
+            if (read.has("bidder")) {
+                return List.of();
+            }
+            long time = read.get("dateTime").asLong(), id = read.get("id").asLong(), start = time - time % SIZE_MS;
+            if (read.has("seller")) {
+                String auction = start + "||" + id + "," + read.get("reserve").asLong();
+                return List.of(KeyValue.pair(read.get("seller").asLong(), auction));
+            }
+            return List.of(KeyValue.pair(id, start + "|" + read.get("name") + "|"));
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /** Keeps of each person and window the name, or the auctions that wait for it, under START/ID; forgets windows. */
+    static final class Sellers implements Processor<Long, String, String, String> {
+        private KeyValueStore<String, String> windows;
+        private ProcessorContext<String, String> context;
+        private long latest;
+
+        @Override
+        public void init(ProcessorContext<String, String> given) {
+            context = given;
+            windows = given.getStateStore("windows");
+            given.schedule(Duration.ofSeconds(10), PunctuationType.WALL_CLOCK_TIME, now -> forget());
+        }
+
+        @Override
+        public void process(Record<Long, String> record) {
+            String[] parts = record.value().split("\\|", -1);
+            long start = Long.parseLong(parts[0]);
+            latest = Math.max(latest, start);
+            String place = String.format("%016d/%d", start, record.key()), kept = windows.get(place);
+            boolean known = kept != null && kept.startsWith("\"");
+            if (!parts[1].isEmpty()) {
+                for (String auction : kept == null || known ? new String[0] : kept.split(";")) {
+                    send(record, start, parts[1], auction);
+                }
+                windows.put(place, parts[1]);
+            } else if (known) {
+                send(record, start, kept, parts[2]);
+            } else {
+                windows.put(place, kept == null ? parts[2] : kept + ";" + parts[2]);
+            }
+        }
+
+        private void send(Record<Long, String> record, long start, String name, String auction) {
+            String[] numbers = auction.split(",");
+            String row = "{\"start\":" + start + ",\"id\":" + record.key() + ",\"name\":" + name + ",\"auction\":"
+                    + numbers[0] + ",\"reserve\":" + numbers[1] + "}";
+            context.forward(record.withKey(Long.toString(record.key())).withValue(row));
+        }
+
+        private void forget() {
+            String end = String.format("%016d/", Math.max(0, latest - KEPT_MS));
+            try (KeyValueIterator<String, String> old = windows.range(String.format("%016d/", 0), end)) {
+                while (old.hasNext()) {
+                    windows.delete(old.next().key);
+                }
             }
         }
     }

@@ -38,6 +38,8 @@ class Job:
         group: consumer group of the input.
         most_workers: most workers that there will be.
         folder: for the engine's state, settings and logs.
+        query: of NEXMark, "" for a count of keys.
+        disorder_ms: how far the query's events of one partition may be out of order.
     """
 
     bootstrap: str
@@ -46,6 +48,8 @@ class Job:
     group: str
     most_workers: int
     folder: Path
+    query: str = ""
+    disorder_ms: int = 0
 
 
 class Engine(ABC):
@@ -137,17 +141,8 @@ def compiled(source: Path, jars: Sequence[Path]) -> Path:
 
 def _compile(javac: Path, source: Path, jars: Sequence[Path], target: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="classes-") as folder:
-        command: list[str | Path] = [
-            javac,
-            "--release",
-            "17",
-            "-nowarn",
-            "-d",
-            folder,
-            "-cp",
-            os.pathsep.join(map(str, jars)),
-            source,
-        ]
+        classes = os.pathsep.join(map(str, jars))
+        command: list[str | Path] = [javac, "--release", "17", "-nowarn", "-d", folder, "-cp", classes, source]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
         if done.returncode:
             said = (done.stderr or done.stdout).strip().splitlines()[:1]

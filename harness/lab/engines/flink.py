@@ -135,7 +135,8 @@ class _FlinkCluster:
             process.stop()
 
 
-_SOURCE = Path(__file__).resolve().parent / "FlinkCount.java"
+_COUNT, _NEXMARK = "FlinkCount", "FlinkNexmark"
+_KEYED = "keyed"  # begins the names of the tasks that have state
 _SOURCES = 2
 _DEADLINE_S = 600.0
 _PAUSE_S = 0.2
@@ -143,20 +144,20 @@ _OVER = ("FAILED", "CANCELED", "FINISHED", "SUSPENDED")
 
 
 def requirements(vertices: Sequence[Mapping[str, Any]], workers: int) -> dict[str, Any]:
-    """Returns what the adaptive scheduler is asked for: the counters as many as workers, the sources as they are.
+    """Returns what the adaptive scheduler is asked for: tasks with state as many as workers, the sources as they are.
 
-    >>> requirements([{"id": "a", "name": "Source: source", "parallelism": 2}, {"id": "b", "name": "count"}], 4)["b"]
+    >>> requirements([{"id": "a", "name": "Source: source", "parallelism": 2}, {"id": "b", "name": "keyed"}], 4)["b"]
     {'parallelism': {'lowerBound': 1, 'upperBound': 4}}
     """
-    wanted = {v["id"]: workers if "count" in v["name"] else int(v["parallelism"]) for v in vertices}
+    wanted = {v["id"]: workers if v["name"].startswith(_KEYED) else int(v["parallelism"]) for v in vertices}
     return {id_: {"parallelism": {"lowerBound": 1, "upperBound": number}} for id_, number in wanted.items()}
 
 
 def running_with(job: Mapping[str, Any], workers: int) -> bool:
-    """Returns whether all tasks of a job run, the counters as many as workers."""
-    counters = [v for v in job["vertices"] if "count" in v["name"]]
+    """Returns whether all tasks of a job run, those with state as many as workers."""
+    keyed = [v for v in job["vertices"] if v["name"].startswith(_KEYED)]
     running = all(v["tasks"].get("RUNNING", 0) == v["parallelism"] for v in job["vertices"])
-    return running and all(v["parallelism"] == workers for v in counters)
+    return running and all(v["parallelism"] == workers for v in keyed)
 
 
 class _NoSavepointError(StateError):
@@ -170,19 +171,23 @@ class FlinkEngine(Engine):
         self.name, self.stops = "Flink", not given.adaptive
         self._given, self._job = given, job
         self._cluster = _FlinkCluster(given, job.folder, max(_SOURCES, job.most_workers + 1))
+        self._program = _NEXMARK if job.query else _COUNT
         self._jar, self._id = "", ""
 
     def start(self, workers: int) -> None:
         """Starts the cluster and the job."""
-        jar = compiled(_SOURCE, jars_of("flink"))
+        jar = compiled(Path(__file__).resolve().parent / f"{self._program}.java", jars_of("flink"))
         self._cluster.start()
         self._jar = self._cluster.upload(jar)
         self._run(workers)
 
     def _run(self, workers: int, savepoint: str | None = None) -> None:
         own = self._job
-        arguments = [own.bootstrap, own.group, own.results, self._given.buffer_ms, _SOURCES, workers, *own.topics]
-        body: dict[str, Any] = {"entryClass": "rescale.FlinkCount", "programArgsList": list(map(str, arguments))}
+        query = [own.query, own.disorder_ms] if own.query else []
+        numbers = [self._given.buffer_ms, _SOURCES, workers]
+        arguments = [own.bootstrap, own.group, own.results, *numbers, *query, *own.topics]
+        entry = f"rescale.{self._program}"
+        body: dict[str, Any] = {"entryClass": entry, "programArgsList": list(map(str, arguments))}
         if savepoint is not None:
             body |= {"savepointPath": savepoint, "claimMode": "CLAIM"}
         self._id = self._ask("POST", f"/jars/{self._jar}/run", body)["jobid"]

@@ -71,8 +71,8 @@ class StreamsEngine(Engine):
         own, folder = self._job, self._job.folder / f"instance-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         numbers = [str(port), str(threads), str(self._partitions)]
-        fixed = [own.bootstrap, own.group, own.results, *numbers, str(folder), ",".join(own.topics)]
-        return [*fixed, *self._settings()]
+        what = [str(folder), ",".join(own.topics), own.query or "count"]
+        return [own.bootstrap, own.group, own.results, *numbers, *what, *self._settings()]
 
     def _settings(self) -> list[str]:
         given = self._given

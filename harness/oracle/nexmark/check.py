@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from harness.oracle.columns import BinOf, Columns, MovedBins, Numbered, Placed, Ranges
+from harness.oracle.columns import BinOf, Columns, MovedBins, Numbered, OracleError, Placed, Ranges
 from harness.oracle.nexmark.queries import DEFINITIONS, Definition
 from harness.oracle.read import number_columns, read_columns
 from harness.oracle.verdict import NUMBERED, Differences
@@ -40,10 +40,11 @@ class Events(Placed):
 
 @dataclass(frozen=True, slots=True)
 class JsonResults(Numbered):
-    """Results of a query: key as bytes, value as text."""
+    """Results of a query: key as bytes, value as text; `appended_us` is the time that the topic has for each."""
 
     key: NDArray[np.object_]
     value: NDArray[np.object_]
+    appended_us: NDArray[np.int64]
 
 
 def load_events(db: Any, events: Events) -> None:
@@ -65,6 +66,10 @@ def _texts(messages: list[Any]) -> NDArray[np.object_]:
     return _objects([(message.value or b"").decode() for message in messages])
 
 
+def _times(messages: list[Any]) -> NDArray[np.int64]:
+    return np.array([message.timestamp for message in messages], np.int64) * 1000
+
+
 def read_events(bootstrap: str, topic: str, *, deadline_s: float) -> Events:
     """Returns the input topic up to its present end; raises OracleError when it cannot in the time."""
     return read_columns(Events, bootstrap, topic, deadline_s, lambda messages: {"value": _texts(messages)})
@@ -74,7 +79,7 @@ def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> Json
     """Returns a results topic without numbers, each result numbered by its place; raises as `read_json_results`."""
 
     def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
-        columns = {"key": _objects([b""] * len(messages)), "value": _texts(messages)}
+        columns = {"key": _objects([b""] * len(messages)), "value": _texts(messages), "appended_us": _times(messages)}
         nothing = dict.fromkeys(("worker", "generation", "epoch"), np.zeros(len(messages), np.int64))
         return {**columns, **nothing, "index": np.array([message.offset for message in messages], np.int64)}
 
@@ -85,7 +90,8 @@ def read_json_results(bootstrap: str, topic: str, *, deadline_s: float) -> JsonR
     """Returns the results topic, repeats included; raises OracleError when it cannot or a result has no number."""
 
     def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
-        columns = {"key": _objects([message.key or b"" for message in messages]), "value": _texts(messages)}
+        keys = _objects([message.key or b"" for message in messages])
+        columns = {"key": keys, "value": _texts(messages), "appended_us": _times(messages)}
         return {**columns, **number_columns(messages, topic)}
 
     return read_columns(JsonResults, bootstrap, topic, deadline_s, columns_of)
@@ -108,6 +114,15 @@ _ARRIVED = "SELECT coalesce(epoch, -1) AS epoch, coalesce(scheduled_us, -1) AS s
 
 _WATERMARK = """
 SELECT {reached}(latest) - $disorder FROM (SELECT max("dateTime") AS latest FROM read GROUP BY "partition")
+"""
+
+# Of each result that is right when it was there first, and when the event was due that completed it.
+_TIMES = """
+SELECT c.scheduled_us, f.appended_us
+FROM (SELECT {fields}, min(appended_us) AS appended_us FROM results GROUP BY ALL) f
+JOIN expected e ON {equal}
+JOIN ({completed}) c ON {same}
+WHERE c.scheduled_us IS NOT NULL
 """
 
 # As text, so that a value of the wrong type is a wrong result and no error.
@@ -215,15 +230,46 @@ def _compare(db: Any, query: str, definition: Definition, rules: Rules) -> None:
     fields = ", ".join(f'{text} AS "{name}"' for text, name in zip(texts, definition.fields, strict=True))
     db.execute(_FOUND.format(fields=fields))
     db.execute(f"CREATE TABLE found AS {definition.of_found or 'SELECT * FROM raw_found'}")
+    names = _expect(db, definition, rules)
+    both = "concat_ws(', ', " + ", ".join(f"coalesce(e.{name}, f.{name})" for name in names) + ") AS result"
+    equal = " AND ".join(f"e.{name} = f.{name}" for name in names)
+    db.execute(_BOTH.format(both=both, equal=equal), {"repeats": rules.repeats})
+
+
+def _expect(db: Any, definition: Definition, rules: Rules) -> list[str]:
+    """Makes the table of expected results, as text, and returns the names of its fields, quoted."""
     names = [f'"{name}"' for name in definition.compared or definition.fields]
     columns = ", ".join(f"CAST({name} AS VARCHAR) AS {name}" for name in names)
     reached = _WATERMARK.format(reached="max" if rules.fastest else "min")
     (watermark,) = db.execute(reached, {"disorder": rules.disorder}).fetchone()
     given = {"watermark": watermark} if "$watermark" in definition.sql else {}
     db.execute(_EXPECTED.format(columns=columns, sql=definition.sql, names=", ".join(names)), given)
-    both = "concat_ws(', ', " + ", ".join(f"coalesce(e.{name}, f.{name})" for name in names) + ") AS result"
-    equal = " AND ".join(f"e.{name} = f.{name}" for name in names)
-    db.execute(_BOTH.format(both=both, equal=equal), {"repeats": rules.repeats})
+    return names
+
+
+def latencies_of(
+    events: Events, results: JsonResults, *, query: str, disorder: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns when the completing event of each right result was due, and when the result was there, µs, shape (n,).
+
+    Raises:
+        OracleError: the query's definition does not say which event completes a result.
+    """
+    definition = DEFINITIONS[query]
+    if not definition.completed:
+        raise OracleError(f"Which event completes a result of {query} is not defined.")
+    with duckdb.connect() as db:
+        load_events(db, events)
+        db.register("results", results.table())
+        db.execute(_READ_WHOLE.format(chosen=chosen_events(definition)))
+        _expect(db, definition, Rules(disorder))
+        names = list(definition.fields)
+        fields = ", ".join(f"json_extract_string(value, '$.{name}') AS \"{name}\"" for name in names)
+        equal = " AND ".join(f'e."{name}" = f."{name}"' for name in names)
+        same = " AND ".join(f'CAST(c."{name}" AS VARCHAR) = f."{name}"' for name in definition.completed_by)
+        completed = definition.completed.replace("$disorder", str(disorder))
+        found = db.execute(_TIMES.format(fields=fields, equal=equal, completed=completed, same=same)).fetchnumpy()
+    return found["scheduled_us"].astype(np.int64), found["appended_us"].astype(np.int64)
 
 
 def _bins(db: Any, bin_of: BinOf) -> pa.Table:

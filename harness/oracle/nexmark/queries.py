@@ -31,6 +31,8 @@ class Definition:
         of_found: where results cannot be foretold, SQL that makes what can be of them, from the table `raw_found` of
             results (fields as text, their number n, epoch); its columns are those of `sql`, as text, and n and epoch.
         compared: the fields of that, all by default.
+        completed: SQL that gives for results when the last event that each needs was due (scheduled_us), with $disorder
+            as in `Rules`; `completed_by` are the fields by which it names them.
     """
 
     reads: tuple[Read, ...]
@@ -39,6 +41,8 @@ class Definition:
     keyed: bool = True
     of_found: str = ""
     compared: tuple[str, ...] = ()
+    completed: str = ""
+    completed_by: tuple[str, ...] = ()
 
 
 _BIGINT, _TEXT = "BIGINT", "VARCHAR"
@@ -100,6 +104,13 @@ DEFINITIONS: dict[str, Definition] = {
             WHERE start + {10 * _S} <= $watermark GROUP BY start, auction)
         SELECT start, auction, bids FROM counted QUALIFY bids = max(bids) OVER (PARTITION BY start)""",
         keyed=False,
+        completed=f"""
+        SELECT start, max(reached) AS scheduled_us
+        FROM (SELECT w.start, r."partition", min(r.scheduled_us) AS reached
+              FROM (SELECT DISTINCT CAST(start AS BIGINT) AS start FROM expected) w
+              JOIN read r ON r."dateTime" >= w.start + {10 * _S} + $disorder GROUP BY ALL)
+        GROUP BY start""",
+        completed_by=("start",),
     ),
     "q6": Definition(
         _AUCTIONS, {"seller": _BIGINT, "auction": _BIGINT, "price": _BIGINT},
@@ -121,6 +132,10 @@ DEFINITIONS: dict[str, Definition] = {
         SELECT p."dateTime" - p."dateTime" % {10 * _S} AS start, p.id, p.name, a.id, a.reserve
         FROM person p JOIN auction a
           ON a.seller = p.id AND p."dateTime" // {10 * _S} = a."dateTime" // {10 * _S}""",
+        completed="""
+        SELECT a.id AS auction, greatest(p.scheduled_us, a.scheduled_us) AS scheduled_us
+        FROM person p JOIN auction a ON a.seller = p.id""",
+        completed_by=("auction",),
     ),
     "q9": Definition(
         _AUCTIONS,

@@ -9,12 +9,13 @@ import numpy as np
 
 from harness.files import read_json, read_lines
 from harness.measure.cells import encode_cells
-from harness.oracle.native import restarts, write_cells
+from harness.oracle.native import lines_of, restarts, write_cells
 from harness.oracle.nexmark.check import (
     Arrived,
     Rules,
     check,
     chosen_events,
+    latencies_of,
     load_events,
     read_events,
     read_json_results,
@@ -33,12 +34,14 @@ _NATIVE = Rules(DELAY_MS, fastest=True, repeats=True)
 
 
 def check_nexmark(
-    run: CheckedRun, checkpoint: Path, *, query: str, disorder: int = 0, native: bool = False, turns: bool = False
-) -> dict[str, Any]:
+    run: CheckedRun, checkpoint: Path, *, query: str, disorder: int = 0, native: bool = False, turns: bool = False,
+    by_results: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
-    Besides what every oracle says there is `measured`, the events of the load that the query reads, and of a query of
-    this runtime `late`. With `native` it writes cells.jsonl too.
+    Besides what every oracle says there is `measured`, how many latencies there are to be, one for each event of the
+    load that the query reads or for each result; and of a query of this runtime `late`. With `native` or `by_results`
+    it writes cells.jsonl too.
 
     Args:
         run: what is checked.
@@ -47,6 +50,7 @@ def check_nexmark(
         disorder: how far events of one partition may be out of order, ms.
         native: the query is in Spark's own API, whose sink writes at least once: repeated results count as repeats.
         turns: results are numbered by the workers' turns, and Spark's logs say nothing of them: real time.
+        by_results: latencies are those of results, from the event that completes each; with `native` another engine's.
     """
 
     def ask(watch: Watch) -> dict[str, Any]:
@@ -55,13 +59,20 @@ def check_nexmark(
         events = read_events(run.bootstrap, source, deadline_s=_DEADLINE_S)
         results = (read_plain_results if native else read_json_results)(run.bootstrap, sink, deadline_s=_DEADLINE_S)
         watch.read()
-        moves = restarts(folder, run.bin_of.bins) if native else (moved_at if turns else read_moves)(folder)
-        rules = _NATIVE if native else Rules(disorder)
+        moves = (
+            restarts(folder, run.bin_of.bins, timed=turns) if native else (moved_at if turns else read_moves)(folder)
+        )
+        rules = _NATIVE if native and not turns else Rules(disorder, repeats=native)
         found, arrived = check(events, results, ranges, query=query, bin_of=run.bin_of, moves=moves, rules=rules)
         measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))
         answer = {**judge(found, run.facts()), "measured": measured}
-        if native:
+        if by_results:
+            due, there = latencies_of(events, results, query=query, disorder=disorder)
+            write_cells(folder, lines_of(due, there, np.zeros(len(due), np.int64)))
+            answer["measured"] = len(due)
+        elif native:
             write_cells(folder, _cells(folder, arrived))
+        if native:
             return answer
         late = sum(int(line.get("late", 0)) for line in read_lines(folder / "epochs.jsonl"))
         return {**answer, "late": late, "seconds": watch.seconds()}

@@ -25,10 +25,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from harness.experiment.description import Run
 from harness.files import read_json, write_json
 from harness.oracle.changes.columns import ENTRY, HEADER, Code
-from harness.run.pipeline import read_records
+from harness.run.pipeline import read_records, start_query
 from harness.run.recorder import Recorder
 from harness.suites.faults.query import await_query, end, main
-from impls.api import RealTime, stream
 from impls.driver.handle import StreamHandle
 from impls.operators import Filter, HashCount, Map, Operator
 from impls.operators.pipeline import pipeline_of
@@ -36,7 +35,6 @@ from impls.operators.steps import Step
 from impls.spark.shipping import dumped
 from impls.store.records import Results
 from impls.store.state import BinState
-from impls.worker.results import Output
 
 COLUMNS = ("label", "number")  # of the input: 0, and the offset, which a step may read
 _MAP, _FILTER = "label", "sieve"
@@ -208,24 +206,9 @@ def _start(spark: SparkSession, run: Run, folder: Path, code: Code, recorder: Re
     """Starts the query with a version's code, or continues it."""
     experiment, bootstrap = run.experiment, str(run.experiment.bootstrap)
     frame = read_records(spark, bootstrap, "in").withColumns({"label": F.lit(0).cast("int"), "number": F.col("offset")})
-    of_mode: dict[str, Any] = {"real_time": RealTime(run.slots, experiment.batch)} if run.real_time else {}
-    return stream(
-        frame,
-        key="key",
-        time="scheduled_us",
-        columns=COLUMNS,
-        operator=version_0(code, experiment.keys),
-        results=Output(bootstrap, "out", experiment.result_partitions),
-        state_dir=folder / "state",
-        checkpoint=folder / "checkpoint",
-        workers=experiment.workers,
-        bins=experiment.bins,
-        mechanism=run.mechanism,
-        durability=experiment.durability,
-        mode=run.mode,
-        **of_mode,
-        on_epoch=recorder.on_epoch,
-        on_event=recorder.event,
+    source = (frame, version_0(code, experiment.keys), COLUMNS)
+    return start_query(
+        spark, run, folder, bootstrap, ("in", "out"), on_epoch=recorder.on_epoch, on_event=recorder.event, source=source
     )
 
 

@@ -20,7 +20,6 @@ from harness.suites.changes.cases import Case
 from harness.suites.changes.query import request_for, write_pipeline
 from harness.suites.faults.site import Site
 from impls.driver.control import ask
-from impls.driver.journal import read_journal
 from impls.errors import UsageError
 from impls.placement import initial
 
@@ -88,30 +87,11 @@ class ChangeSite(Site):
         Raises StuckError when it is not in a minute.
         """
         request, at_us = request_for(self.code, new, self._case.setting.keys, **how), now_us()
-        id_ = self._durable(request, "change")
+        id_ = self.durable(request, "change")
         self._codes.append(new)
         self._ids.append(id_)
         self._asked(f"{asdict(new)}", id_, at_us)
         return id_
-
-    def _durable(self, request: dict[str, Any], kind: str) -> str:
-        """Gives a request of the control channel until the journal of commands has it, and returns its id."""
-        before, names = self._journal(kind), list[str]()
-
-        def durable() -> bool:
-            if new := [id_ for id_ in self._journal(kind) if id_ not in before]:  # who was to answer may have died
-                names[:] = new
-                return True
-            with contextlib.suppress(UsageError):
-                names[:] = [ask(self.checkpoint, request)["id"]]
-            return bool(names)
-
-        self.await_true(durable, "the request to be durable", _DURABLE_DEADLINE_S)
-        return names[0]
-
-    def _journal(self, kind: str) -> list[str]:
-        lines = read_journal(self.checkpoint / "rescale" / "commands.log")
-        return [line["id"] for line in lines if (line["kind"] == "change") == (kind == "change")]
 
     def await_change(self, id_: str) -> dict[str, Any]:
         """Waits until a change is done or refused and returns its outcome; raises StuckError when it is not."""
@@ -134,7 +114,7 @@ class ChangeSite(Site):
         if not rescale:
             goal = megaphone_pattern(initial(own.bins, own.workers, own.policy), own.workers)
             request = {"do": "rebalance", "goal": goal.tolist()}
-        id_ = self._durable(request, "migration")
+        id_ = self.durable(request, "migration")
         self.migrations += 1
         self._asked("rescale" if rescale else "rebalance", id_, at_us)
         return id_

@@ -10,7 +10,7 @@ import numpy as np
 from harness.files import ROOT, read_json, write_json, write_text
 from harness.report.page import Cell, Column, inline, render
 from harness.report.terminal import table_lines
-from plots.engines import Drawn, write_engine_figures
+from plots.engines import Drawn, load_of, loads_of, write_engine_figures
 from plots.figure import element, where_measured
 from plots.metrics import Unit, show
 
@@ -39,6 +39,17 @@ CANNOT = (
 )
 
 
+_BY_RESULTS = (
+    "Latencies under a query are those of its results, from the time at which the event was due that completes each "
+    "(q8: the later of person and auction; q5: the one that ends the window in the partition that is last)."
+)
+
+
+def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns what a reader of rows must know: what latencies are, and what the comparison cannot show."""
+    return [*([_BY_RESULTS] if any(row.get("query") for row in rows) else []), CANNOT]
+
+
 def guarantees() -> list[str]:
     """Returns a line of a list for each engine."""
     return [f"- {engine}: {text}." for engine, text in _PROMISES.items()]
@@ -58,26 +69,26 @@ def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     Medians over the rounds; runs that are not valid, or were made on a busy machine, are left out.
     """
     return [
-        f"{keys:,} keys, this runtime against {engine}: "
+        f"{load}, this runtime against {engine}: "
         + ", ".join(f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios.items())
         + "."
-        for keys, engine, ratios in _compared(rows)
+        for load, engine, ratios in _compared(rows)
     ]
 
 
 _WORDS = {"peak_ms": "highest latency in a rescale", "p50_ms": "steady p50", "p99_ms": "steady p99"}
 
 
-def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, dict[str, float]]]:
-    """Yields keys, engine and this runtime's figures over the engine's, where there are any."""
-    for keys in sorted({row["keys"] for row in rows}):
-        here = [row for row in rows if row["keys"] == keys and row["verdict"] == "valid"]
+def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Yields load, engine and this runtime's figures over the engine's, where there are any."""
+    for load in loads_of(rows):
+        here = [row for row in rows if load_of(row) == load and row["verdict"] == "valid"]
         for engine in sorted({row["engine"] for row in here if not row["engine"].startswith(_OURS)}):
             fault = engine[len(engine.partition(" with ")[0]) :]
             ours, theirs = ([row for row in here if row["engine"] == name] for name in (_OURS + fault, engine))
             ratios = {name: value for name in _WORDS if (value := _ratio(ours, theirs, name)) is not None}
             if ratios:
-                yield keys, engine, ratios
+                yield load, engine, ratios
 
 
 def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> float | None:
@@ -85,7 +96,7 @@ def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]
     return float(np.median(values[0]) / np.median(values[1])) if all(values) else None
 
 
-NAMES = ("keys", "engine", "rescale", "verdict")
+NAMES = ("load", "engine", "rescale", "verdict")
 # heading of a column -> name in a row, unit, meaning
 FIGURES: dict[str, tuple[str, Unit, str]] = {
     "steady p50": ("p50_ms", "ms", "Latency of the records that no rescale touches, its median."),
@@ -124,14 +135,14 @@ def _write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[D
             (figure.name, figure.title, figure.caption, inline(element(svg), figure.name)) for figure, svg in drawn
         ],
         "promises": list(_PROMISES.items()),
-        "cannot": CANNOT,
+        "cannot": " ".join(notes(result["rows"])),
     }  # fmt: skip
     write_text(folder / "engines.html", render("engines.html.j2", content))
     return [figure for figure, _ in drawn]
 
 
 def _columns() -> list[Column]:
-    words = [Column(name, words=name != "keys") for name in NAMES]
+    words = [Column(name, words=name != "load") for name in NAMES]
     figures = [Column(name, meaning, "lower") for name, (_, _, meaning) in FIGURES.items()]
     return [*words, *figures, *(Column(name, meaning, "lower") for name, (_, meaning) in COUNTS.items())]
 
@@ -141,7 +152,7 @@ def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
     words = [Cell.of_word(str(row[name] or "-")) for name in NAMES[2:]]
     figures = [_cell(row[name], show(row[name], unit)) for name, unit, _ in FIGURES.values()]
     counts = [_cell(row[name], "-" if row[name] is None else f"{row[name]:,.0f}") for name, _ in COUNTS.values()]
-    return [Cell(f"{row['keys']:,}", row["keys"]), engine, *words, *figures, *counts]
+    return [Cell(load_of(row), row["keys"]), engine, *words, *figures, *counts]
 
 
 def _cell(value: float | None, shown: str) -> Cell:
@@ -151,14 +162,14 @@ def _cell(value: float | None, shown: str) -> Cell:
 COLUMNS = (*NAMES, *FIGURES, *COUNTS)
 RESULT_FILE = "engines.json"
 _RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done")
-_STEADY = ("keys", "engine", "steady p50", "p99", "p99.9", *COUNTS)
+_STEADY = ("load", "engine", "steady p50", "p99", "p99.9", *COUNTS)
 _MARKDOWN, _DRAWN = "engines.md", "figures"
 _REFERENCE = ROOT / "results" / "reference" / "engines"
 
 
 def texts(row: Mapping[str, Any]) -> list[str]:
     """Returns what a row of the table shows."""
-    names = [f"{row['keys']:,}", *(str(row[name] or "-") for name in NAMES[1:])]
+    names = [load_of(row), *(str(row[name] or "-") for name in NAMES[1:])]
     counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name, _ in COUNTS.values()]
     return [*names, *(show(row[name], unit) for name, unit, _ in FIGURES.values()), *counts]
 
@@ -187,7 +198,9 @@ def _markdown(result: Mapping[str, Any], drawn: Sequence[Drawn]) -> str:
     lines += ["## Figures", ""] if drawn else []
     for one in drawn:
         lines += [f"![{one.title}. {one.caption}]({_DRAWN}/{one.file}.svg)", ""]
-    return "\n".join([*lines, "What each engine promises, and when it writes:", "", *guarantees(), "", CANNOT, ""])
+    return "\n".join(
+        [*lines, "What each engine promises, and when it writes:", "", *guarantees(), "", *notes(result["rows"]), ""]
+    )
 
 
 def _table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], align: str) -> Iterator[str]:

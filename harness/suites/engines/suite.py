@@ -19,8 +19,9 @@ from harness.report.terminal import terminal, terminal_table
 from harness.results.entry import RunFiles
 from harness.results.place import Described
 from harness.suites.bench import measure_in_turn
-from harness.suites.engines.page import CANNOT, COLUMNS, NAMES, RESULT_FILE, texts, write_reference, write_result
+from harness.suites.engines.page import COLUMNS, NAMES, RESULT_FILE, notes, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK
+from impls import catalog
 from impls.errors import UsageError
 from plots.data import StoredRun, load
 from plots.metrics import marks
@@ -52,11 +53,11 @@ def cpu_s(samples: Sequence[Mapping[str, Any]]) -> float:
     return float(np.maximum(np.diff(own), 0).sum()) / 1e6
 
 
-def row_of(keys: int, entry: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+def row_of(load: Mapping[str, Any], entry: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     """Returns a row for each rescale of a run: names, times in ms and s, None in place of what is not known.
 
     Args:
-        keys: number of keys.
+        load: number of keys, and the query, "" for the count.
         entry: of the run, in result.json.
         folder: of the run.
     """
@@ -64,7 +65,7 @@ def row_of(keys: int, entry: dict[str, Any], folder: Path) -> list[dict[str, Any
     steady, memory = entry["latency_ms"]["steady"], entry["memory_bytes"]
     records = entry["generator"]["records"]
     about = {
-        "keys": keys,
+        **load,
         "engine": entry["mechanism"],
         "round": entry["round"],
         "verdict": ", ".join([entry["verdict"], *marks(entry)]),
@@ -77,11 +78,11 @@ def row_of(keys: int, entry: dict[str, Any], folder: Path) -> list[dict[str, Any
     return [{**about, **_rescale(found, files)} for found in entry["migrations"]] or [{**about, **_NO_RESCALE}]
 
 
-def _timeline_of(keys: int, run: StoredRun) -> dict[str, Any]:
+def _timeline_of(load: Mapping[str, Any], run: StoredRun) -> dict[str, Any]:
     """Returns the highest latency in ms of each 250 ms of a run, and when its rescales were under way, in s."""
     found = run.timeline
     return {
-        "keys": keys, "engine": run.mechanism, "round": run.round,
+        **load, "engine": run.mechanism, "round": run.round,
         "at_s": found["at_s"].round(2).tolist(), "max_ms": found["max"].round(1).tolist(),
         "rescales": [[round(begin, 2), round(end, 2)] for begin, end in run.migrations()],
     }  # fmt: skip
@@ -132,18 +133,30 @@ def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
     quick = ENGINES_QUICK if options.get("quick") else {}
     shared: dict[str, Any] = {"duration_s": 60.0, "lead_in_s": 5.0, "rate": 10_000, "rounds": 1, **quick}
     shared |= read_given(PARAMETERS, {name: options.get(name) or None for name in _GIVEN})
-    usual = ",".join(name for name in _MECHANISMS if name != _NATIVE or not options.get("fault"))
-    shared |= {"mechanism": options.get("mechanism") or usual, "workers": options.get("workers") or "2:4"}
+    shared |= {"workers": options.get("workers") or "2:4"}
+    fault, named = bool(options.get("fault")), options.get("mechanism")
+    if queries := parse_list(str(options.get("query") or "")):
+        return EnginesSuite(tuple(
+            _experiment({**shared, "workload": "nexmark", "query": query, "mechanism": named or _usual(query, fault)})
+            for query in queries
+        ))  # fmt: skip
+    shared |= {"workload": "hash", "mechanism": named or _usual("", fault)}
     keys = [
         parse_number(text, "The number of keys")
         for text in parse_list(str(options.get("keys") or quick.get("keys", _KEYS)))
     ]
-    return EnginesSuite(tuple(_experiment(number, shared) for number in keys))
+    return EnginesSuite(tuple(_experiment({**shared, "keys": number}) for number in keys))
 
 
-def _experiment(keys: int, shared: Mapping[str, Any]) -> Experiment:
-    fixed = {"workload": "hash", "mode": "real-time", "migration": "there-and-back", "name": "engines"}
-    return make_experiment(**{**shared, "keys": keys, **fixed})
+def _usual(query: str, fault: bool) -> str:
+    """Returns the mechanisms to compare, by commas: those that run a query, or count, and can have a fault."""
+    engines = set(catalog.engines())
+    able = [name for name in _MECHANISMS if not query or name not in engines or query in catalog.queries_of(name)]
+    return ",".join(name for name in able if name != _NATIVE or not (fault or query))
+
+
+def _experiment(values: Mapping[str, Any]) -> Experiment:
+    return make_experiment(**{**values, "mode": "real-time", "migration": "there-and-back", "name": "engines"})
 
 
 def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
@@ -151,10 +164,10 @@ def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple
     rows, lines = list[dict[str, Any]](), list[dict[str, Any]]()
 
     def take(folder: Path, number: int, path: Path) -> None:
-        keys = suite.experiments[number].keys
+        what = {"keys": suite.experiments[number].keys, "query": suite.experiments[number].query}
         for entry in read_json(path / "result.json")["runs"]:
-            rows.extend(row_of(keys, entry, path / entry["folder"]))
-        lines.extend(_timeline_of(keys, run) for run in load(path).comparable())
+            rows.extend(row_of(what, entry, path / entry["folder"]))
+        lines.extend(_timeline_of(what, run) for run in load(path).comparable())
         write_result(folder, rows, lines)
 
     return measure_in_turn(suite, suite.experiments, output, take, force=force)
@@ -173,7 +186,7 @@ def run_compare_engines(options: Mapping[str, Any]) -> int:
     console = terminal()
     result = read_json(folder / RESULT_FILE)
     console.print(terminal_table(COLUMNS, map(texts, result["rows"]), NAMES[1:]))
-    for sentence in [*result["conclusions"], CANNOT]:
+    for sentence in [*result["conclusions"], *notes(result["rows"])]:
         console.print(sentence)
     sys.stdout.write(f"{folder}\n")
     return code

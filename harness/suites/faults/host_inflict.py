@@ -27,8 +27,8 @@ def _hold(site: HostSite, fault: Fault, point: str) -> int:
     return await_fired(site, fault)
 
 
-def _at_point(site: HostSite, fault: Fault, act: Callable[[Host], object]) -> int:
-    """Does something to a host while a process is held at the fault's point, and returns when, µs."""
+def _at_point(site: HostSite, fault: Fault, act: Callable[[Host], object]) -> tuple[int, Host]:
+    """Does something to a host while a process is held at the fault's point, and returns (when, µs, the host)."""
     host = site.hosts[fault.draw % len(site.hosts)]
     try:
         _hold(site, fault, fault.point)
@@ -36,69 +36,55 @@ def _at_point(site: HostSite, fault: Fault, act: Callable[[Host], object]) -> in
         act(host)
     finally:
         site.arming.release()
-    return at_us
+    return at_us, host
 
 
 def _kill_executor(site: HostSite, fault: Fault) -> FaultEffect:
     """Kills the executors of a host with -9; Spark starts others there."""
-    return FaultEffect(_at_point(site, fault, site.cluster.kill_executor), again=True, later=site.whole)
+    return FaultEffect(_at_point(site, fault, site.cluster.kill_executor)[0], again=True, later=site.whole)
 
 
 def _kill_host(site: HostSite, fault: Fault) -> FaultEffect:
     """Ends a host as a cut of its power would; another one, with an empty disk, comes when the query goes on."""
-    return FaultEffect(_at_point(site, fault, site.cluster.kill_host), again=True, later=site.whole)
+    return FaultEffect(_at_point(site, fault, site.cluster.kill_host)[0], again=True, later=site.whole)
 
 
 def _cut_link(site: HostSite, fault: Fault) -> FaultEffect:
     """Cuts a host off for 20 s."""
-    cut: list[Host] = []
-
-    def act(host: Host) -> None:
-        cut.append(host)
-        site.cluster.cut_off(host)
-
-    at_us = _at_point(site, fault, act)
+    at_us, host = _at_point(site, fault, site.cluster.cut_off)
     wait(site, _CUT_S)
-    site.cluster.reconnect(cut[0])
+    site.cluster.reconnect(host)
     return FaultEffect(at_us, again=True, later=site.whole)
 
 
 def _abandon_host(site: HostSite, fault: Fault) -> FaultEffect:
     """Cuts a host off for good: the query migrates there and back without it before another one comes."""
-    cut: list[Host] = []
-
-    def act(host: Host) -> None:
-        cut.append(host)
-        site.cluster.cut_off(host)
+    at_us, host = _at_point(site, fault, site.cluster.cut_off)
 
     def go_on() -> None:
         for _ in range(2):
             site.await_true(site.settled, "the others to migrate", _SETTLE_DEADLINE_S)
             site.migrate()
         site.await_true(site.settled, "the others to migrate back", _SETTLE_DEADLINE_S)
-        site.cluster.remove_host(cut[0])
+        site.cluster.remove_host(host)
         site.whole()
 
-    return FaultEffect(_at_point(site, fault, act), again=True, later=go_on)
+    return FaultEffect(at_us, again=True, later=go_on)
 
 
 def _wake_host(site: HostSite, fault: Fault) -> FaultEffect:
     """Cuts a host off and connects it again, with the state that it had, when the query has migrated without it."""
-    cut: list[Host] = []
-
-    def act(host: Host) -> None:
-        cut.append(host)
-        site.cluster.cut_off(host)
+    at_us, host = _at_point(site, fault, site.cluster.cut_off)
 
     def wake() -> None:
         site.await_true(site.settled, "the others to migrate", _SETTLE_DEADLINE_S)
         site.migrate()
         site.await_true(site.settled, "the others to migrate again", _SETTLE_DEADLINE_S)
-        site.cluster.reconnect(cut[0])
+        site.cluster.reconnect(host)
         site.whole()
         site.migrate()
 
-    return FaultEffect(_at_point(site, fault, act), again=True, later=wake)
+    return FaultEffect(at_us, again=True, later=wake)
 
 
 def _disturb_checkpoint(site: HostSite, fault: Fault) -> FaultEffect:

@@ -15,6 +15,7 @@ from harness.lab.hosts.cluster import Cluster, Host, cluster
 from harness.lab.processes import lives
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import Site
+from harness.suites.faults.storage import succeeds
 from impls.driver.control import ask
 from impls.errors import UsageError
 
@@ -36,13 +37,13 @@ class Shared:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._image.open("wb") as image:
             image.truncate(_SIZE_BYTES)
-        made = _done("mkfs.ext4", "-q", "-F", "-O", "^has_journal", self._image)
-        self.mounted = made and _done("mount", "-o", "loop", self._image, self.folder)
+        made = succeeds("mkfs.ext4", "-q", "-F", "-O", "^has_journal", self._image)
+        self.mounted = made and succeeds("mount", "-o", "loop", self._image, self.folder)
 
     def unmount(self) -> None:
         """Unmounts it, whoever still has files open on it."""
         if self.mounted:
-            _done("umount", "-l", self.folder)
+            succeeds("umount", "-l", self.folder)
         self.mounted = False
         self._image.unlink(missing_ok=True)
 
@@ -99,13 +100,6 @@ def _must(*command: str | Path) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_DEADLINE_S)
     if done.returncode:
         raise UsageError(f"{command[0]} failed: {done.stderr.strip() or done.returncode}")
-
-
-def _done(*command: str | Path) -> bool:
-    try:
-        return subprocess.run(command, check=False, capture_output=True, timeout=_DEADLINE_S).returncode == 0
-    except FileNotFoundError:
-        return False
 
 
 _CORES = 2

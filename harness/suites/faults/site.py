@@ -168,21 +168,32 @@ class Site:
 
     def migrate(self) -> None:
         """Commands the rescale there, or back; returns when the command is durable, whoever died meanwhile."""
-        goal = (_MANY, _FEW)[self.migrations % 2]
-        before = self._commands()
-
-        def durable() -> bool:
-            if self._commands() - before:  # whoever was to acknowledge it has died
-                return True
-            with contextlib.suppress(UsageError):
-                return bool(ask(self.checkpoint, {"do": "rescale", "workers": goal}))
-            return False
-
-        self.await_true(durable, "the command to be durable", _COMMAND_DEADLINE_S)
+        self.durable({"do": "rescale", "workers": (_MANY, _FEW)[self.migrations % 2]}, "migration")
         self.migrations += 1
 
-    def _commands(self) -> set[str]:
-        return {command["id"] for command in read_journal(self.checkpoint / "rescale" / "commands.log")}
+    def durable(self, request: dict[str, Any], kind: str) -> str:
+        """Gives a request of the control channel until the journal of commands has it, and returns its id.
+
+        Args:
+            request: for a migration or a change of the pipeline.
+            kind: "change", or anything else for a migration.
+        """
+        before, names = self._journal(kind), list[str]()
+
+        def is_durable() -> bool:
+            if new := [id_ for id_ in self._journal(kind) if id_ not in before]:  # who was to answer may have died
+                names[:] = new
+                return True
+            with contextlib.suppress(UsageError):
+                names[:] = [ask(self.checkpoint, request)["id"]]
+            return bool(names)
+
+        self.await_true(is_durable, "the request to be durable", _COMMAND_DEADLINE_S)
+        return names[0]
+
+    def _journal(self, kind: str) -> list[str]:
+        lines = read_journal(self.checkpoint / "rescale" / "commands.log")
+        return [line["id"] for line in lines if (line["kind"] == "change") == (kind == "change")]
 
     def settled(self) -> bool:
         """Returns whether the query answers and every command given has reached its goal."""

@@ -20,6 +20,7 @@ from impls.errors import StateError
 
 _DISK_BYTES = 24 << 20
 _REMOUNT_DEADLINE_S = 20.0
+_COMMAND_DEADLINE_S = 30.0
 _POLL_S = 0.005
 _CHUNK = 1 << 16
 
@@ -85,12 +86,12 @@ class Disk:
         """Mounts the disk if this user may."""
         self.folder.mkdir(parents=True, exist_ok=True)
         options = f"size={_DISK_BYTES},mode=700"
-        self.mounted = sys.platform == "linux" and _done("mount", "-t", "tmpfs", "-o", options, "none", self.folder)
+        self.mounted = sys.platform == "linux" and succeeds("mount", "-t", "tmpfs", "-o", options, "none", self.folder)
 
     def unmount(self) -> None:
         """Unmounts the disk, whoever still has files open on it."""
         if self.mounted:
-            _done("umount", "-l", self.folder)
+            succeeds("umount", "-l", self.folder)
         self.mounted = False
 
     def fill(self) -> None:
@@ -114,7 +115,7 @@ class Disk:
             self.folder.chmod(0o500)
             return
         end = time.monotonic() + _REMOUNT_DEADLINE_S
-        while not _done("mount", "-o", "remount,ro", self.folder):
+        while not succeeds("mount", "-o", "remount,ro", self.folder):
             if time.monotonic() > end:
                 raise StateError(f"{self.folder} cannot be made read-only: files on it stay open.")
             pause()
@@ -123,10 +124,14 @@ class Disk:
     def allow_writing(self) -> None:
         """Makes the disk writable again."""
         if self.mounted:
-            _done("mount", "-o", "remount,rw", self.folder)
+            succeeds("mount", "-o", "remount,rw", self.folder)
         else:
             self.folder.chmod(0o700)
 
 
-def _done(*command: str | Path) -> bool:
-    return subprocess.run(command, check=False, capture_output=True).returncode == 0
+def succeeds(*command: str | Path) -> bool:
+    """Runs a program and returns whether it ends with 0; one that is not there does not."""
+    try:
+        return subprocess.run(command, check=False, capture_output=True, timeout=_COMMAND_DEADLINE_S).returncode == 0
+    except FileNotFoundError:
+        return False

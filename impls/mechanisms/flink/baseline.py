@@ -29,6 +29,7 @@ class Flink:
     memory_mb: int = 4_400
     engine: ClassVar[str] = "flink"
     mode: ClassVar[str] = "real-time"
+    queries: ClassVar[tuple[str, ...]] = ("q5", "q8")
     adaptive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

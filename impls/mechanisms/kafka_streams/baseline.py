@@ -25,6 +25,7 @@ class KafkaStreams:
     memory_mb: int = 4_400
     engine: ClassVar[str] = "kafka-streams"
     mode: ClassVar[str] = "real-time"
+    queries: ClassVar[tuple[str, ...]] = ("q8",)
     protocol: ClassVar[str] = "classic"
 
     def __post_init__(self) -> None:

@@ -85,7 +85,7 @@ def test_slots_are_the_most_workers_unless_given():
             "external-state has a store that all workers share",
         ),
         ({"mode": "real-time", "max_offsets_per_trigger": 5}, "leave out --max-offsets-per-trigger"),
-        ({"mechanism": "native-real-time", "workload": "nexmark"}, "no NEXMark query"),
+        ({"mechanism": "native-real-time", "workload": "nexmark"}, "counts keys alone"),
         (
             {"mechanism": "native-real-time", "workload": "hash", "option": "operator=processor"},
             "own operator is count",

@@ -77,12 +77,12 @@ def vertex(name: str, parallelism: int, running: int) -> dict[str, object]:
 
 
 def test_a_job_runs_with_as_many_when_all_tasks_do():
-    job = {"vertices": [vertex("Source: source", 2, 2), vertex("count -> results: Writer", 4, 4)]}
+    job = {"vertices": [vertex("Source: source", 2, 2), vertex("keyed count -> results: Writer", 4, 4)]}
     assert running_with(job, 4)
     assert not running_with(job, 2)
-    assert not running_with({"vertices": [vertex("Source: source", 2, 1), vertex("count", 4, 4)]}, 4)
+    assert not running_with({"vertices": [vertex("Source: source", 2, 1), vertex("keyed count", 4, 4)]}, 4)
     assert requirements(job["vertices"], 3)["S"]["parallelism"]["upperBound"] == 2
-    assert requirements(job["vertices"], 3)["c"]["parallelism"]["upperBound"] == 3
+    assert requirements(job["vertices"], 3)["k"]["parallelism"]["upperBound"] == 3
 
 
 def instance(*threads: list[str], state: str = "RUNNING") -> dict[str, object]:

@@ -11,7 +11,7 @@ from judging import judged, ranges, results, topic
 
 from harness.oracle.columns import MovedBins, hash_bins
 from harness.oracle.nexmark import run
-from harness.oracle.nexmark.check import check
+from harness.oracle.nexmark.check import check, latencies_of
 from harness.oracle.nexmark.queries import DEFINITIONS
 from impls.operators.nexmark import QUERIES
 from impls.operators.nexmark.base import BID
@@ -114,6 +114,30 @@ def test_only_what_the_query_reads_since_the_load_began_is_measured_and_crosses(
             or (e["kind"] == 1 and e["category"] == 10)]  # fmt: skip
     assert arrived.measured(middle) == sum(e["dateTime"] >= middle for e in read)
     assert 0 < found.crossed["m"] < len(read)
+
+
+def completed(name, events, answer):
+    """When the event was due that completes an answer: of q8 the later of two, of q5 the one that ends the window."""
+    if name == "q8":
+        seller = next(e for e in events if e["kind"] == 0 and e["id"] == answer["id"])
+        auction = next(e for e in events if e["kind"] == 1 and e["id"] == answer["auction"])
+        return max(seller["dateTime"], auction["dateTime"])
+    end = answer["start"] + 10_000
+    of = [[e["dateTime"] for e in events[p::2] if e["kind"] == BID and e["dateTime"] >= end] for p in range(2)]
+    return max(map(min, of))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(["q5", "q8"]), st.integers(0, 10_000))
+def test_a_result_is_late_by_the_event_that_completes_it(name, seed):
+    events, answers = case(name, seed, 120)
+    wrong = {**dict.fromkeys(DEFINITIONS[name].fields, 1), "start": -10_000}
+    there = [*range(5_000_000, 5_000_000 + len(answers)), *range(6_000_000, 6_000_001 + len(answers))]
+    due, at_us = latencies_of(
+        topic(events), results([*answers, *answers, wrong], at_us=there), query=name, disorder=0
+    )  # a repeat, and a result that is wrong, have no latency
+    expected = zip((completed(name, events, answer) for answer in answers), there, strict=False)
+    assert sorted(zip(due.tolist(), at_us.tolist(), strict=True)) == sorted(expected)
 
 
 def test_every_query_has_a_definition_with_the_fields_of_its_results():

@@ -32,6 +32,16 @@ def test_with_a_fault_every_engine_that_can_have_one_runs_twice():
         suite_from({"keys": "20k", "fault": "worker@migrating", "mechanism": "native-real-time"})
 
 
+def test_queries_are_compared_on_the_engines_that_run_them():
+    five, eight = suite_from({"query": "q5,q8"}).experiments
+    assert (five.query, eight.query, five.workload) == ("q5", "q8", "nexmark")
+    assert five.mechanisms == ("megaphone-batched", "flink-adaptive", "flink-savepoint")
+    assert set(eight.mechanisms) - set(five.mechanisms) == {"kafka-streams-classic", "kafka-streams-instance"}
+    assert five.by_results
+    with pytest.raises(UsageError, match="kafka-streams-classic has of NEXMark's queries q8 only"):
+        suite_from({"query": "q5", "mechanism": "kafka-streams-classic"})
+
+
 def test_there_and_back_needs_two_numbers_of_workers():
     with pytest.raises(UsageError, match="needs another number of workers"):
         make_experiment(migration="there-and-back", workers="2", mechanism="none")
@@ -41,7 +51,7 @@ def test_there_and_back_needs_two_numbers_of_workers():
     ("given", "why"),
     [
         ({"workload": "dense"}, "counts in an entry per key"),
-        ({"workload": "nexmark"}, "no NEXMark query"),
+        ({"workload": "nexmark"}, "has of NEXMark's queries q5 and q8 only"),
         ({"workload": "hash", "cost_us": 5.0}, "pays for no record"),
         ({"workload": "hash", "fault": "worker@after-commit"}, "is worker@migrating or broker@migrating"),
         ({"workload": "hash", "fault": "jvm@migrating"}, "is worker@migrating or broker@migrating"),
