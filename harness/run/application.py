@@ -24,6 +24,7 @@ from harness.run.pipeline import PRELOAD_PARTITIONS, state_dir
 from impls import catalog
 from impls.autoscale.loop import AutoscaleSettings
 from impls.driver.handle import StreamHandle
+from impls.driver.observed import OnEvent
 from impls.errors import StateError, UsageError
 from impls.mechanisms.native_spark.conf import NATIVE_SETTINGS
 from impls.mechanisms.native_spark.query import NativeQuery
@@ -49,7 +50,7 @@ class Application:
         *,
         new_session: Callable[[], SparkSession],
         start: Callable[[Any], Query],
-        on_event: Callable[[str, dict[str, Any]], None],
+        on_event: OnEvent,
         autoscale: AutoscaleSettings | None = None,
     ):
         """Does not start the query; with `autoscale` that is how it is scaled between the two calls that say so.
@@ -248,7 +249,7 @@ class Place:
     address: str
     state_dir: Path
 
-    def tell_clocks(self, spark: SparkSession | None, tell: Callable[[str, dict[str, Any]], None]) -> None:
+    def tell_clocks(self, spark: SparkSession | None, tell: OnEvent) -> None:
         """Tells, as an event, how far the clocks of a cluster's hosts are from this machine's."""
         if spark is not None and not is_local(self.master):
             tell("clocks", {"offsets": clock_offsets(spark, self.address)})

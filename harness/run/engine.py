@@ -22,6 +22,7 @@ from harness.lab.waiting import wait_for
 from harness.run.pipeline import disorder_ms
 from impls import catalog
 from impls.driver.arrivals import asking
+from impls.driver.observed import OnEvent, OnLine
 from impls.errors import StateError
 from impls.mechanisms.native_spark.ticks import BinlessQuery, Ends, Ticks
 
@@ -39,8 +40,8 @@ class EngineQuery(BinlessQuery):
 
     def __init__(
         self, engine: Engine, job: Job, *, workers: int, bins: int,
-        on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
-        on_event: Callable[[str, dict[str, Any]], None],
+        on_epoch: OnLine,
+        on_event: OnEvent,
     ):  # fmt: skip
         super().__init__(engine.name, workers, bins, on_event)
         self._engine, self._job = engine, job
@@ -152,13 +153,7 @@ _ENGINES: dict[str, Callable[[Any, Job], Engine]] = {"flink": FlinkEngine, "kafk
 
 
 def start_engine(
-    run: Run,
-    folder: Path,
-    bootstrap: str,
-    topics: tuple[str, str],
-    *,
-    on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
-    on_event: Callable[[str, dict[str, Any]], None],
+    run: Run, folder: Path, bootstrap: str, topics: tuple[str, str], *, on_epoch: OnLine, on_event: OnEvent
 ) -> EngineQuery:
     """Fills the topic that makes a count's state, and starts the engine's job on it and on the input topic.
 

@@ -18,6 +18,7 @@ from impls import catalog
 from impls.api import RealTime, stream
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import StreamHandle
+from impls.driver.observed import OnEvent, OnLine
 from impls.mechanisms.native_spark.nexmark import answers
 from impls.mechanisms.native_spark.query import NativeQuery, RecordSource
 from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
@@ -106,7 +107,7 @@ def start_query(
     topics: tuple[str, str],
     *,
     on_epoch: Callable[[EpochRecord], None],
-    on_event: Callable[[str, dict[str, Any]], None],
+    on_event: OnEvent,
     state: Path | None = None,
     redis: str = "",
     source: tuple[DataFrame, Operator, Sequence[str]] | None = None,
@@ -192,8 +193,8 @@ def start_native(
     bootstrap: str,
     topics: tuple[str, str],
     *,
-    on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
-    on_event: Callable[[str, dict[str, Any]], None],
+    on_epoch: OnLine,
+    on_event: OnEvent,
 ) -> NativeQuery:
     """Fills the topic that makes the state, and starts the query on it and on the input topic.
 

@@ -15,6 +15,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.journal import Entry, Journal
+from impls.driver.observed import OnEvent
 from impls.errors import StateError, UsageError
 from impls.protocol.arrays import check_bins
 
@@ -64,7 +65,7 @@ class Autoscaling:
         past: list[Entry],
         migrating: Callable[[], bool],
         rescale: Callable[[int], str],
-        on_event: Callable[[str, dict[str, Any]], None],
+        on_event: OnEvent,
     ):
         self._settings, self._source, self._log = settings, source, log
         self._migrating, self._rescale, self._on_event = migrating, rescale, on_event
@@ -177,11 +178,7 @@ class Autoscaled(ABC):
     """
 
     def __init__(
-        self,
-        driver: Driver,
-        checkpoint: Checkpoint,
-        source: Callable[[], Source | None] | None,
-        on_event: Callable[[str, dict[str, Any]], None],
+        self, driver: Driver, checkpoint: Checkpoint, source: Callable[[], Source | None] | None, on_event: OnEvent
     ):
         self._scaled, self._logs, self._source, self._tell = driver, checkpoint, source, on_event
         self._switch = threading.Lock()

@@ -14,7 +14,7 @@ from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer
 from impls.driver.driver import QueryEnded, StopNeeded
-from impls.driver.observed import Observed
+from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
@@ -63,7 +63,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         changes: PipelineChanges,
         checkpoint: Checkpoint,
         policy: str,
-        on_event: Callable[[str, dict[str, Any]], None] | None,
+        on_event: OnEvent | None,
         *,
         source: Callable[[], Source | None] | None = None,
         end: Callable[[], None] = lambda: None,

@@ -5,6 +5,7 @@ import logging
 import threading
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 from impls.driver.metrics import Metrics
@@ -12,6 +13,11 @@ from impls.driver.prometheus import MetricsServer, query_families
 from impls.errors import UsageError
 
 _LOG = logging.getLogger(__package__)
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+"""Takes what happens to a query: the event's kind, and its fields."""
+OnLine = Callable[[dict[str, Any], list[dict[str, Any]]], None]
+"""Takes an epoch of a query without bins as a line of epochs.jsonl, and the events that end with it."""
 
 
 class Observed(ABC):

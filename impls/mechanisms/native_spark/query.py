@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from impls.driver.observed import OnEvent, OnLine
 from impls.errors import StateError
 from impls.mechanisms.native_spark.native import Native
 from impls.mechanisms.native_spark.processor import count_by_processor
@@ -55,8 +56,8 @@ class NativeQuery(BinlessQuery):
     def __init__(
         self, spark: SparkSession, source: RecordSource, output: Output, checkpoint: Path, *,
         native: Native, workers: int, bins: int,
-        on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None],
-        on_event: Callable[[str, dict[str, Any]], None],
+        on_epoch: OnLine,
+        on_event: OnEvent,
         answers: Answers | None = None,
     ):  # fmt: skip
         super().__init__("Spark's own query", workers, bins, on_event)

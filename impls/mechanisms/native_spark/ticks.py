@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from impls.driver.arrivals import asking, end_offsets
-from impls.driver.observed import RunningQuery
+from impls.driver.observed import OnEvent, OnLine, RunningQuery
 from impls.errors import StateError, UsageError
 from impls.placement import initial
 
@@ -36,7 +36,7 @@ class BinlessQuery(RunningQuery):
 
     wants_restart = False
 
-    def __init__(self, name: str, workers: int, bins: int, on_event: Callable[[str, dict[str, Any]], None]):
+    def __init__(self, name: str, workers: int, bins: int, on_event: OnEvent):
         super().__init__()
         self._name, self._bins, self._on_event = name, bins, on_event
         self._workers, self._usual = workers, workers
@@ -130,7 +130,7 @@ class Ticks:
         done: records that had a result at its end.
     """
 
-    def __init__(self, on_epoch: Callable[[dict[str, Any], list[dict[str, Any]]], None]):
+    def __init__(self, on_epoch: OnLine):
         self._on_epoch = on_epoch
         self.number, self.done = -1, 0
         self._arrived, self._said_us = 0, 0

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
 from impls.errors import UsageError
+from impls.protocol.controller import Controller
 from impls.protocol.order import Executor
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Switchboard
@@ -18,6 +19,14 @@ from impls.spark.realtime.settings import real_time_settings
 from impls.spark.source import streaming_sources
 
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in a tick: 5 ms in which its records wait
+
+
+def hurries(controller: Controller) -> bool:
+    """Returns whether the next tick is run at once: something moves, or delivers partials that are complete.
+
+    Their results, such as those of a window over all bins, wait for nothing else.
+    """
+    return controller.busy or (controller.clock is not None and bool(controller.clock.ready))
 
 
 def run_real_time(
@@ -45,7 +54,7 @@ def run_real_time(
             executor,
             slots=max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max())),
             next_tick=lambda: driver.last_epoch + 1,
-            busy=lambda: controller.busy,
+            busy=lambda: hurries(controller),
         )
     except BaseException:
         switchboard.close()

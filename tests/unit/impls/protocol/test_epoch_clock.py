@@ -6,9 +6,10 @@ import numpy as np
 
 from impls import catalog
 from impls.protocol.controller import Controller
-from impls.protocol.eventtime import EpochClock, EventClock, EventTime
+from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.view import Observation
+from impls.spark.realtime.start import hurries
 
 BINS = 4
 
@@ -51,3 +52,15 @@ def test_other_operators_have_no_times_in_their_plans():
     plan = controller(EventTime("at")).plan(0, 1, now_ms=100)
     assert plan.clock is None
     assert "clock" not in plan.to_json()
+
+
+def test_a_tick_that_delivers_what_is_complete_is_not_waited_for():
+    known = controller(EventTime("at"))
+    for epoch, more in enumerate(({"times": [(0, 50)]}, {"times": [(0, 60)], "partials": [Partial(40, b"k", 0, 1)]})):
+        known.plan(epoch, 1)
+        assert not hurries(known)
+        known.observe(observed(epoch, **more))
+    assert hurries(known), "the timers of all bins have run up to 50"
+    assert known.plan(2, 1).merged == (Partial(40, b"k", 0, 1),)
+    known.observe(observed(2))
+    assert not hurries(known)
