@@ -11,15 +11,13 @@ from harness.measure.scores import Changed, Needed, Score, oscillations, right_a
 from harness.suites.scale.cluster import Cluster, SimulatedEpoch
 from harness.suites.scale.load import ShapedLoad
 from harness.suites.scale.network import Costs
-from impls import catalog
+from harness.suites.scale.simulate import SimulatedQuery
 from impls.autoscale.intervals import Gathering, Look, Sample
 from impls.autoscale.loop import Autoscaler, AutoscaleSettings
 from impls.errors import UsageError
 from impls.placement import goal, initial
-from impls.protocol.controller import Controller
 from impls.protocol.events import Command
 from impls.protocol.plan import WrittenPlan
-from impls.protocol.view import Observation
 
 _PLACE = ("in", 0)
 _SLICE_MS = 250.0
@@ -76,16 +74,14 @@ def predict_autoscaled(mechanism: str, setting: AutoscaledSetting) -> Outcome:
         raise UsageError(f"{mechanism}: {error}.") from error
 
 
-class _Run:
+class _Run(SimulatedQuery):
     def __init__(self, name: str, setting: AutoscaledSetting):
-        mechanism = catalog.make(name, **catalog.known(name, setting.options))
-        start = initial(len(setting.shares), setting.workers)
+        start, costs = initial(len(setting.shares), setting.workers), setting.costs.of(name)
         self.setting, self.load = setting, ShapedLoad(setting.shares, setting.schedule, setting.seed, setting.limit)
-        self.cluster = Cluster(self.load, setting.costs.of(name), setting.sizes, start, setting.seed)
-        self.record_s = setting.costs.of(name).record_us / 1e6
-        self.controller = Controller(start, mechanism)
+        super().__init__(name, setting.options, Cluster(self.load, costs, setting.sizes, start, setting.seed))
+        self.record_s = costs.record_us / 1e6
         self.loop = None if setting.autoscale is None else Autoscaler(setting.autoscale)
-        self.gathering, self.due_ms, self.number = Gathering(0.99), 0.0, 0
+        self.gathering, self.due_ms = Gathering(0.99), 0.0
         self.rescales: list[dict[str, Any]] = []
         self.steps = [Changed(0.0, setting.workers)]
         self.worker_ms = 0.0
@@ -95,7 +91,7 @@ class _Run:
         end_ms, taken_ms = self.setting.end_s * 1e3, 0.0
         while taken_ms < end_ms and self.cluster.now_ms < _DRAIN_MOST * end_ms:
             before = self.cluster.now_ms
-            written, epoch = self._step()
+            written, epoch = self.step()
             taken_ms = epoch.cut_ms
             self._count(written, epoch, before)
             if self.loop is not None and before < end_ms:  # the policy ends with the load, what is left is worked off
@@ -109,17 +105,6 @@ class _Run:
         worker_s, above_s = self.worker_ms / 1e3, self.slices.above_s()
         score = Score(above_s, worker_s, len(self.rescales), turned, right, taken)
         return Outcome(score, tuple(self.steps), tuple(self.rescales))
-
-    def _step(self) -> tuple[WrittenPlan, SimulatedEpoch]:
-        written = self.controller.plan(self.number, 1)
-        if written.plan.stop is not None:
-            self.controller.observe(Observation(self.number, stopped=True))
-            self.cluster.stop(written.plan.stop)
-            written = self.controller.plan(self.number, 1)
-        seen, epoch = self.cluster.run(written)
-        self.controller.observe(seen)
-        self.number += 1
-        return written, epoch
 
     def _count(self, written: WrittenPlan, epoch: SimulatedEpoch, before_ms: float) -> None:
         setting = self.setting

@@ -1,7 +1,7 @@
 """One simulated migration: real mechanism, real controller, real validation, simulated workers."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,21 +93,51 @@ def predict(mechanism: str, setting: Setting) -> Prediction:
         raise UsageError(f"{mechanism}: {error}. Lower --rate or give more workers.") from error
 
 
-class _Run:
-    """A controller with its mechanism over a simulated cluster."""
+class SimulatedQuery:
+    """A controller with its mechanism over a simulated cluster, epoch by epoch.
+
+    Attributes:
+        number: of the next epoch.
+        planning_s: time that this program took for plans.
+        stopped_ms: when the query was stopped last, None if it never was.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any], cluster: Cluster):
+        self.cluster = cluster
+        self.controller = Controller(cluster.location.copy(), catalog.make(name, **catalog.known(name, options)))
+        self.number, self.planning_s = 0, 0.0
+        self.stopped_ms: float | None = None
+
+    def step(self) -> tuple[WrittenPlan, SimulatedEpoch]:
+        """Plans and runs one epoch, and stops before it if the plan asks for that."""
+        written = self._plan()
+        if written.plan.stop is not None:
+            self.stopped_ms = self.cluster.now_ms
+            self.controller.observe(Observation(self.number, stopped=True))
+            self.cluster.stop(written.plan.stop)
+            written = self._plan()
+        seen, epoch = self.cluster.run(written)
+        self.controller.observe(seen)
+        self.number += 1
+        return written, epoch
+
+    def _plan(self) -> WrittenPlan:
+        begin = time.perf_counter()
+        written = self.controller.plan(self.number, 1)
+        self.planning_s += time.perf_counter() - begin
+        return written
+
+
+class _Run(SimulatedQuery):
+    """One migration of a steady query."""
 
     def __init__(self, name: str, setting: Setting):
         self.name, self.setting = name, setting
-        self.mechanism = catalog.make(name, **catalog.known(name, setting.options))
-        load = EvenLoad(setting.shares * setting.rate, setting.seed)
-        costs = setting.costs.of(name)
+        load, costs = EvenLoad(setting.shares * setting.rate, setting.seed), setting.costs.of(name)
         for assignment in (setting.initial, setting.goal):
             _check_load(assignment, setting, costs)
-        self.cluster = Cluster(load, costs, setting.sizes, setting.initial, setting.seed, setting.network)
-        self.controller = Controller(setting.initial, self.mechanism)
-        self.number = 0
-        self.planning_s = 0.0
-        self.begun_ms: float | None = None  # when the query was stopped for the migration, else its first moved bin
+        cluster = Cluster(load, costs, setting.sizes, setting.initial, setting.seed, setting.network)
+        super().__init__(name, setting.options, cluster)
 
     def predict(self) -> Prediction:
         steady = list(self._settle())
@@ -130,10 +160,11 @@ class _Run:
     def _migrate(self, prediction: Prediction) -> None:
         """Migrates to the goal, and runs on until latencies are calm again."""
         migrating, commanded_ms, first, end_ms = Histogram(), self.cluster.now_ms, self.number, 0.0
+        begun_ms: float | None = None
         self.controller.accept(Command("c", "rebalance", self.setting.goal, "simulated", first))
         while self.controller.migrating:
             self._check_length(first)
-            epoch = self._step()
+            _, epoch = self.step()
             end_ms = epoch.end_ms
             migrating.add(epoch.latencies)
             prediction.moved_bins += epoch.moved_bins
@@ -141,12 +172,12 @@ class _Run:
             prediction.crossed_bytes += epoch.crossed_bytes
             prediction.copied_bytes += epoch.copied_bytes
             prediction.longest_pull_ms = max(prediction.longest_pull_ms, epoch.longest_pull_ms)
-            if epoch.moved_bins:
-                self.begun_ms = epoch.begin_ms if self.begun_ms is None else self.begun_ms
-                prediction.duration_s = (end_ms - self.begun_ms) / 1e3
+            if epoch.moved_bins:  # it begins when the query is stopped for it, else with the first moved bin
+                begun_ms = self.stopped_ms or epoch.begin_ms if begun_ms is None else begun_ms
+                prediction.duration_s = (end_ms - begun_ms) / 1e3
         prediction.epochs = self.number - first
         for _ in range(_CALM_EPOCHS):
-            epoch = self._step()
+            _, epoch = self.step()
             if epoch.cut_ms - epoch.latencies.max < end_ms:  # some of its records were due during the migration
                 migrating.add(epoch.latencies)
             if epoch.latencies.max <= prediction.steady_max_ms * _CALM_FACTOR and epoch.cut_ms > end_ms:
@@ -158,7 +189,7 @@ class _Run:
         """Yields steady epochs: at least twenty, and as many as the first copies of standing replicas need."""
         for number in range(_REPLICA_EPOCHS):
             there = len(self.controller.replicas)
-            yield self._step()
+            yield self.step()[1]
             if number >= _STEADY_EPOCHS and len(self.controller.replicas) == there:
                 return
 
@@ -166,25 +197,6 @@ class _Run:
         if self.number - first >= _EPOCHS_MAX:
             left = self.controller.misplaced
             raise UsageError(f"{self.name}: {left} bins are left after {_EPOCHS_MAX} epochs.")
-
-    def _step(self) -> SimulatedEpoch:
-        """Plans and runs one epoch, and stops before it if the plan asks for that."""
-        written = self._plan()
-        if written.plan.stop is not None:
-            self.begun_ms = self.cluster.now_ms
-            self.controller.observe(Observation(self.number, stopped=True))
-            self.cluster.stop(written.plan.stop)
-            written = self._plan()
-        seen, epoch = self.cluster.run(written)
-        self.controller.observe(seen)
-        self.number += 1
-        return epoch
-
-    def _plan(self) -> WrittenPlan:
-        begin = time.perf_counter()
-        written = self.controller.plan(self.number, 1)
-        self.planning_s += time.perf_counter() - begin
-        return written
 
 
 def _check_load(assignment: NDArray[np.int32], setting: Setting, costs: Costs) -> None:
