@@ -141,6 +141,11 @@ def _bytes(value: float) -> str:
     return f"{_digits(value)} GiB"
 
 
+def plain(value: float | None, digits: int = 0) -> str:
+    """Returns a number without its unit, as tables in a terminal have it; a hyphen for a missing one."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
 def show(value: float | None, unit: Unit) -> str:
     """Returns a value with its unit as people read it; a dash for a missing one."""
     if value is None:

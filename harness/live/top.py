@@ -15,6 +15,7 @@ from rich.text import Text
 from harness.options import ending
 from impls.driver.control import ask
 from impls.errors import UsageError
+from plots.metrics import plain
 
 _MIB = 1 << 20
 _BAR = 20
@@ -78,18 +79,18 @@ def _head(query: str, status: dict[str, Any], metrics: dict[str, Any]) -> Iterat
     """Yields the lines about the query as a whole."""
     state = "running" if status["running"] else "ended"
     yield (
-        f"{query}  {state}  epoch {status['epoch']} ({_number(metrics.get('epoch_ms'))} ms)  "
+        f"{query}  {state}  epoch {status['epoch']} ({plain(metrics.get('epoch_ms'))} ms)  "
         f"generation {status['generation']}  {status['workers']} workers  {sum(status['bins'])} bins"
     )
     latency = metrics.get("latency_ms") or {}
-    told = "  ".join(f"{name} {_number(latency[name], 1)}" for name in ("p50", "p99", "max") if name in latency)
-    turns = f"  {_number(metrics['turns_per_s'])} turns/s" if metrics.get("turns_per_s") else ""
+    told = "  ".join(f"{name} {plain(latency[name], 1)}" for name in ("p50", "p99", "max") if name in latency)
+    turns = f"  {plain(metrics['turns_per_s'])} turns/s" if metrics.get("turns_per_s") else ""
     yield (
-        f"{_number(metrics.get('rate'))} records/s{turns}  {_number(metrics['records'])} records  "
-        f"{_number(metrics['results'])} results  latency {f'{told} ms' if told else 'not measured'}"
+        f"{plain(metrics.get('rate'))} records/s{turns}  {plain(metrics['records'])} records  "
+        f"{plain(metrics['results'])} results  latency {f'{told} ms' if told else 'not measured'}"
     )
     yield (
-        f"queue {_number(status['queued'])} records  state {_mib(metrics.get('state_bytes'))}  "
+        f"queue {plain(status['queued'])} records  state {_mib(metrics.get('state_bytes'))}  "
         f"durable {_mib(metrics.get('durable_bytes'))}  rebuilt {metrics['rebuilt']}  retries {metrics['retries']}"
     )
 
@@ -142,7 +143,7 @@ def _workers(status: dict[str, Any], metrics: dict[str, Any], width: int) -> Tab
         number = row["worker"]
         told = {
             "worker": str(number), "host": row["host"], "bins": str(dict(enumerate(status["bins"])).get(number, 0)),
-            "records/s": _number(row["rate"]), "queued": _number(row["queued"]), "busy ms": _number(row["busy_ms"]),
+            "records/s": plain(row["rate"]), "queued": plain(row["queued"]), "busy ms": plain(row["busy_ms"]),
             "environment": _mib(row["lmdb_bytes"]),
         }  # fmt: skip
         table.add_row(*(told[name] for name in columns))
@@ -152,10 +153,6 @@ def _workers(status: dict[str, Any], metrics: dict[str, Any], width: int) -> Tab
 def _event(event: dict[str, Any]) -> str:
     at = datetime.fromtimestamp(event["at_us"] / _MICROS, UTC).astimezone()
     return f"{at:%H:%M:%S} {event['text']}"
-
-
-def _number(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
 
 
 def _mib(size: float | None) -> str:

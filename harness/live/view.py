@@ -21,7 +21,7 @@ from harness.results.entry import ENTRY_FILE
 from harness.results.place import told_failure
 from impls.driver.prometheus import PORT_MAX, MetricsServer, gauge, query_families
 from impls.errors import UsageError
-from plots.metrics import by_name, marks
+from plots.metrics import by_name, marks, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,6 @@ _PLAIN_WIDTH = 120  # of a log file, so that names stay whole
 _MIB = 1 << 20
 
 
-def _number(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
 def _spark_line(values: list[float]) -> str:
     """Returns values as a line of bars, the highest full."""
     top = max(values, default=0) or 1.0
@@ -168,14 +164,14 @@ def _moves(entry: dict[str, Any]) -> list[str]:
         return ["-", "-", "0", "0.0"]
     peak = max((m["peak_ms"] for m in entry["migrations"] if m["peak_ms"] is not None), default=None)
     seconds, bins, size = (by_name(name).value(entry) for name in ("migration_s", "moved_bins", "moved_bytes"))
-    return [_number(peak), _number(seconds, 1), _number(bins), _number(None if size is None else size / _MIB, 1)]
+    return [plain(peak), plain(seconds, 1), plain(bins), plain(None if size is None else size / _MIB, 1)]
 
 
 def _pace(line: dict[str, Any]) -> str:
     """Returns how a query goes on: how long its last epoch took, in real time how many turns its workers take."""
     if line.get("turns_per_s") is not None:
-        return f"{_number(line['turns_per_s'])} turns/s"
-    return f"epoch {_number(line.get('epoch_ms'))} ms"
+        return f"{plain(line['turns_per_s'])} turns/s"
+    return f"epoch {plain(line.get('epoch_ms'))} ms"
 
 
 class LiveView:
@@ -239,8 +235,8 @@ class LiveView:
             self._peaks = [*self._peaks[-39:], latency["max"]]
         text = (
             f"{run.folder}: {line.get('phase', ''):<14} {line.get('records', 0):>9,} records  "
-            f"p50 {_number(latency.get('p50'))}  p99 {_number(latency.get('p99'))}  "
-            f"max {_number(latency.get('max'))} ms  "
+            f"p50 {plain(latency.get('p50'))}  p99 {plain(latency.get('p99'))}  "
+            f"max {plain(latency.get('max'))} ms  "
             f"{_pace(line)}  moved {line.get('moved_bins', 0)} bins, "
             f"{line.get('moved_bytes', 0) / _MIB:.1f} MiB  left {line.get('misplaced') or 0}"
         )
@@ -258,7 +254,7 @@ class LiveView:
             self._rows[run.folder] = [
                 run.folder,
                 f"{entry['verdict']}{f' ({told})' if (told := ', '.join(marks(entry))) else ''}",
-                *[_number(latency["steady"][name]) for name in ("p50", "p99", "max")],
+                *[plain(latency["steady"][name]) for name in ("p50", "p99", "max")],
                 *_moves(entry),
             ]
             if entry["verdict"] != "valid":

@@ -16,7 +16,7 @@ from harness.suites.bench import measure_in_turn
 from harness.suites.scale.network import read_costs
 from impls.errors import UsageError
 from plots.engines import write_autoscale_figures
-from plots.metrics import DASH
+from plots.metrics import plain
 
 _RESTART = "restart"
 _STEP_RESCALES = 3
@@ -96,13 +96,8 @@ COLUMNS = (*_NAMES, *_FIGURES, *_PREDICTED)
 def texts(row: Mapping[str, Any]) -> list[str]:
     """Returns a row's cells."""
     scores = [(row.get("score"), _FIGURES), (row.get("predicted"), _PREDICTED)]
-    numbers = [_text(score, name, digits) for score, shown in scores for name, digits in shown.values()]
+    numbers = [plain((score or {}).get(name), digits) for score, shown in scores for name, digits in shown.values()]
     return [*(str(row[name]) for name in _NAMES), *numbers]
-
-
-def _text(score: Mapping[str, Any] | None, name: str, digits: int) -> str:
-    value = None if score is None else score.get(name)
-    return DASH if value is None else f"{value:,.{digits}f}"
 
 
 def measured(suite: AutoscaleSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:

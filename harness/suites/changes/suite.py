@@ -36,7 +36,7 @@ from harness.suites.perf.part import Check
 from impls import catalog
 from impls.errors import UsageError
 from plots.engines import write_changes_figure
-from plots.metrics import DASH, marks
+from plots.metrics import marks, plain
 
 _SCHEMA, _SCHEMA_FILE = 1, Path(__file__).with_name("schema.json")
 _FILE = "changes.json"
@@ -130,7 +130,7 @@ def _table(entries: Sequence[Mapping[str, Any]]) -> Table:
         numbers = [(steady.get("p50"), 0), (steady.get("p99"), 0)]
         numbers += [(entry.get(name), digits) for name, digits in _FIGURES.values()]
         told = {**entry, "verdict": ", ".join([entry["verdict"], *marks(dict(entry))])}
-        texts = [DASH if value is None else f"{value:,.{digits}f}" for value, digits in numbers]
+        texts = [plain(value, digits) for value, digits in numbers]
         rows.append([*(told[name] for name in _NAMES), *texts])
     return terminal_table((*_NAMES, "steady p50", "p99 ms", *_FIGURES), rows, _NAMES)
 

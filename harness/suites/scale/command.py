@@ -16,6 +16,7 @@ from harness.suites.scale.network import DEFAULT_COSTS, Costs, read_costs, write
 from harness.suites.scale.pulls import measure_pulls
 from harness.suites.scale.scenario import Compared, Scenario, at_scale, compare, errors_of, make_scenario, predict_all
 from harness.suites.scale.simulate import Prediction
+from plots.metrics import plain
 
 _LEFT_OUT = (
     "Left out: {}, hosts that differ, stragglers and lost tasks, garbage collection, snapshots of state to the "
@@ -69,8 +70,8 @@ def prediction_table(predictions: Sequence[Prediction], title: str, *, hosts: bo
     table = _table(title, ("mechanism",), figures)
     for p in sorted(predictions, key=lambda p: p.peak_ms or p.steady_max_ms):
         table.add_row(
-            p.mechanism, f"{p.steady_p50_ms:,.0f}", f"{p.peak_ms or p.steady_max_ms:,.0f}", _text(p.migrating_p99_ms),
-            _text(p.duration_s, 1), _text(p.calm_s, 1), f"{p.epochs:,}", f"{p.moved_bins:,}",
+            p.mechanism, f"{p.steady_p50_ms:,.0f}", f"{p.peak_ms or p.steady_max_ms:,.0f}", plain(p.migrating_p99_ms),
+            plain(p.duration_s, 1), plain(p.calm_s, 1), f"{p.epochs:,}", f"{p.moved_bins:,}",
             f"{p.moved_bytes / _MIB:,.0f}", *(f"{p.crossed_bytes / _MIB:,.0f}" for _ in crossed),
             f"{(p.copied_bytes + p.standing_bytes) / _MIB:,.0f}", f"{p.planning_s:.1f}",
         )  # fmt: skip
@@ -138,7 +139,3 @@ def _origin(costs: Costs) -> str:
             names.setdefault(text, []).append(name)
     single = [f"{', '.join(of)} {text}" for text, of in names.items()]
     return f"Costs {costs.source.get('', 'of unknown origin')}" + (f"; {'; '.join(single)}." if single else ".")
-
-
-def _text(value: float | None, digits: int = 0) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
