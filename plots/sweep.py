@@ -85,19 +85,19 @@ def _scale_x(axes: Any, x: str, places: list[Any]) -> None:
 def _draw_over_axis(experiment: StoredExperiment, *, value: Value, label: str) -> Any:
     """Draws medians over rounds of a time in ms over the swept axis, with the range of rounds; None without a point."""
     panels = panels_of(experiment)
-    found = [curves(experiment, panel, value) for panel in panels]
-    if not any(found):
+    drawn = [curves(experiment, panel, value) for panel in panels]
+    if not any(drawn):
         return None
     columns = min(len(panels), _COLUMNS_MAX)
     figure, grid = theme.grid_of(len(panels), height=3.2, width=max(7.0, 3.6 * columns), columns=columns, sharey=True)
     handles: dict[str, Any] = {}
-    for axes, panel, lines in zip(grid, panels, found, strict=True):
+    for axes, panel, lines in zip(grid, panels, drawn, strict=True):
         for line in lines:
             handles.setdefault(line.mechanism, _line(axes, line))
         _scale_x(axes, experiment.grid["x"], list(dict.fromkeys(p for line in lines for p in line.x)))
         if panel:
             axes.set_title(", ".join(f"{axis} {at}" for axis, at in panel.items()))
-    theme.log_ms(grid[0].yaxis, [y for lines in found for line in lines for y in (*line.low, *line.high)])
+    theme.log_ms(grid[0].yaxis, [y for lines in drawn for line in lines for y in (*line.low, *line.high)])
     grid[0].set_ylabel(label)
     theme.legend(figure, list(handles.values()), list(handles), columns=4)
     return figure

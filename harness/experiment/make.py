@@ -1,7 +1,6 @@
 """Experiments from the options of a command, over what a preset says; bad input, or too little room, is refused."""
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -74,13 +73,7 @@ def _check_size(experiment: Experiment) -> None:
 
 
 _TIMED = frozenset(name for name, query in QUERIES.items() if issubclass(query, TimedQuery))
-_RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
-_FIXED_BYTES = 256 << 20  # broker, logs, figures
-_KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
-_AUCTION_BYTES = 1_500  # an event in the topic, with a person or two; three copies of its entry
-_EVENT_BYTES = 700
 _PEER_FAULTS = ("worker@migrating", "broker@migrating")
-_COPIES = 3  # of a value: state or changelog, a moved copy, free pages
 
 
 def check(experiment: Experiment) -> None:
@@ -207,29 +200,6 @@ def _check_options(experiment: Experiment) -> None:
             catalog.check(name, **{option: experiment.options[option]})
 
 
-def needed_bytes(experiment: Experiment) -> int:
-    """Returns an upper estimate of the bytes that one run of an experiment has on disk at a time."""
-    if experiment.workload == "nexmark":
-        open_auctions = make_profile(experiment.profile, experiment.rate).in_flight
-        return open_auctions * _AUCTION_BYTES + experiment.records * _EVENT_BYTES + _FIXED_BYTES
-    state = experiment.keys * (_KEY_BYTES[experiment.workload] + _COPIES * experiment.value_bytes)
-    return state + experiment.records * (_RECORD_BYTES + _COPIES * experiment.value_bytes) + _FIXED_BYTES
-
-
-def check_space(folder: Path, experiment: Experiment) -> None:
-    """Makes the folder; raises UsageError when that fails or when its disk has too little room."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
-    free, needed = shutil.disk_usage(folder).free, needed_bytes(experiment)
-    if free < needed:
-        raise UsageError(
-            f"A run needs about {needed / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free: "
-            "make room, take fewer keys, or name another folder."
-        )
-
-
 _QUERY = "q4"
 _CHOICES = ("mechanism", "all", "workload", "query", "profile", "fault", "value_bytes", "cost_us")
 _NOT_IN_REAL_TIME = ("cluster", "master", "log_dir", "max_offsets_per_trigger")
@@ -238,7 +208,11 @@ _OTHERS = {option.name for option in BENCH} - {option.name for option in PARAMET
 
 def make_experiment(**given: Any) -> Experiment:
     """Builds an experiment from options or fields by name, and checks it; raises UsageError with one sentence."""
-    values = read_given(PARAMETERS, given)
+    return _made(read_given(PARAMETERS, given))
+
+
+def _made(values: dict[str, Any]) -> Experiment:
+    """Returns the experiment of values by field; raises UsageError for one that cannot be."""
     if isinstance(workers := values.get("workers"), tuple):
         values = {**values, "workers": workers[0], "workers_goal": values.get("workers_goal", workers[1])}
     if isinstance(values.get("options"), str):
@@ -263,7 +237,7 @@ def experiment_from(options: Mapping[str, Any]) -> Experiment:
         only = values.get("modes") == (REAL_TIME,)
         values["mechanisms"] = tuple(name for name in catalog.names() if not (only and shares_store(name)))
     standard = {} if any(options.get(name) for name in _CHOICES) else _standard(values)
-    return make_experiment(**{**(QUICK if options.get("quick") else standard), **values})
+    return _made({**(QUICK if options.get("quick") else standard), **values})
 
 
 def _standard(values: Mapping[str, Any]) -> dict[str, Any]:

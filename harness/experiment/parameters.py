@@ -59,7 +59,7 @@ class Parameters:
     rounds: int = declare(
         1, "repetitions, interleaved", _WHAT, of.COUNT, subject="The number of rounds", least=1)
     seed: int = declare(
-        1, "what keys and the order of runs are drawn from", _WHAT, of.INTEGER,
+        1, "seed of the keys and of the order of runs", _WHAT, of.INTEGER,
         subject="The seed", least=0, most=(1 << 63) - 1)
 
     keys: int = declare(

@@ -94,14 +94,14 @@ def _numbers(begin: Line, end: Line | None, by_number: dict[int, Line]) -> tuple
 
 def moved(migration: Migration, events: Sequence[Line], epochs: Sequence[Line]) -> _Moved:
     """Returns what a migration moved; one that stopped the query lasts until its bins serve again."""
-    own = set(migration.epochs)
-    moving = [line for line in epochs if line["epoch"] in own and line["moved_bins"]]
+    mine = set(migration.epochs)
+    moving = [line for line in epochs if line["epoch"] in mine and line["moved_bins"]]
     until = math.inf if migration.end_us is None else migration.end_us
     stops = [e["at_us"] for e in events if e["kind"] == "query_stop" and migration.begin_us <= e["at_us"] <= until]
     begins = [*stops, *(line["begin_us"] for line in moving)]
     return _Moved(
-        bins=sum(line["moved_bins"] for line in moving) if own else None,
-        size=sum(line["moved_bytes"] for line in moving) if own else None,
+        bins=sum(line["moved_bins"] for line in moving) if mine else None,
+        size=sum(line["moved_bytes"] for line in moving) if mine else None,
         duration_s=(max(line["end_us"] for line in moving) - min(begins)) / 1e6 if moving else None,
         longest_pull_ms=max((float(line["longest_pull_ms"]) for line in moving), default=0.0) or None,
     )

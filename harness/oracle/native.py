@@ -74,7 +74,7 @@ def arrivals_of(records: Records, ranges: Ranges) -> Arrivals:
 
 
 def as_results(
-    arrivals: Arrivals, found: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
+    arrivals: Arrivals, raw: NativeResults, *, preloaded: int, bin_of: BinOf, partitions: int
 ) -> tuple[RawResults, int]:
     """Returns results in the form that the oracle checks, and the number of exact repeats left out.
 
@@ -82,16 +82,16 @@ def as_results(
     given an epoch behind all others, where it has no record. The sink chooses partitions by its own hash; a key that is
     found in two is reported in a partition of another bin.
     """
-    count = found.count - (found.key < preloaded)
+    count = raw.count - (raw.key < preloaded)
     rows = np.flatnonzero(count > 0)
-    rows, repeats = _without_repeats(found, rows)
-    key, count, partition = found.key[rows], count[rows], found.partition[rows]
+    rows, repeats = _without_repeats(raw, rows)
+    key, count, partition = raw.key[rows], count[rows], raw.partition[rows]
     belongs = bin_of(key) * partitions // bin_of.bins
     home = _first_partition(key, partition)
     epoch = _epoch_of_count(arrivals, key, count)
     index = np.arange(len(rows), dtype=np.int64)
     results = RawResults(
-        np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), found.offset[rows],
+        np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), raw.offset[rows],
         partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index, key, count,
     )  # fmt: skip
     order = np.lexsort((results.offset, results.partition))
@@ -214,21 +214,21 @@ def check_native(run: CheckedRun, checkpoint: Path, *, preloaded: int, each: boo
     folder, bin_of = run.folder, run.bin_of
 
     def of_records(_: Watch) -> dict[str, Any]:
-        records, found = run.records(), _read(run)
+        records, raw = run.records(), _read(run)
         moves = restarts(folder, bin_of.bins, timed=True)
-        findings = check_each(records, found, preloaded=preloaded, bin_of=bin_of, moves=moves)
-        write_cells(folder, cell_lines(arrivals_in_time(records), found, preloaded=preloaded))
+        findings = check_each(records, raw, preloaded=preloaded, bin_of=bin_of, moves=moves)
+        write_cells(folder, cell_lines(arrivals_in_time(records), raw, preloaded=preloaded))
         return judge(findings, run.facts())
 
     def of_epochs(_: Watch) -> dict[str, Any]:
-        ranges, records, found = read_ranges(checkpoint, run.topics[0]), run.records(), _read(run)
+        ranges, records, raw = read_ranges(checkpoint, run.topics[0]), run.records(), _read(run)
         partitions, moves = run.partitions(), restarts(folder, bin_of.bins)
         arrivals = arrivals_of(records, ranges)
-        results, repeats = as_results(arrivals, found, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
+        results, repeats = as_results(arrivals, raw, preloaded=preloaded, bin_of=bin_of, partitions=partitions)
         findings = check(records, results, ranges, bin_of=bin_of, partitions=partitions, moves=moves)
         answer = judge(findings, run.facts())
         answer["repeats"] += repeats
-        write_cells(folder, cell_lines(arrivals, found, preloaded=preloaded))
+        write_cells(folder, cell_lines(arrivals, raw, preloaded=preloaded))
         return answer
 
     return run.answer(of_records if each else of_epochs)

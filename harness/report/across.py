@@ -56,11 +56,11 @@ def find_experiments(folders: Sequence[Path]) -> Found:
             raise UsageError(f"The folder {folder} does not exist: name result folders, separated by commas.")
     places = {place.resolve(): place for folder in folders for place in _places(folder)}
     told = [(place, _why_skipped(place)) for place in sorted(places.values(), key=lambda place: place.name)]
-    found = [load(place) for place, why in told if not why]
-    if not found:
+    experiments = [load(place) for place, why in told if not why]
+    if not experiments:
         where = ", ".join(str(folder) for folder in folders)
         raise UsageError(f"There is no finished experiment in {where}: ./inv bench makes one.")
-    return Found(found, [why for _, why in told if why])
+    return Found(experiments, [why for _, why in told if why])
 
 
 def _places(folder: Path) -> list[Path]:

@@ -87,11 +87,11 @@ def _cores() -> int:
 
 def _processor() -> str:
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    if found:
-        return found[1].strip()
+        model = None
+    if model:
+        return model[1].strip()
     named = _output("sysctl", "-n", "machdep.cpu.brand_string")
     return (named or platform.processor() or "unknown").strip()
 

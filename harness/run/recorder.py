@@ -20,11 +20,11 @@ from impls.worker.cells import percentiles_ms
 
 def _tick_line(record: EpochRecord) -> dict[str, Any]:
     """Returns what only the line of a tick has: turns, latency breakdown, median latency of its records."""
-    found = percentiles_ms(list(record.cells.values()))
+    percentiles = percentiles_ms(list(record.cells.values()))
     return {
         "turns": turns_of(record.reports),
         "way_ms": breakdown_of(record.reports),
-        "latency_ms": round(found["p50"], 3) if found else None,
+        "latency_ms": round(percentiles["p50"], 3) if percentiles else None,
     }
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from generators.nexmark.profile import make_profile
 from harness.experiment.description import Experiment, Run
-from harness.experiment.make import check_space
 from harness.files import ROOT, read_json
 from harness.lab.broker import ExternalBroker
 from harness.lab.hosts.isolated import can_isolate
@@ -31,19 +31,48 @@ from impls.spark.master import check_master
 AGAIN = 2  # times: a machine that is busy for three runs in a row will not be quiet soon
 _KEPT = {"run.json", "run.log", "cell.json"}
 _END_DEADLINE_S = 60.0
+_RECORD_BYTES = 400  # an input record, its result, and its part of logs, cells and LMDB's copied pages
+_FIXED_BYTES = 256 << 20  # broker, logs, figures
+_KEY_BYTES = {"dense": 24, "hash": 120}  # three copies of a count, or of an entry: state, a moved copy, free pages
+_AUCTION_BYTES = 1_500  # an event in the topic, with a person or two; three copies of its entry
+_EVENT_BYTES = 700
+_COPIES = 3  # of a value: state or changelog, a moved copy, free pages
 
 
 def check_machine(experiment: Experiment, output: Path) -> None:
     """Raises UsageError when Java, disk space, a folder, the broker or the master named is not there."""
     use_java()
     for folder in (output, *([Path(experiment.state_dir)] if experiment.state_dir else [])):
-        check_space(folder, experiment)
+        _check_space(folder, experiment)
     if experiment.bootstrap is not None:
         ExternalBroker(experiment.bootstrap).start()
     check_master(experiment.master)
     archive_of(experiment.archive)
     if experiment.netem and not can_isolate():
         raise UsageError("A network that is slowed needs hosts in namespaces: run as root, or leave out --netem.")
+
+
+def needed_bytes(experiment: Experiment) -> int:
+    """Returns an upper estimate of the bytes that one run of an experiment has on disk at a time."""
+    if experiment.workload == "nexmark":
+        open_auctions = make_profile(experiment.profile, experiment.rate).in_flight
+        return open_auctions * _AUCTION_BYTES + experiment.records * _EVENT_BYTES + _FIXED_BYTES
+    state = experiment.keys * (_KEY_BYTES[experiment.workload] + _COPIES * experiment.value_bytes)
+    return state + experiment.records * (_RECORD_BYTES + _COPIES * experiment.value_bytes) + _FIXED_BYTES
+
+
+def _check_space(folder: Path, experiment: Experiment) -> None:
+    """Makes the folder; raises UsageError when that fails or when its disk has too little room."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"The folder {folder} cannot be made: {error.strerror}.") from error
+    free, needed = shutil.disk_usage(folder).free, needed_bytes(experiment)
+    if free < needed:
+        raise UsageError(
+            f"A run needs about {needed / 2**30:.1f} GiB in {folder}, where {free / 2**30:.1f} GiB are free: "
+            "make room, take fewer keys, or name another folder."
+        )
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ CLAIMS = (
 )
 _OUTPUT = Option("output", "folder for results", FOLDER, default="", shown="results/")
 FAULTS = (
-    Option("seed", "what the schedule of faults is drawn from", INTEGER, default=1, least=0, subject="The seed"),
+    Option("seed", "seed of the schedule of faults", INTEGER, default=1, least=0, subject="The seed"),
     Option("mechanism", "mechanisms under test, separated by commas", default="", shown="the four that must stand it"),
     Option("only", "these faults only, as victim@point separated by commas, each with every mechanism", default="",
            shown="a schedule of all"),
@@ -161,7 +161,7 @@ CHANGES = (
     _of("keys", "1M", default=1_000_000), _of("rate", "5,000 records/s"), _of("bins", "256"),
     _of("workers", "2:4", "number of workers, and after the rescale in the midst of a change of state"),
     _of("duration", "12 seconds", "length of the steady part before the change"), _of("lead_in", "5 seconds"),
-    _of("seed", "", "what the keys are drawn from"),
+    _of("seed", "", "seed of the keys"),
     *running("small state and a low rate, about 3 minutes"),
 )
 CONFORMANCE = (
@@ -181,7 +181,7 @@ SCALE = (  # defaults are those of harness.suites.scale.scenario
            _WHAT, shown="simulate"),
     Option("check", "result folder to compare predictions with", FOLDER, _WHAT, shown="simulate"),
     Option("costs", "file of costs to read, or to write with --calibrate", TEXT, _WHAT, shown="those stored here"),
-    _of("seed", "", "what the load and the epochs' times are drawn from"),
+    _of("seed", "", "seed of the load and of the times of epochs"),
     Option("jobs", "processes", COUNT, _WHAT, shown="one per core", subject="The number of processes"),
     _of("rate", "", "rate in all", default=2_500_000),
     Option("state", "bytes of state in all, such as 1TB", BYTES, _LOAD, 10**12, shown="1TB", subject="The state",

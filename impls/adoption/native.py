@@ -48,11 +48,11 @@ class NativeLog:
     @property
     def offsets(self) -> Offsets:
         """The next offset of each partition of each topic; of a topic read twice the lower one."""
-        found: Offsets = {}
+        read: Offsets = {}
         for topic, parts in (pair for line in self.sources for pair in topics_of(line)):
-            known = found.setdefault(topic, {})
+            known = read.setdefault(topic, {})
             known.update({part: min(at, known.get(part, at)) for part, at in parts.items()})
-        return found
+        return read
 
     @property
     def aggregation_format(self) -> str:

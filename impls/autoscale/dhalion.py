@@ -67,7 +67,7 @@ def _under_pressure(measured: Measured, skew: float) -> Decision:
 
 
 def _was_wrong(measured: Measured, wanted: int) -> bool:
-    """Returns whether as few workers were once followed by more, under a load that was no higher."""
+    """Returns whether the query was scaled up from as few workers before, under a load that was no higher."""
     rate = measured.last.offered_rate * (1 + _SAME)
     steps = zip(measured.past, measured.past[1:], strict=False)
     return any(

@@ -187,8 +187,8 @@ def percentile_ms(cells: Sequence[NDArray[np.void]], share: float) -> float | No
     cells = [part for part in cells if len(part)]
     if not cells:
         return None
-    found = np.concatenate(cells)
-    order = np.argsort(found["latency_us"])
-    counts = np.cumsum(found["count"][order])
+    merged = np.concatenate(cells)
+    order = np.argsort(merged["latency_us"])
+    counts = np.cumsum(merged["count"][order])
     place = min(int(np.searchsorted(counts, share * counts[-1])), len(order) - 1)
-    return round(float(found["latency_us"][order][place]) / 1e3, 3)
+    return round(float(merged["latency_us"][order][place]) / 1e3, 3)

@@ -143,11 +143,11 @@ def _condition(value: Any) -> tuple[int | None, Offsets | None]:
     raise BadCommandError('The field from is {"time": ...} or {"offsets": {topic: {partition: offset}}}.')
 
 
-def _time_ms(given: Any) -> int:
-    if type(given) is int and given >= 0:
-        return given
+def _time_ms(value: Any) -> int:
+    if type(value) is int and value >= 0:
+        return value
     try:
-        when = datetime.fromisoformat(given)
+        when = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         when = None
     if when is None or when.tzinfo is None:

@@ -42,7 +42,7 @@ class Source(Protocol):
 
 
 class Autoscaling:
-    """take() every epoch from the driver's thread, until stop().
+    """The driver's thread calls take() with every epoch, until stop().
 
     A decision is made durable before its command is, so that a driver that starts again keeps the cool-down whatever it
     was doing when it died. The log keeps the last 1000 decisions and 100 rescales at least.

@@ -73,11 +73,11 @@ def goal(
         UsageError: an unknown policy or option, an option out of range, no worker, or more workers than bins.
     """
     name, _, text = policy.partition(":")
-    given = read_options("placement policy", name, text, options(name))
+    values = read_options("placement policy", name, text, options(name))
     if workers < 1:
         raise UsageError(f"A query needs at least 1 worker, not {workers}.")
     check_bins(len(current), workers)
-    return policies()[name](Placing(np.asarray(current, np.int32), workers, rates, sizes), **given)
+    return policies()[name](Placing(np.asarray(current, np.int32), workers, rates, sizes), **values)
 
 
 def initial(bins: int, workers: int, policy: str = "contiguous") -> NDArray[np.int32]:

@@ -214,11 +214,11 @@ def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:
     return tuple(frame.columns.index(name) for name in keys)
 
 
-def _initial(given: Grouped | None, key: StructType, checkpoint: Path, bins: int) -> InitialState | None:
+def _initial(rows: Grouped | None, key: StructType, checkpoint: Path, bins: int) -> InitialState | None:
     """Writes the initial state to files, if there is any."""
-    if given is None:
+    if rows is None:
         return None
-    frame, keys = _frame_and_keys(given, "initialState")
+    frame, keys = _frame_and_keys(rows, "initialState")
     _check_alike(frame, keys, key)
     now = clock.time_ns() // 1_000_000
     return initial_state(
@@ -279,9 +279,9 @@ def _columns(frame: DataFrame) -> tuple[str, ...]:
 
 def _prepared(frame: DataFrame, key: str, event_sql: str, time: str | None) -> DataFrame:
     """Returns the columns that the operator reads, under names that are no other column's."""
-    found = ordered(frame)
-    order = [name for name in ("partition", "offset", *TIES) if name in found.columns]
+    sequence = ordered(frame)
+    order = [name for name in ("partition", "offset", *TIES) if name in sequence.columns]
     scheduled = [F.col(time).alias("scheduled")] if time else []
     own = [F.col(f"`{name}`").alias(alias) for name, alias in zip(frame.columns, _columns(frame), strict=True)]
     event = F.expr(event_sql).cast("long").alias(EVENT_TIME)
-    return found.select(*order, F.expr(key).alias("key"), event, *scheduled, *own)
+    return sequence.select(*order, F.expr(key).alias("key"), event, *scheduled, *own)

@@ -225,11 +225,11 @@ class MapClient(_Rows):
         fields = self._reading.get(iterator_id)
         if fields is None:
             fields = self._reading[iterator_id] = self._fields()
-        found = next(fields, None)
-        if found is None:
+        field = next(fields, None)
+        if field is None:
             del self._reading[iterator_id]
             raise StopIteration
-        return found
+        return field
 
     def _fields(self) -> Iterator[tuple[bytes, bytes]]:
         """Yields (key, row) of the fields that have not expired, as they are when the first is asked for."""

@@ -183,11 +183,11 @@ def clock_offsets(spark: SparkSession, address: str) -> dict[str, ClockOffset]:
             rows = spark.range(0, tasks, 1, tasks).mapInArrow(ask, _ANSWER, barrier=True).collect()
         except PySparkException:
             return {}
-    found: dict[str, ClockOffset] = {}
+    offsets: dict[str, ClockOffset] = {}
     for row in rows:
         one = (float(row["ahead"]), float(row["within"]))
-        found[row["host"]] = min(found.get(row["host"], one), one, key=lambda offset: offset[1])
-    return found
+        offsets[row["host"]] = min(offsets.get(row["host"], one), one, key=lambda offset: offset[1])
+    return offsets
 
 
 @contextmanager

@@ -112,13 +112,13 @@ def packed_rows(packs: Sequence[Item]) -> list[tuple[int, NDArray[np.uint8]]]:
     for _, stored in packs:
         _, key_bytes, value_bytes = _HEAD.unpack_from(stored, _CHECK)
         bodies.setdefault((key_bytes, value_bytes), []).append(stored[_CHECK + _HEAD.size :])
-    found = []
+    out = []
     for (key_bytes, value_bytes), raw in bodies.items():
         body = np.frombuffer(b"".join(raw), np.uint8).reshape(-1, key_bytes + value_bytes)
         prefix = np.frombuffer(STATE + packs[0][0][1:_PREFIX], np.uint8)
         rows = np.hstack([np.broadcast_to(prefix, (len(body), _PREFIX)), body])
-        found.append((_PREFIX + key_bytes, rows))
-    return found
+        out.append((_PREFIX + key_bytes, rows))
+    return out
 
 
 def count_packed(stored: bytes) -> int:

@@ -150,11 +150,11 @@ def queue_lengths(txn: lmdb.Transaction) -> Lengths:
 
 def stored_queues(txn: lmdb.Transaction) -> dict[int, list[bytes]]:
     """Returns {bin: what its queue holds, as `put_queued` takes it} of the queues that are not empty."""
-    found: dict[int, list[bytes]] = {}
+    queues: dict[int, list[bytes]] = {}
     for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
         name = bytes(key)
-        found.setdefault(int.from_bytes(name[1:3], "big"), []).append(name[3:] + open_record(name, bytes(value)))
-    return found
+        queues.setdefault(int.from_bytes(name[1:3], "big"), []).append(name[3:] + open_record(name, bytes(value)))
+    return queues
 
 
 def queued_records(stored: bytes) -> pa.Table:

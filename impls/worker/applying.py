@@ -112,11 +112,11 @@ class Applying:
             self._report.pipelines = Pipelines(running.turned, done.tried, failed)
 
     def _run_timed(self, table: pa.Table | None, blocked: set[int], merged: Sequence[Partial] | None) -> None:
-        given = self._task.order.written.merged if merged is None else tuple(merged)
+        partials = self._task.order.written.merged if merged is None else tuple(merged)
         new = None if self._offsets is None else self._offsets.new
         versions = self._task.order.written.versions
         running = None if versions is None else Running(self._task, BinState(self._txn, self._task.spec.bins), versions)
-        timed = TimedInput(self._number, table, given, new)
+        timed = TimedInput(self._number, table, partials, new)
         done = apply_timed(self._task, self._txn, timed, blocked, report=self._report, running=running, trial=self._try)
         if running is not None:
             self._report_versions(running)

@@ -254,12 +254,12 @@ def _open_shared(shared: Shared, task: Task, report: Report) -> Opened:
     return Opened(store, None, meta)
 
 
-def _begin_anew(shared: Shared, store: WorkerStore, task: Task, found: Meta | None, report: Report) -> Meta:
+def _begin_anew(shared: Shared, store: WorkerStore, task: Task, before: Meta | None, report: Report) -> Meta:
     """Commits the state that the worker has before the first epoch, or before one that it comes back in."""
     order, spec, worker = task.order, task.spec, task.worker
     is_fresh = worker in order.fresh
     if not order.first and not is_fresh:
-        what = "nothing of it" if found is None else f"only epoch {found.epoch}"
+        what = "nothing of it" if before is None else f"only epoch {before.epoch}"
         raise StateError(
             f"Worker {worker} needs its state of epoch {task.epoch - 1}, but {shared.address} has "
             f"{what}: it has lost data, or is another server."

@@ -76,11 +76,11 @@ def check_queues(task: Task, lengths: Lengths) -> None:
     """
     routing = task.order.written.plan.routing
     expected = {bin_: n for bin_, n in task.order.queued if routing[bin_] == task.worker}
-    found = {bin_: n for bin_, (n, _) in lengths.items()}
-    if found != expected:
-        bin_ = min(bin_ for bin_, _ in expected.items() ^ found.items())
+    numbers = {bin_: n for bin_, (n, _) in lengths.items()}
+    if numbers != expected:
+        bin_ = min(bin_ for bin_, _ in expected.items() ^ numbers.items())
         number = expected.get(bin_, 0)
-        raise CorruptStateError(f"The queue of bin {bin_} holds {found.get(bin_, 0)} records, not {number}.")
+        raise CorruptStateError(f"The queue of bin {bin_} holds {numbers.get(bin_, 0)} records, not {number}.")
 
 
 class Cause(Enum):

@@ -81,12 +81,12 @@ def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
     return [[p, int(times[partitions == p].max())] for p in np.unique(partitions).tolist()]
 
 
-def _with_turn(records: pa.Table, epoch: int, own: Turn, bin_: int) -> pa.Table:
+def _with_turn(records: pa.Table, epoch: int, of_turn: Turn, bin_: int) -> pa.Table:
     """Returns records of a bin, as they wait in its queue, with the rest of their turn."""
-    turn = {"epoch": epoch, "watermark": own.watermark, "merged": [partial.to_json() for partial in own.merged]}
-    if own.clock is not None:
-        waited = (bin_,) if bin_ in own.clock.waited else ()
-        turn["clock"] = replace(own.clock, waited=waited).to_json()
+    turn = {"epoch": epoch, "watermark": of_turn.watermark, "merged": [partial.to_json() for partial in of_turn.merged]}
+    if of_turn.clock is not None:
+        waited = (bin_,) if bin_ in of_turn.clock.waited else ()
+        turn["clock"] = replace(of_turn.clock, waited=waited).to_json()
     return records.replace_schema_metadata({_META: json.dumps(turn).encode()})
 
 
@@ -178,7 +178,7 @@ def _whole(table: pa.Table) -> pa.Table:
 def apply_timed(
     task: Task,
     txn: lmdb.Transaction,
-    given: TimedInput,
+    inputs: TimedInput,
     blocked: set[int],
     *,
     report: Report,
@@ -190,21 +190,21 @@ def apply_timed(
     Args:
         task: the worker's task.
         txn: its transaction.
-        given: what there is to do.
+        inputs: what there is to do.
         blocked: bins, of this worker or not, that run nothing in this epoch.
         report: takes the part `event_time`.
         running: the versions of bins, None where there is one.
         trial: tries a version on records.
     """
-    written, bins, operator, records = task.order.written, task.spec.bins, task.spec.operator, given.records
-    new = _whole if given.new is None else given.new
+    written, bins, operator, records = task.order.written, task.spec.bins, task.spec.operator, inputs.records
+    new = _whole if inputs.new is None else inputs.new
     times: list[list[int]] = []
     if records is not None and len(records) and not task.spec.turns:
         times = highest_times(records, operator)
     mine = written.plan.routing == task.worker
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
-    merged = [partial for partial in given.merged if mine[partial.bin]]
+    merged = [partial for partial in inputs.merged if mine[partial.bin]]
     ready = [bin_ for bin_ in queue_lengths(txn) if bin_ not in blocked]
     waited = take_queues(txn, ready)
     turns = _queued_turns((new(table) if len(table) else table for table in waited), bins)
@@ -218,7 +218,7 @@ def apply_timed(
         )
         for chosen in (waits, ~waits)
     )
-    queue = [(bin_, None) for bin_ in ready] + add_turns(txn, given.number, later)
+    queue = [(bin_, None) for bin_ in ready] + add_turns(txn, inputs.number, later)
     turns.append(now if now.records is None else replace(now, records=new(now.records)))
     state = BinState(txn, bins) if running is None else running.state
     if running is None:

@@ -125,14 +125,14 @@ class Running:
             self._fit(bin_, shape_of(int(self.required[bin_]), self._versions))
 
     def _fit(self, bin_: int, shape: int) -> None:
-        found = self.state.shape(bin_)
-        if found == shape:
+        had = self.state.shape(bin_)
+        if had == shape:
             return
-        if not way_back(found, shape, self._versions):  # the driver does not know of its shape yet
+        if not way_back(had, shape, self._versions):  # the driver does not know of its shape yet
             self.required = self.required.copy()
-            self.required[bin_] = found
+            self.required[bin_] = had
             return
-        path = path_between(found, shape, self._versions)
+        path = path_between(had, shape, self._versions)
         for number, direction in path:
             self._turn(bin_, number, back=direction == "back")
         if not path:

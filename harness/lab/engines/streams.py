@@ -68,11 +68,11 @@ class StreamsEngine(Engine):
         self._instances.append((process, Rest(LOOPBACK, port)))
 
     def _arguments(self, number: int, port: int, threads: int) -> list[str]:
-        own, folder = self._job, self._job.folder / f"instance-{number}"
+        job, folder = self._job, self._job.folder / f"instance-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         numbers = [str(port), str(threads), str(self._partitions)]
-        what = [str(folder), ",".join(own.topics), own.query or "count"]
-        return [own.bootstrap, own.group, own.results, *numbers, *what, *self._settings()]
+        what = [str(folder), ",".join(job.topics), job.query or "count"]
+        return [job.bootstrap, job.group, job.results, *numbers, *what, *self._settings()]
 
     def _settings(self) -> list[str]:
         given = self._given

@@ -74,8 +74,8 @@ def reproduce(output: Path | None = None, *, quick: bool = False) -> int:
 def figures(output: Path | None = None) -> int:
     """Draws the figures and reports of all stored results again and returns the worst exit code."""
     folder = output or RESULTS
-    found = sorted({path.parent for path in folder.glob("**/result.json")})
-    if not found:
+    folders = sorted({path.parent for path in folder.glob("**/result.json")})
+    if not folders:
         sys.stderr.write(f"There is no result in {folder}: ./inv reproduce makes them.\n")
         return 2
-    return max(redraw(str(path)) for path in found)
+    return max(redraw(str(path)) for path in folders)

@@ -133,25 +133,25 @@ def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
     Raises:
         NotKnown: there is none.
     """
-    found = list(parts)
-    if not found:
+    findings = list(parts)
+    if not findings:
         raise NotKnown("there is nothing to look at")
-    holds = (any if some else all)(ok for ok, _ in found)
-    return Answer(holds, "; ".join(text for _, text in sorted(found, key=lambda one: one[0] != some)))
+    holds = (any if some else all)(ok for ok, _ in findings)
+    return Answer(holds, "; ".join(text for _, text in sorted(findings, key=lambda one: one[0] != some)))
 
 
 def queries_valid(evidence: Evidence, *, queries: int) -> Answer:
     """Every run of every one of `queries` queries is valid; an invalid one fails, any other leaves it unknown."""
     rows = nexmark.read_rows(evidence.place)
-    found = {row["query"] for row in rows}
+    there = {row["query"] for row in rows}
     named = [f"{row['query']} {row['mechanism']} is {row['verdict']}" for row in rows if not _valid(row)]
     if any(row["verdict"].startswith("invalid") for row in rows):
         return Answer(False, "; ".join(named))
-    if named or len(found) < queries:
-        raise NotKnown("; ".join([*named, f"{len(found)} of {queries} queries were run"]))
+    if named or len(there) < queries:
+        raise NotKnown("; ".join([*named, f"{len(there)} of {queries} queries were run"]))
     faults = sum("@" in row["mechanism"] for row in rows)
     hit = f", {faults} of them with a fault" if faults else ""
-    return Answer(True, f"{len(rows)} runs of {len(found)} queries{hit}, all valid")
+    return Answer(True, f"{len(rows)} runs of {len(there)} queries{hit}, all valid")
 
 
 def _valid(row: dict[str, Any]) -> bool:

@@ -105,11 +105,12 @@ class Site:
         )  # fmt: skip
 
     def _schedule(self) -> dict[str, Any]:
-        own = self._experiment()
+        experiment = self._experiment()
         load = {
-            "topic": _TOPICS[0], "partitions": own.input_partitions, "rate": own.rate, "records": _ENDLESS,
-            "keys": own.keys, "distribution": own.distribution, "exponent": own.exponent, "seed": own.seed,
-            "lead_in_s": own.lead_in_s, "arrivals_ms": own.arrivals_ms, "start_us": now_us() + 1_500_000,
+            "topic": _TOPICS[0], "partitions": experiment.input_partitions, "rate": experiment.rate,
+            "records": _ENDLESS, "keys": experiment.keys, "distribution": experiment.distribution,
+            "exponent": experiment.exponent, "seed": experiment.seed, "lead_in_s": experiment.lead_in_s,
+            "arrivals_ms": experiment.arrivals_ms, "start_us": now_us() + 1_500_000,
         }  # fmt: skip
         write_json(self.folder / "load.json", {k: v for k, v in load.items() if k != "records"})
         return load

@@ -58,11 +58,11 @@ def check_topics(bootstrap: str, load: str, results: str, keys: int) -> int:
     """
     try:
         records = read.read_records(bootstrap, load, deadline_s=_TOPIC_DEADLINE_S)
-        found = read.read_columns(Counts, bootstrap, results, _TOPIC_DEADLINE_S, _columns)
+        counts = read.read_columns(Counts, bootstrap, results, _TOPIC_DEADLINE_S, _columns)
     except OracleError as error:
         raise StateError(str(error)) from error
-    check(records.key, found, keys)
-    return len(found)
+    check(records.key, counts, keys)
+    return len(counts)
 
 
 def _columns(messages: list[Any]) -> dict[str, NDArray[Any]]:
@@ -256,11 +256,11 @@ def _measure_part(folder: Path, scale: Scale) -> PartResult:
         keys=scale.pick(1_000_000, 2_000), rate=scale.pick(5_000, 500), workers=2, goal=4,
         lead_in_s=scale.pick(8.0, 4.0), steady_s=scale.pick(15.0, 5.0), after_s=scale.pick(15.0, 6.0),
     )  # fmt: skip
-    found = [
+    measured = [
         measured_in_child("harness.suites.perf.adopted", folder / f"r{number}", settings)
         for number in range(scale.pick(_ROUNDS, 1))
     ]
-    return findings([Adoption(**fields) for (fields,) in found], settings)
+    return findings([Adoption(**fields) for (fields,) in measured], settings)
 
 
 def findings(rounds: list[Adoption], settings: AdoptedSettings) -> PartResult:

@@ -22,8 +22,8 @@ def _measure(folder: Path, scale: Scale) -> PartResult:
 
     CPU is measured on the same records as a backlog, 2,000 in each epoch, in turns of 3 epochs.
     """
-    found = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(tuple(_BINS), (16, 256))}
-    intervals = {bins: _intervals(blocks) for bins, blocks in found.items()}
+    by_bins = {bins: _blocks(folder / f"bins-{bins}", bins, scale) for bins in scale.pick(tuple(_BINS), (16, 256))}
+    intervals = {bins: _intervals(blocks) for bins, blocks in by_bins.items()}
     rows = [[f"{bins:,}", *(str(row[name]) for name in _MEASURES)] for bins, row in intervals.items()]
     table = Table(
         "This runtime over its twin", ("bins", *_MEASURES), rows,
@@ -32,7 +32,7 @@ def _measure(folder: Path, scale: Scale) -> PartResult:
         "bin; durability none on both sides. "
         "Latency and epoch: of a load as it arrives. CPU: per epoch of equally many records on both sides.",
     )  # fmt: skip
-    return PartResult([table, _absolute(found)], _checks(intervals), {"migratable": _curves(intervals)})
+    return PartResult([table, _absolute(by_bins)], _checks(intervals), {"migratable": _curves(intervals)})
 
 
 def _intervals(blocks: list[TurnBlock]) -> dict[str, Interval]:
@@ -47,8 +47,8 @@ def _blocks(folder: Path, bins: int, scale: Scale) -> list[TurnBlock]:
         bins, scale.pick(10, 3), scale.pick(2.5, 1.0), scale.pick(1_000_000, 50_000), scale.pick(10_000, 2_000),
         backlog_pairs=scale.pick(_BINS[bins], 6),
     )  # fmt: skip
-    found = measured_in_child("harness.suites.perf.twin.process", folder, settings)
-    return [TurnBlock(**block) for block in found]
+    measured = measured_in_child("harness.suites.perf.twin.process", folder, settings)
+    return [TurnBlock(**block) for block in measured]
 
 
 def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:
@@ -63,9 +63,9 @@ def _checks(intervals: dict[int, dict[str, Interval]]) -> list[Check]:
     return out
 
 
-def _absolute(found: dict[int, list[TurnBlock]]) -> Table:
+def _absolute(by_bins: dict[int, list[TurnBlock]]) -> Table:
     rows = []
-    for bins, blocks in found.items():
+    for bins, blocks in by_bins.items():
         for side in ("live", "twin"):
             own = [b for b in blocks if b.side == side]
             shown = [

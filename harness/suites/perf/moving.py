@@ -157,11 +157,11 @@ def _grown(scale: Scale, **given: Any) -> Experiment:
 
 def _axes(scale: Scale) -> dict[str, dict[str, Experiment]]:
     """Returns the experiments of each axis, by the text of what is grown."""
-    one, small = scale.pick("4M", "20k"), scale.pick("200k", "20k")
+    large, small = scale.pick("4M", "20k"), scale.pick("200k", "20k")
     sizes = scale.pick(_VALUE_BYTES, (0, 100))
     return {
         "keys": {x: _grown(scale, keys=x) for x in scale.pick(_KEYS, ("20k", "400k"))},
-        "workers": {x: _grown(scale, keys=one, workers=x) for x in scale.pick(_WORKERS, ("2", "4"))},
+        "workers": {x: _grown(scale, keys=large, workers=x) for x in scale.pick(_WORKERS, ("2", "4"))},
         "value bytes": {str(n): _grown(scale, keys=small, workload="hash", value_bytes=n) for n in sizes},
     }
 

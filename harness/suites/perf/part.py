@@ -176,11 +176,11 @@ def spread(entries: Sequence[dict[str, Any]], *path: str) -> Spread:
 
 def migrations(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Returns the migrations of all entries; raises StateError for one that moved nothing, which has no duration."""
-    found = [migration for entry in entries for migration in entry["migrations"]]
-    for migration in found:
+    every = [migration for entry in entries for migration in entry["migrations"]]
+    for migration in every:
         if migration["duration_s"] is None:
             raise StateError(f"The migration {migration['label']!r} has no duration. {migration['outcome']}")
-    return found
+    return every
 
 
 def ratio(over: Sequence[dict[str, Any]], under: Sequence[dict[str, Any]], *path: str) -> Spread:

@@ -141,11 +141,11 @@ def run_regress(options: Mapping[str, Any]) -> int:
             worse = sum(verdict == "worse" for verdict, _ in resampled(first, resample))
             text = f"{worse} of {resample} comparisons of this revision with itself, from {pairs} pairs of runs, "
             return _finish(folder, f"{text}say worse\n", worse=worse > 0)
-        verdict, found = compare(first, lambda: comparison.round(2))
+        verdict, comparison_found = compare(first, lambda: comparison.round(2))
     append(folder.parent / "history.jsonl", commits["head"], first["head"])
     if options.get("reference"):
-        store(commits, bench, found, describe_machine(0))
-    return _finish(folder, markdown(commits, verdict, found, comparison.busy()), worse=verdict == "worse")
+        store(commits, bench, comparison_found, describe_machine(0))
+    return _finish(folder, markdown(commits, verdict, comparison_found, comparison.busy()), worse=verdict == "worse")
 
 
 def _finish(folder: Path, text: str, *, worse: bool) -> int:

@@ -213,11 +213,11 @@ def _setting_of(experiment: Experiment, bin_bytes: int, costs: Costs, cores: int
     sizes = np.full(bins, bin_bytes, np.int64)
     steps = plan_for(experiment)
     goal = steps[0].goal(start, shares * experiment.rate, sizes) if steps else start
-    own = replace(costs, slots=cores, record_us=costs.record_us + experiment.cost_us)
+    costs_here = replace(costs, slots=cores, record_us=costs.record_us + experiment.cost_us)
     workers = 1 + int(max(start.max(), goal.max()))
     network = Network.of(experiment.cluster, workers, seed=experiment.seed) if experiment.cluster else None
     options, rate = dict(experiment.options), float(experiment.rate)
-    return Setting(start, goal, sizes, shares, rate, own, options, experiment.seed, network)
+    return Setting(start, goal, sizes, shares, rate, costs_here, options, experiment.seed, network)
 
 
 def _bin_bytes(runs: Sequence[dict[str, Any]], experiment: Experiment) -> int:

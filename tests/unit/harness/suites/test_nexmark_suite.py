@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from generators.errors import GeneratorError
-from harness.experiment.make import experiments_from, make_experiment, needed_bytes
+from harness.experiment.make import experiments_from, make_experiment
 from harness.files import write_json
 from harness.measure.cells import encode_cells
 from harness.results.entry import RunFiles
 from harness.run.load import preload, schedule
 from harness.run.pipeline import disorder_ms
+from harness.run.runs import needed_bytes
 from harness.suites.nexmark import COLUMNS, against_native, markdown, rows_of, suite_from, table
 from impls.errors import UsageError
 from impls.mechanisms.native_spark.nexmark import TWINS
