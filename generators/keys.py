@@ -10,8 +10,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from generators.errors import GeneratorError
-from generators.spec import options_of, split_choice
+from generators.spec import GeneratorError, options_of, split_choice
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MASK = (1 << 64) - 1

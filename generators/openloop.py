@@ -13,7 +13,7 @@ from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
 from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX, now_us
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from generators.stream import Block
 
 _HOUR_US = 3_600_000_000

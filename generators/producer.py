@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from generators.clock import ARRIVALS_MS, ARRIVALS_MS_MAX, now_us
-from generators.errors import GeneratorError
 from generators.keys import DISTRIBUTIONS, make_keys
 from generators.nexmark.profile import PROFILES, make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.openloop import LagHistogram, OpenLoop
 from generators.rates import SHAPES, Schedule, make_schedule
+from generators.spec import GeneratorError
 from generators.stdin import Steering, Stop, watch_stdin
 from generators.stream import BLOCK_RECORDS, RecordStream, Share, Stream, records_present
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from generators.errors import GeneratorError
-from generators.spec import options_of, pairs_of, split_choice
+from generators.spec import GeneratorError, options_of, pairs_of, split_choice
 
 _SECOND_US = 1_000_000
 _MILLI = 1000  # rates are kept in thousandths of a record per second

@@ -1,9 +1,11 @@
-"""Choices with options as one text: NAME or NAME:OPTION=VALUE,OPTION=VALUE."""
+"""Choices with options as one text, NAME or NAME:OPTION=VALUE,OPTION=VALUE; and the error of all generators."""
 
 import math
 from collections.abc import Mapping
 
-from generators.errors import GeneratorError
+
+class GeneratorError(ValueError):
+    """A stream cannot be generated as described, or not into the topic given: one sentence says why and what to do."""
 
 
 def split_choice(text: str) -> tuple[str, str]:

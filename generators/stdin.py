@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 
 _WORD_DEADLINE_S = 120.0  # a parent that runs looks twenty times a second
 _POLL_S = 0.02

@@ -14,9 +14,9 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from numpy.typing import NDArray
 
-from generators.errors import GeneratorError
 from generators.keys import KeySampler
 from generators.rates import Schedule
+from generators.spec import GeneratorError
 
 BLOCK_RECORDS = 4096  # that a producer makes at a time
 NUMBER_BYTES = 16

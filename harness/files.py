@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from impls.closing import Closing
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = (ROOT if (ROOT / "tasks.py").is_file() else Path.cwd()) / "results"  # an installed package has no repository
 _TAIL_BYTES = 1 << 16
@@ -54,7 +56,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return out
 
 
-class JsonLines:
+class JsonLines(Closing):
     """Appends objects to a file, one per line, each handed to the operating system at once.
 
     A line that an earlier process left half written is cut off first, so that only a last line can ever be torn.
@@ -71,12 +73,6 @@ class JsonLines:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
-
-    def __enter__(self) -> "JsonLines":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 _GRACE_S = 5.0
+_TELLING = ("ERROR", "FATAL", "Exception")  # in a line of a log that tells why its program ended
 _MARGIN_S = 5.0  # for the guard itself, behind its child's grace
 _ORPHAN_CHECK_S = 1.0  # a forked copy of the parent may hold the pipe open; the parent's id cannot lie
 _PR_SET_PDEATHSIG = 1
@@ -56,6 +57,43 @@ class GuardedProcess:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class Program:
+    """A program that says what happens in a log in its folder, and runs behind a guard once it was started.
+
+    Args:
+        folder: of its log and what else it keeps.
+        log: the log's name there.
+    """
+
+    def __init__(self, folder: Path, log: str):
+        self._folder = folder
+        self._process: GuardedProcess | None = None
+        self.log = folder / log
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None while it does not run."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether its process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """Ends the program, gracefully if it can within its grace; its folder stays."""
+        if self._process is not None:
+            self._process.stop()
+        self._process = None
+
+    def last_words(self, begin: int = 0) -> str:
+        """Returns the last line of its log from a byte on that tells of an error, or else the last one."""
+        said = self.log.read_bytes()[begin:].decode(errors="replace") if self.log.exists() else ""
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        telling = [line for line in lines if any(word in line for word in _TELLING)]
+        return (telling or lines or ["it said nothing"])[-1].rstrip(".")
 
 
 def spawn(

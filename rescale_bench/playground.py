@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from harness.lab.bringup import bring_up, open_session
 from harness.lab.topics import create_topics
+from impls.closing import Closing
 from impls.errors import StateError, UsageError
 from impls.worker.results import Deduplicator, number_of
 
@@ -28,7 +29,7 @@ _CUT_OFF = 130
 _QUIET = {"log_level": 0}  # a client says that its broker is gone, which ends before it
 
 
-class Playground:
+class Playground(Closing):
     """A broker, unless one is given, a session and a temporary folder; all of them end with `close`, or with `with`.
 
     Attributes:
@@ -99,12 +100,6 @@ class Playground:
         for reader in self._readers.values():
             reader.close()
         self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _produce(self, topic: str, row: Mapping[str, Any], partition: int) -> None:
         self._producer.produce(topic, json.dumps(row), partition=partition)

@@ -59,9 +59,9 @@ class Case:
     says: tuple[str, ...] = ()
 
 
-def event_timed(processor: Callable[[], StatefulProcessor], *, delay: str, **how: Any) -> Case:
+def event_timed(processor: Callable[[], StatefulProcessor], *columns_and_chunks: Any, delay: str, **how: Any) -> Case:
     """A case in append mode with the event time `at`, whose watermark is `delay` behind it."""
-    return Case(processor, mode="append", time="eventTime", watermark=("at", delay), **how)
+    return Case(processor, *columns_and_chunks, mode="append", time="eventTime", watermark=("at", delay), **how)
 
 
 def at(seconds: float) -> datetime:

@@ -47,5 +47,10 @@ class Counts:
         await_true(lambda: self.counted() >= self.sent, f"{self.sent} records to be counted", DEADLINE_S)
         assert self.counted() == self.sent
 
+    def send_and_await(self, *records) -> None:
+        """Sends records, as `send` does, and waits until all that were sent are counted."""
+        self.send(*records)
+        self.await_counted()
+
     def close(self) -> None:
         self._consumer.close()

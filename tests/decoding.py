@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from generators.stream import NUMBER_BYTES
 
 RECORD_BYTES = 2 * NUMBER_BYTES

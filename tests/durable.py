@@ -109,6 +109,11 @@ class Workers:
             self.keeper.observe(self.number, reports, self.location, self.location, self.sizes)
         return reports
 
+    def epochs(self, number: int) -> None:
+        """Runs epochs that move nothing."""
+        for _ in range(number):
+            self.epoch()
+
     def run(self, order: EpochOrder, worker: int, keys: np.ndarray, owner: np.ndarray, attempt: int = 0) -> Report:
         mine = np.flatnonzero(owner == worker)
         columns = {

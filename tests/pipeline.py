@@ -129,3 +129,8 @@ class Pipeline:
         return check_run(
             CheckedRun(self.kafka, self.folder, bin_of, migrations, self.topics), spark_checkpoint(self.folder)
         )
+
+    def assert_valid(self, migrations: int) -> None:
+        """Fails unless the oracle finds all results right."""
+        answer = self.check(migrations)
+        assert answer["verdict"] == "valid", answer

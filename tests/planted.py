@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from impls.protocol.controller import Controller
-from impls.worker import opening
+from impls.store.bins import copy_bin, read_size, write_size
+from impls.store.tables import bin_range, drop_range
+from impls.worker import opening, pull
 from impls.worker.parts import Cause, Untrusted
 
 _SEEDS = Path(__file__).parent / "negative" / "seeds.json"
@@ -58,3 +60,15 @@ def dropped_before_the_pull_is_observed(patch):
         return replace(written, drops=written.drops + tuple((p.bin, p.source) for p in written.plan.pulls))
 
     patch.setattr(Controller, "plan", plan)
+
+
+def left_behind_by_its_bin(patch, kind):
+    """A pull copies a bin without the entries of one kind."""
+
+    def copy(source, txn, bin_, leaves=None):
+        size = copy_bin(source, txn, bin_, leaves)
+        entries, after = read_size(txn, bin_)
+        write_size(txn, bin_, entries - drop_range(txn, *bin_range(kind, bin_)), after)
+        return size
+
+    patch.setattr(pull, "copy_bin", copy)

@@ -14,6 +14,14 @@ def producer_for(kafka):
     return Producer({"bootstrap.servers": kafka, "enable.idempotence": True, "linger.ms": 1, "log_level": 2})
 
 
+def json_rows(spark, kafka, topic, fields):
+    """A topic's JSON values as rows of `fields` (DDL) with their partition and offset, from the first record on."""
+    source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", topic)
+    rows = source.option("startingOffsets", "earliest").load()
+    parsed = rows.selectExpr(f"from_json(string(value), '{fields}') r", "partition", "offset")
+    return parsed.select("r.*", "partition", "offset")
+
+
 def ends(consumer, topic, partitions=2):
     return [consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in range(partitions)]
 

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from generators.errors import GeneratorError
-from generators.spec import options_of, split_choice
+from generators.spec import GeneratorError, options_of, split_choice
 
 PROFILES = ("default", "large-state")
 MEGAPHONE_HORIZON_S = 43_200  # 12 h: 2,592 auctions in flight for each event per second

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from generators.errors import GeneratorError
 from generators.nexmark.profile import make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.rates import make_schedule
+from generators.spec import GeneratorError
 from generators.stream import BLOCK_RECORDS, RecordStream, Share
 
 _WARM_UP = 20_000

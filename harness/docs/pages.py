@@ -22,6 +22,7 @@ from harness.files import write_text
 from harness.options.declared import FLAG, Option, defaults_of
 from impls import autoscale, catalog, placement
 from impls.errors import UsageError
+from impls.protocol import named
 
 _PACKAGE = "impls.mechanisms."
 
@@ -89,18 +90,18 @@ def option_table(folder: str) -> str:
 
 def _autoscaling_table() -> str:
     """Returns the autoscaling policies as a table in Markdown."""
-    return _table(autoscale.policies(), autoscale.options)
+    return _table(autoscale.policies())
 
 
 def _placement_table() -> str:
     """Returns the placement policies as a table in Markdown."""
-    return _table(placement.policies(), placement.options)
+    return _table(placement.policies())
 
 
-def _table(policies: Mapping[str, Any], options: Callable[[str], Mapping[str, float]]) -> str:
+def _table(policies: Mapping[str, Any]) -> str:
     lines = ["| policy | what it does | options and their defaults |", "|---|---|---|"]
     for name in sorted(policies):
-        shown: Iterable[str] = (f"`{option}` {value:g}" for option, value in options(name).items())
+        shown: Iterable[str] = (f"`{option}` {value:g}" for option, value in named.defaults_of(policies[name]).items())
         lines.append(f"| `{name}` | {_purpose(policies[name])} | {', '.join(shown) or '-'} |")
     return "\n".join(lines) + "\n"
 

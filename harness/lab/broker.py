@@ -36,7 +36,11 @@ class Broker(ABC):
     """A Kafka broker: `start()`, then use `bootstrap`, then `stop()`; `with` does both."""
 
     bootstrap: str
-    pid: int | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of a broker that is this program's own and runs."""
+        return None
 
     @abstractmethod
     def start(self) -> None:
@@ -82,7 +86,7 @@ class ExternalBroker(Broker):
         """Does nothing."""
 
 
-class EmbeddedBroker(Broker):
+class EmbeddedBroker(guard.Program, Broker):
     """A KRaft broker of one node on free ports of an address; it ends with this process, however that ends.
 
     A start on a folder that an earlier broker used, even one that was killed, finds its topics again.
@@ -102,22 +106,11 @@ class EmbeddedBroker(Broker):
             port: the port to listen on, None for a free one.
             host: the address to listen on, by which all clients reach it.
         """
+        super().__init__(data_dir.resolve(), "broker.log")
         self._port, self._host = port, host
-        self._folder = data_dir.resolve()
         self._java = java
         self._classpath = os.pathsep.join(map(str, jars))
         self._heap = f"-Xmx{heap_mb}m"
-        self._process: guard.GuardedProcess | None = None
-
-    @property
-    def log(self) -> Path:
-        """What the broker says."""
-        return self._folder / "broker.log"
-
-    @property
-    def running(self) -> bool:
-        """Whether the broker's process lives."""
-        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Starts the broker and returns when it answers (about 2 s); raises UsageError when it does not in 60 s."""
@@ -148,13 +141,7 @@ class EmbeddedBroker(Broker):
         for _ in range(_PORT_TRIES):  # a client that looks for the broker may sit on its port for a moment
             if self._launch(port):
                 return
-        raise UsageError(f"The broker did not start again: {self._tail()}; its log is {self.log}.")
-
-    def stop(self) -> None:
-        """Ends the broker, gracefully if it can within 10 s; the data folder stays."""
-        if self._process is not None:
-            self._process.stop()
-        self._process, self.pid = None, None
+        raise UsageError(f"The broker did not start again: {self.last_words()}; its log is {self.log}.")
 
     def _format(self) -> None:
         """Formats the data folder once; a cut-off format never looks like a finished one."""
@@ -168,7 +155,7 @@ class EmbeddedBroker(Broker):
             except subprocess.TimeoutExpired:
                 code = None
         if code != 0:
-            raise UsageError(f"The broker's data folder {self._folder} could not be formatted: {self._tail()}.")
+            raise UsageError(f"The broker's data folder {self._folder} could not be formatted: {self.last_words()}.")
         (self._folder / "data.new").rename(self._folder / "data")
 
     def _try_ports(self) -> bool:
@@ -180,7 +167,7 @@ class EmbeddedBroker(Broker):
         if self._launch(port):
             return True
         if self._port or b"Address already in use" not in self.log.read_bytes()[said:]:
-            raise UsageError(f"The broker did not start: {self._tail()}; its log is {self.log}.")
+            raise UsageError(f"The broker did not start: {self.last_words()}; its log is {self.log}.")
         return False
 
     def _launch(self, port: int) -> bool:
@@ -193,7 +180,7 @@ class EmbeddedBroker(Broker):
             self.stop()
             raise
         if ready:
-            self.bootstrap, self.pid = f"{self._host}:{port}", self._process.pid
+            self.bootstrap = f"{self._host}:{port}"
             return True
         self.stop()
         return False
@@ -208,7 +195,7 @@ class EmbeddedBroker(Broker):
             with contextlib.suppress(OSError), socket.create_connection((self._host, port), timeout=1):
                 return True
             time.sleep(_POLL_S)
-        raise UsageError(f"The broker did not open its port in {_READY_DEADLINE_S:.0f} s: {self._tail()}.")
+        raise UsageError(f"The broker did not open its port in {_READY_DEADLINE_S:.0f} s: {self.last_words()}.")
 
     def _await_answer(self, bootstrap: str) -> bool:
         """Returns True when this broker answers, by its cluster's id, and False when it has ended."""
@@ -239,11 +226,6 @@ class EmbeddedBroker(Broker):
             host=self._host, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX
         )
         (self._folder / "server.properties").write_text(text)
-
-    def _tail(self) -> str:
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        telling = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
-        return (telling or lines or ["it said nothing"])[-1].strip()
 
 
 def _new_id() -> str:

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from generators.stdin import watch_stdin
 from harness.files import ROOT, read_json, write_json
 from harness.options import CUT_OFF

@@ -20,7 +20,7 @@ _STOP_GRACE_S = 10.0
 _FLUSH = {"none": None, "process": "no", "host": "always"}
 
 
-class RedisServer:
+class RedisServer(guard.Program):
     """A Redis server on a free port of this host; it ends with this process, however that ends. `with` starts it.
 
     What is written survives by durability: "none" nothing but the death of workers; "process" also that of the server,
@@ -37,30 +37,14 @@ class RedisServer:
             port: the port to listen on, None for a free one.
             host: the address to listen on, by which all clients reach it.
         """
-        self._wanted, self._host = port, host
-        self._folder, self._flush = data_dir.resolve(), _FLUSH[durability]
-        self._process: guard.GuardedProcess | None = None
+        super().__init__(data_dir.resolve(), "redis.log")
+        self._wanted, self._host, self._flush = port, host, _FLUSH[durability]
         self.port = 0
 
     @property
     def url(self) -> str:
         """The server's address."""
         return f"redis://{self._host}:{self.port}/0"
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id, None while it does not run."""
-        return None if self._process is None else self._process.pid
-
-    @property
-    def running(self) -> bool:
-        """Whether the server's process lives."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def log(self) -> Path:
-        """What the server says."""
-        return self._folder / "redis.log"
 
     def start(self) -> None:
         """Starts the server and returns when it answers; raises UsageError when it does not in 60 s."""
@@ -75,12 +59,6 @@ class RedisServer:
         self.stop()
         if not self._launch():
             raise UsageError(f"The Redis server's port {self.port} was taken while it was down: see {self.log}.")
-
-    def stop(self) -> None:
-        """Ends the server, gracefully if it can within 10 s; the data folder stays."""
-        if self._process is not None:
-            self._process.stop()
-        self._process = None
 
     def __enter__(self) -> "RedisServer":
         self.start()
@@ -104,11 +82,9 @@ class RedisServer:
             return True
         ended = self._process.poll() is not None
         self.stop()
-        words = self.log.read_bytes()[said:].decode(errors="replace")
-        if ended and "Address already in use" in words:
+        if ended and b"Address already in use" in self.log.read_bytes()[said:]:
             return False
-        last = words.strip().splitlines()[-1:] or ["it said nothing"]
-        raise UsageError(f"The Redis server did not start: {last[0].rstrip('.')}; its log is {self.log}.")
+        raise UsageError(f"The Redis server did not start: {self.last_words(said)}; its log is {self.log}.")
 
     def _command(self) -> list[str | Path]:
         log = ["--appendonly", "no"] if self._flush is None else ["--appendonly", "yes", "--appendfsync", self._flush]

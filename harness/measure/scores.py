@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 _SAME_LOAD = 0.1
 _TOLERANCE = 0.1
@@ -16,8 +16,7 @@ _BACKLOG_S = 2.0
 Line = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Changed:
+class Changed(NamedTuple):
     """The number of workers from a time on, in seconds since the load's begin."""
 
     at_s: float

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import ParamSpec
 
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from impls.errors import StateError, UsageError
 
 CUT_OFF = 130  # as a shell has it for a program that SIGINT ended

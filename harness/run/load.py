@@ -15,6 +15,7 @@ from generators.clock import ARRIVALS_MS, now_us
 from generators.rates import Schedule, csv_path, make_schedule
 from harness.experiment.description import Experiment
 from harness.files import ROOT, read_json, write_json
+from impls.closing import Closing
 from impls.errors import StateError, UsageError
 from impls.operators.nexmark import QUERIES
 
@@ -140,7 +141,7 @@ def _let_go_first(pid: int) -> None:
         os.sched_setscheduler(pid, os.SCHED_RR, os.sched_param(1))
 
 
-class Load:
+class Load(Closing):
     """The producer process; `with Load(...)` ends it in any case, and it ends itself when this process dies.
 
     With `waits_for` the load is extendable: while that says what it waits for, the load goes on past its planned end,
@@ -221,9 +222,3 @@ class Load:
             with contextlib.suppress(BrokenPipeError):  # of a word that it did not live to read
                 self._process.stdin.close()
             self._log.close()
-
-    def __enter__(self) -> "Load":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

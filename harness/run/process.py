@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.clock import now_us
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from generators.stdin import Stop, watch_stdin
 from harness.experiment import schedules as migrations
 from harness.experiment.description import Run

@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -168,6 +169,18 @@ def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: L
         if code == CUT_OFF:
             break
     return max(codes)
+
+
+@dataclass(frozen=True)
+class Suite(Described):
+    """Several experiments under one name, see `measure_in_turn`."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns all parameters."""
+        return {"name": self.name, "experiments": [experiment.to_json() for experiment in self.experiments]}
 
 
 def measure_in_turn(

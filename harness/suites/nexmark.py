@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +16,7 @@ from harness.files import RESULTS, read_json, write_json, write_text
 from harness.options import ending, parse_list, parse_names
 from harness.options.declared import read_given
 from harness.report.terminal import table_lines, terminal, terminal_table
-from harness.results.place import Described
-from harness.suites.bench import measure_in_turn
+from harness.suites.bench import Suite, measure_in_turn
 from harness.suites.options import NEXMARK_GROUPS, NEXMARK_Q11_S, NEXMARK_QUICK, NEXMARK_S
 from impls.operators.nexmark import QUERIES
 from plots.metrics import Unit, marks, show
@@ -85,18 +83,7 @@ _NATIVE = "native-repartition"
 _TABLE = "nexmark.json"
 
 
-@dataclass(frozen=True)
-class NexmarkSuite(Described):
-    """One experiment for each query; the same mechanisms, profile and rescale in all."""
-
-    experiments: tuple[Experiment, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns all parameters."""
-        return {"name": "nexmark", "experiments": [experiment.to_json() for experiment in self.experiments]}
-
-
-def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
+def suite_from(options: Mapping[str, Any]) -> Suite:
     """Returns what the options ask for; raises UsageError for bad ones."""
     groups = parse_names(str(options.get("group") or ""), NEXMARK_GROUPS, "group")
     named = [
@@ -115,7 +102,9 @@ def suite_from(options: Mapping[str, Any]) -> NexmarkSuite:
     def of(query: str) -> dict[str, Any]:
         return {**shared, "duration_s": longer_s[query]} if query in longer_s else shared
 
-    return NexmarkSuite(tuple(_experiment(query, options.get("mechanism"), of(query)) for query in named or QUERIES))
+    return Suite(
+        "nexmark", tuple(_experiment(query, options.get("mechanism"), of(query)) for query in named or QUERIES)
+    )
 
 
 def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) -> Experiment:
@@ -126,7 +115,7 @@ def _experiment(query: str, mechanism: str | None, shared: Mapping[str, Any]) ->
     return make_experiment(workload="nexmark", query=query, mechanism=f"{_LIVE},{_NATIVE}", **shared)
 
 
-def measured(suite: NexmarkSuite, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
+def measured(suite: Suite, output: Path, *, force: bool = False, again: int = 0) -> tuple[Path, int]:
     """Runs what is missing of a suite and writes its table, see `harness.suites.bench.measure_in_turn`."""
     rows: list[dict[str, Any]] = []
 

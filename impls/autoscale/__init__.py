@@ -11,8 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
-from impls.errors import UsageError
-from impls.protocol.named import defaults_of, modules_with, read_options
+from impls.protocol.named import modules_with, read_policy
 
 
 @dataclass(frozen=True)
@@ -161,13 +160,6 @@ def policies() -> dict[str, Policy]:
     return modules_with(Path(__file__).parent, __name__, "decide")
 
 
-def options(policy: str) -> dict[str, float]:
-    """Returns a policy's options with their defaults; raises UsageError for an unknown policy."""
-    if policy not in policies():
-        raise UsageError(f"The autoscaling policy {policy!r} is unknown: use one of {', '.join(policies())}.")
-    return defaults_of(policies()[policy])
-
-
 _IDLE = Measured((Interval(0.0, 1.0, 1, 0.0, (0.0,), (0.0,)),))
 
 
@@ -177,8 +169,7 @@ def policy_of(text: str) -> Callable[[Measured], Decision]:
     Raises:
         UsageError: an unknown policy or option, or an option out of range.
     """
-    name, _, given = text.partition(":")
-    known = options(name)
-    decide = partial(policies()[name], **read_options("autoscaling policy", name, given, known))
+    name, options = read_policy("autoscaling policy", text, policies())
+    decide = partial(policies()[name], **options)
     decide(_IDLE)  # which refuses what is out of range
     return decide

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,7 @@ PartitionOffsets = Mapping[tuple[str, int], int]
 """By topic and partition, the offset behind the last record."""
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """One look at the source: the wall clock, and the offsets behind the last records that it has."""
 
     at_s: float

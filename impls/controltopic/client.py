@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from impls.closing import Closing
 from impls.controltopic.pending import Answer
 from impls.controltopic.topic import ControlTopic, answers_of, quiet
 from impls.driver.arrivals import end_offsets
@@ -172,7 +173,7 @@ _ANSWER_S = 10.0
 _POLL_S = 0.2
 
 
-class ControlClient:
+class ControlClient(Closing):
     """send() commands, then read answers(); one that comes back from send() is durable in the topic.
 
     Args:
@@ -238,9 +239,3 @@ class ControlClient:
     def close(self) -> None:
         """Ends the connection."""
         self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -7,9 +7,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+from impls.closing import Closing
 from impls.durability.files import sync_path
 from impls.errors import ADVICE, StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
@@ -19,7 +19,7 @@ FORMAT = 1
 Entry = dict[str, Any]
 
 
-class Journal:
+class Journal(Closing):
     """append() returns when the line would survive the death of any process, with `fsync` also that of the host.
 
     One line is eight hexadecimal digits of CRC-32, a space, and the JSON text; the first line gives the format and the
@@ -76,14 +76,6 @@ class Journal:
     def close(self) -> None:
         """Closes the file."""
         self._file.close()
-
-    def __enter__(self) -> "Journal":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_journal(path: Path) -> list[Entry]:

@@ -14,13 +14,13 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from impls.closing import Closing
 from impls.durability.files import Files, sync_path
 from impls.errors import ADVICE, CorruptStateError, StateError
 from impls.protocol.jsontext import from_text, to_text
@@ -185,7 +185,7 @@ def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str,
     return head, parts
 
 
-class Segment:
+class Segment(Closing):
     """The open segment of a worker and epoch; a torn frame at its end, left by a process that died, is cut off.
 
     Raises StateError when it cannot be opened or is damaged.
@@ -226,14 +226,6 @@ class Segment:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> "Segment":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _write(fd: int, raw: bytes) -> None:

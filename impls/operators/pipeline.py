@@ -41,11 +41,15 @@ def contents_of(raw: bytes) -> Contents:
     return found
 
 
+@dataclass(frozen=True)
 class _Piped:
     """What both kinds of pipeline do with their steps, and leave to their operator."""
 
     steps: tuple[Step, ...]
     inner: Operator
+
+    def __post_init__(self) -> None:
+        _take_over(self)
 
     @property
     def keyed(self) -> Operator:
@@ -81,12 +85,6 @@ class _Piped:
 class Pipeline(_Piped, Operator):
     """Steps around an operator without event time."""
 
-    steps: tuple[Step, ...]
-    inner: Operator
-
-    def __post_init__(self) -> None:
-        _take_over(self)
-
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Applies what the steps leave of the records, and returns what they leave of the results."""
         left = self._before(records)
@@ -97,11 +95,10 @@ class Pipeline(_Piped, Operator):
 class TimedPipeline(_Piped, TimedOperator):
     """Steps around an operator with event time; what they leave out counts for the watermark all the same."""
 
-    steps: tuple[Step, ...]
     inner: TimedOperator
 
     def __post_init__(self) -> None:
-        _take_over(self)
+        super().__post_init__()
         object.__setattr__(self, "event_time", self.inner.event_time)
         object.__setattr__(self, "late", self.inner.late)
 
@@ -120,7 +117,7 @@ class TimedPipeline(_Piped, TimedOperator):
         return self.inner.merge(values)
 
 
-def _take_over(pipeline: "Pipeline | TimedPipeline") -> None:
+def _take_over(pipeline: _Piped) -> None:
     """Gives a pipeline its operator's key, and all columns that somebody in it reads."""
     names = [step.name for step in pipeline.steps]
     twice = [name for name in names if names.count(name) > 1]

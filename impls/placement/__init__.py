@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.arrays import check_bins
-from impls.protocol.named import defaults_of, modules_with, read_options
+from impls.protocol.named import modules_with, read_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,6 @@ def policies() -> dict[str, Policy]:
     return modules_with(Path(__file__).parent, __name__, "place")
 
 
-def options(policy: str) -> dict[str, float]:
-    """Returns a policy's options with their defaults; raises UsageError for an unknown policy."""
-    if policy not in policies():
-        raise UsageError(f"The placement policy {policy!r} is unknown: use one of {', '.join(policies())}.")
-    return defaults_of(policies()[policy])
-
-
 def goal(
     policy: str,
     current: NDArray[np.int32],
@@ -72,12 +65,11 @@ def goal(
     Raises:
         UsageError: an unknown policy or option, an option out of range, no worker, or more workers than bins.
     """
-    name, _, text = policy.partition(":")
-    values = read_options("placement policy", name, text, options(name))
+    name, options = read_policy("placement policy", policy, policies())
     if workers < 1:
         raise UsageError(f"A query needs at least 1 worker, not {workers}.")
     check_bins(len(current), workers)
-    return policies()[name](Placing(np.asarray(current, np.int32), workers, rates, sizes), **values)
+    return policies()[name](Placing(np.asarray(current, np.int32), workers, rates, sizes), **options)
 
 
 def initial(bins: int, workers: int, policy: str = "contiguous") -> NDArray[np.int32]:

@@ -4,8 +4,8 @@ pyspark's own classes ask a client that sends messages to a JVM; these clients h
 entries of the key at work. Methods and errors are those of pyspark.sql.streaming.{value,list,map}_state_client.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from pyspark.errors import PySparkRuntimeError
 
@@ -15,6 +15,7 @@ from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
 from impls.processor.scope import Deleted, Scope
 
+_T = TypeVar("_T")
 _EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
 
 
@@ -80,6 +81,16 @@ class ValueClient(_Rows):
         self._remove(self._scope.name(self._head), self._scope.get(self._head))
 
 
+def _next_of(reading: dict[str, Iterator[_T]], iterator_id: str, begin: Callable[[], Iterator[_T]]) -> _T:
+    """Returns the next item of an iterator, which its first call begins; raises StopIteration behind the last."""
+    if iterator_id not in reading:
+        reading[iterator_id] = begin()
+    for item in reading[iterator_id]:
+        return item
+    del reading[iterator_id]
+    raise StopIteration
+
+
 class ListClient(_Rows):
     """The client of a ListState."""
 
@@ -93,14 +104,7 @@ class ListClient(_Rows):
 
     def get(self, _name: str, iterator_id: str) -> tuple[tuple[Any, ...], bool]:
         """Returns the next item of an iterator, which begins with its first call, and that it may not be the last."""
-        rows = self._reading.get(iterator_id)
-        if rows is None:
-            rows = self._reading[iterator_id] = self._rows()
-        row = next(rows, None)
-        if row is None:
-            del self._reading[iterator_id]
-            raise StopIteration
-        return self._codec.decode(row), False
+        return self._codec.decode(_next_of(self._reading, iterator_id, self._rows)), False
 
     def append_value(self, _name: str, value: Any) -> None:
         """Adds an item."""
@@ -206,12 +210,12 @@ class MapClient(_Rows):
 
     def get_key_value_pair(self, _name: str, iterator_id: str) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
         """Returns the next field of an iterator, which begins with its first call, and that it may not be the last."""
-        key, row = self._next(iterator_id)
+        key, row = _next_of(self._reading, iterator_id, self._fields)
         return tuple(self._keys.decode(key)), self._codec.decode(row), False
 
     def get_row(self, _name: str, iterator_id: str, is_key: bool) -> tuple[tuple[Any, ...], bool]:
         """Returns the key or the value of the next field of an iterator."""
-        key, row = self._next(iterator_id)
+        key, row = _next_of(self._reading, iterator_id, self._fields)
         return tuple(self._keys.decode(key)) if is_key else self._codec.decode(row), False
 
     def _stored(self, key: Any) -> tuple[bytes, bytes, bytes | None]:
@@ -220,16 +224,6 @@ class MapClient(_Rows):
         name = self._scope.name(self._head) + part
         raw = self._scope.entries.get(self._scope.bin, name)
         return name, front, None if raw is None else raw[len(front) :]
-
-    def _next(self, iterator_id: str) -> tuple[bytes, bytes]:
-        fields = self._reading.get(iterator_id)
-        if fields is None:
-            fields = self._reading[iterator_id] = self._fields()
-        field = next(fields, None)
-        if field is None:
-            del self._reading[iterator_id]
-            raise StopIteration
-        return field
 
     def _fields(self) -> Iterator[tuple[bytes, bytes]]:
         """Yields (key, row) of the fields that have not expired, as they are when the first is asked for."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,82 +79,72 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationBegun:
+class _Told:
+    """A line of events.jsonl: its `kind`, then the fields."""
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the event as a line of events.jsonl."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationBegun(_Told):
     """The first epoch of a migration was planned; `bins` are not at their goal."""
 
+    kind = "migration_begin"
     id: str
     label: str
     epoch: int
     bins: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "migration_begin", "id": self.id, "label": self.label, "epoch": self.epoch, "bins": self.bins}
-
 
 @dataclass(frozen=True, slots=True)
-class MigrationDone:
+class MigrationDone(_Told):
     """All bins are at their goal and their queues are empty; or a newer command has replaced the migration."""
 
+    kind = "migration_end"
     id: str
     epoch: int
     superseded: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "migration_end", "id": self.id, "epoch": self.epoch, "superseded": self.superseded}
-
 
 @dataclass(frozen=True, slots=True)
-class ChangeBegun:
+class ChangeBegun(_Told):
     """The first epoch that tries a version of the pipeline was planned."""
 
+    kind = "change_begin"
     id: str
     label: str
     epoch: int
     version: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "change_begin", **asdict(self)}
-
 
 @dataclass(frozen=True, slots=True)
-class ChangeDone:
+class ChangeDone(_Told):
     """All bins run under the version, and their state has its shape."""
 
+    kind = "change_end"
     id: str
     epoch: int
     version: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "change_end", **asdict(self)}
-
 
 @dataclass(frozen=True, slots=True)
-class ChangeRefused:
+class ChangeRefused(_Told):
     """The version failed: it was never taken over, or the bins that had it were `rolled_back`."""
 
+    kind = "change_refused"
     id: str
     epoch: int
     version: int
     why: str
     rolled_back: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the event as a line of events.jsonl."""
-        return {"kind": "change_refused", **asdict(self)}
-
 
 Event = MigrationBegun | MigrationDone | ChangeBegun | ChangeDone | ChangeRefused
-_EVENTS: dict[str, type[Event]] = {
-    "migration_begin": MigrationBegun,
-    "migration_end": MigrationDone,
-    "change_begin": ChangeBegun,
-    "change_end": ChangeDone,
-    "change_refused": ChangeRefused,
-}
+_EVENTS: dict[str, type[Event]] = {event.kind: event for event in get_args(Event)}
 
 
 def event_from_json(data: dict[str, Any]) -> Event:

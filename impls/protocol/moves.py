@@ -3,7 +3,9 @@
 For those that copy before they move: which replicas are made or refreshed in an epoch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,17 @@ class Moves:
 def continued(view: View) -> NDArray[np.intp]:
     """Returns the bins that are under way, ascending: routed to a worker that has not got their state yet."""
     return np.flatnonzero(view.location != view.routing)
+
+
+def after_others(plan: Callable[[Any, View], EpochPlan]) -> Callable[[Any, View], EpochPlan]:
+    """Makes a `Mechanism.plan` that moves nothing else while bins are on their way that another mechanism has moved."""
+
+    @wraps(plan)
+    def planned(mechanism: Any, view: View) -> EpochPlan:
+        left = continued(view)
+        return pull_plan(view, left) if len(left) else plan(mechanism, view)
+
+    return planned
 
 
 def movable(view: View) -> Moves:

@@ -22,18 +22,25 @@ def defaults_of(function: Callable[..., Any]) -> dict[str, float]:
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
-def read_options(what: str, name: str, text: str, known: Mapping[str, float]) -> dict[str, float]:
-    """Reads A=1,B=2 for a policy; a value is of the type of its option's default.
+def read_policy(what: str, text: str, policies: Mapping[str, Callable[..., Any]]) -> tuple[str, dict[str, float]]:
+    """Returns (name, options) of a policy that a text names as NAME:OPTION=VALUE,OPTION=VALUE.
 
     Args:
-        what: kind of policy, as the error names it.
-        name: of the policy.
-        text: its options.
-        known: those there are, with their defaults.
+        what: kind of policy, as errors name it.
+        text: the policy, such as ds2:utilisation=0.8.
+        policies: those there are, by name.
 
     Raises:
-        UsageError: an unknown option, or a value that is no number.
+        UsageError: an unknown policy or option, or a value that is no number.
     """
+    name, _, options = text.partition(":")
+    if name not in policies:
+        raise UsageError(f"The {what} {name!r} is unknown: use one of {', '.join(policies)}.")
+    return name, _read_options(what, name, options, defaults_of(policies[name]))
+
+
+def _read_options(what: str, name: str, text: str, known: Mapping[str, float]) -> dict[str, float]:
+    """Returns the options of A=1,B=2, each of the type of its default in `known`."""
     out: dict[str, float] = {}
     for part in text.split(",") if text else []:
         option, _, value = part.strip().partition("=")

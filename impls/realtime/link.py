@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
-from typing import Any, Self
+from typing import Any
 
+from impls.closing import Closing
 from impls.protocol.session import Hello, Role
 
 _KEY_BYTES = 32
@@ -41,7 +42,7 @@ class Event:
     message: Any
 
 
-class Switchboard:
+class Switchboard(Closing):
     """The driver's side: takes connections, hands out what tasks say in one queue, and sends without waiting.
 
     `next` and `send` are for one thread. A task can be sent to from the moment that `next` returned its Hello, so a
@@ -97,12 +98,6 @@ class Switchboard:
         for peer in peers:
             peer.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _accept(self) -> None:
         while not self._closed.is_set():
@@ -172,7 +167,7 @@ class _Peer:
                 self._connection.send(message)
 
 
-class Link:
+class Link(Closing):
     """A task's side: `say` from any thread, `hear` from one."""
 
     def __init__(self, address: str, key: bytes):
@@ -202,9 +197,3 @@ class Link:
         """Ends the connection; a thread that hears gets EOFError."""
         with contextlib.suppress(OSError):
             _shut_down(self._connection)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import lmdb
 
+from impls.closing import Closing
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.checked import get_checked, put_checked
@@ -32,7 +33,7 @@ def store_path(state_dir: str | Path, worker: int) -> Path:
     return Path(state_dir) / f"worker-{worker:04d}"
 
 
-class Store:
+class Store(Closing):
     """A worker's open environment; `with Store.open(path)` closes it, one open per path and process.
 
     No `writemap`: a full disk is then an exception and not a SIGBUS. A full map is opened again at twice its size.
@@ -75,12 +76,6 @@ class Store:
             env = _open_readonly(path, size) if readonly else _open_writable(path, size, sync=sync, extended=extended)
             _open[inode] = cls(path, env, inode)
             return _open[inode]
-
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Closes the environment when its last user in this process is done."""

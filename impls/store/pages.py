@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 import lmdb
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.closing import Closing
 from impls.store.tables import META, PACKS, STATE, bin_range
 
 Rows = NDArray[np.uint8]
@@ -40,7 +40,7 @@ class UnknownFormError(Exception):
     """Pages are not of the form that is read here."""
 
 
-class Leaves:
+class Leaves(Closing):
     """The leaf pages of a commit; close() it, or use it in a `with` statement.
 
     Args:
@@ -66,14 +66,6 @@ class Leaves:
         except BaseException:
             self.close()
             raise
-
-    def __enter__(self) -> "Leaves":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Unmaps the file, or lets that happen when nothing refers to it any more: an exception under way may do."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 from native_query import HDFS, ROCKSDB, files_below, native_session, run_native, uncommit
-from topics import producer_for
+from topics import json_rows, producer_for
 
 pytestmark = pytest.mark.spark
 USERS, SHOPS = 12, (1, 2)
@@ -34,11 +34,8 @@ class Stream:
         self._producer.flush(10)
 
     def frame(self, spark):
-        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.kafka)
-        rows = source.option("subscribe", self.topic).option("startingOffsets", "earliest").load()
-        kind = "user string, shop int, amount int, price double, word string"
-        parsed = rows.selectExpr(f"from_json(string(value), '{kind}') r", "partition", "offset")
-        return parsed.select("r.*", "partition", "offset")
+        fields = "user string, shop int, amount int, price double, word string"
+        return json_rows(spark, self.kafka, self.topic, fields)
 
     def expected(self):
         keys = defaultdict(list)

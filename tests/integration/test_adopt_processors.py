@@ -12,7 +12,7 @@ from native_query import files_below, native_session, run_native, run_native_unt
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import Row
-from topics import producer_for
+from topics import json_rows, producer_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.lengthy]
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,11 +103,7 @@ class Visits:
         self._producer.flush(10)
 
     def frame(self, spark):
-        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.kafka)
-        rows = source.option("subscribe", self.topic).option("startingOffsets", "earliest").load()
-        kind = "user string, shop string, value int, at timestamp"
-        parsed = rows.selectExpr(f"from_json(string(value), '{kind}') r", "partition", "offset")
-        return parsed.select("r.*", "partition", "offset")
+        return json_rows(spark, self.kafka, self.topic, "user string, shop string, value int, at timestamp")
 
     def expected(self):
         out = {}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from native_query import native_session, run_native
 from pyspark.sql import functions as F  # noqa: N812
-from topics import producer_for
+from topics import json_rows, producer_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.lengthy]
 BEGIN, SECONDS = datetime(2026, 1, 1, tzinfo=UTC), 10
@@ -29,10 +29,7 @@ class Clicks:
         self._producer.flush(10)
 
     def frame(self, spark):
-        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.kafka)
-        rows = source.option("subscribe", self.topic).option("startingOffsets", "earliest").load()
-        parsed = rows.selectExpr("from_json(string(value), 'user string, at timestamp') r", "partition", "offset")
-        clicks = parsed.select("r.*", "partition", "offset").withWatermark("at", "3 seconds")
+        clicks = json_rows(spark, self.kafka, self.topic, "user string, at timestamp").withWatermark("at", "3 seconds")
         return clicks.withColumn("window", F.window("at", f"{SECONDS} seconds"))
 
 

@@ -84,8 +84,7 @@ def test_a_query_gets_as_many_workers_as_its_load_needs_and_gives_them_back(spar
     assert [line["command"] for line in decided] == commands
     assert decided[0]["workers"] == 1
     assert any(line["numbers"]["backlog"] > 0 for line in decided)
-    answer = run.check(len(commands))
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(len(commands))
     with pytest.raises(UsageError, match="ended"):
         query.autoscale("ds2", max=2)
 

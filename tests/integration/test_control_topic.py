@@ -166,5 +166,4 @@ def test_what_cannot_be_done_is_answered_with_a_sentence_and_the_query_goes_on(q
     run.stop()
     bounds = bounds_of(kafka, run.topics[0], {"place": commands["place"]})
     assert findings(done_of(run.folder), begins_of(run.folder), bounds, ["place"], commanded_of(run.folder)) == []
-    answer = run.check(1)
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(1)

@@ -3,15 +3,14 @@
 import json
 
 import pytest
-from topics import producer_for
+from topics import json_rows, producer_for
 
 pytestmark = pytest.mark.spark
 
 
-def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):
-    import impls
+def running_average():
+    """The README's operator, of a class that workers need no file for."""
     from impls.operators import StatefulMap
-    from impls.worker.results import Output
 
     class RunningAverage(StatefulMap):
         columns = ("amount",)
@@ -21,6 +20,13 @@ def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_p
             count, total = count + 1, total + record["amount"]
             return (count, total), {"user": key.decode(), "average": total / count}
 
+    return RunningAverage()
+
+
+def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):
+    import impls
+    from impls.worker.results import Output
+
     source, sink = topic_factory(2), topic_factory(4)
     producer = producer_for(kafka)
 
@@ -29,15 +35,11 @@ def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_p
             producer.produce(source, json.dumps({"user": f"u{user}", "amount": amount}))
         producer.flush(10)
 
-    raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
-    rows = raw.option("startingOffsets", "earliest").load()
-    parsed = rows.selectExpr("from_json(string(value), 'user string, amount double') r", "partition", "offset")
-    payments = parsed.select("r.*", "partition", "offset")
     send(10.0)
     with impls.stream(
-        payments,
+        json_rows(spark, kafka, source, "user string, amount double"),
         key="user",
-        operator=RunningAverage(),
+        operator=running_average(),
         results=Output(kafka, sink, 4),
         state_dir=tmp_path / "state",
         checkpoint=tmp_path / "checkpoint",
@@ -61,14 +63,6 @@ def test_its_code_changes_while_it_runs(spark, kafka, topic_factory, tmp_path, r
     from impls.operators import Filter, StatefulMap
     from impls.worker.results import Output
 
-    class RunningAverage(StatefulMap):
-        columns = ("amount",)
-
-        def update(self, key, record, state):
-            count, total = state or (0, 0.0)
-            count, total = count + 1, total + record["amount"]
-            return (count, total), {"user": key.decode(), "average": total / count}
-
     class AverageAndMost(StatefulMap):
         columns = ("amount",)
 
@@ -84,11 +78,8 @@ def test_its_code_changes_while_it_runs(spark, kafka, topic_factory, tmp_path, r
         producer.produce(source, json.dumps({"user": "u", "amount": amount}))
         producer.flush(10)
 
-    raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
-    rows = raw.option("startingOffsets", "earliest").load()
-    parsed = rows.selectExpr("from_json(string(value), 'user string, amount double') r", "partition", "offset")
     with impls.stream(
-        parsed.select("r.*", "partition", "offset"), key="user", operator=RunningAverage(),
+        json_rows(spark, kafka, source, "user string, amount double"), key="user", operator=running_average(),
         results=Output(kafka, sink, 4), state_dir=tmp_path / "state", checkpoint=tmp_path / "checkpoint",
         workers=2, bins=16,
     ) as query:  # fmt: skip

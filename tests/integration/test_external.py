@@ -114,12 +114,10 @@ def test_a_second_attempt_of_a_committed_epoch_sends_again_and_changes_nothing(w
 
 
 def test_a_cache_that_another_process_has_left_behind_is_not_believed(workers):
-    workers.epoch()
-    workers.epoch()
+    workers.epochs(2)
     stale = dict(cache._caches)
     cache._caches.clear()
-    for _ in range(2):  # in another process, so to speak
-        workers.epoch()
+    workers.epochs(2)  # in another process, so to speak
     cache._caches.clear()
     cache._caches.update(stale)
     workers.epoch()
@@ -210,8 +208,7 @@ def test_a_worker_that_comes_back_starts_empty(workers):
     workers.epoch()
     everything = [Pull(b, 2, 0) for b in range(BINS) if workers.location[b] == 2]
     workers.epoch(everything)
-    for _ in range(3):
-        workers.epoch()
+    workers.epochs(3)
     workers.epoch([Pull(everything[0].bin, 0, 2)])
     workers.epoch()
     workers.check()
@@ -319,7 +316,6 @@ def test_on_spark_the_output_is_right_across_moves_a_killed_store_and_a_restart(
         assert query.await_migration(60), query.status()
         run.await_applied()
         run.stop()
-        answer = run.check(2)
-    assert answer["verdict"] == "valid", answer
+        run.assert_valid(2)
     assert sum(line["moved_bins"] for line in run.epochs()) == 16
     assert sum(line["moved_bytes"] for line in run.epochs()) == 0

@@ -43,5 +43,4 @@ def test_a_query_is_rebalanced_by_what_was_measured(spark, kafka, topic_factory,
     assert moves["size"] == sum(line["moved_bytes"] for line in run.epochs())
     assert moves["bins_minimum"] <= moves["bins"]
     assert (goal("minimal_move", before, 2) == before).all(), "bins alone would have given no reason to move"
-    answer = run.check(1)
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(1)

@@ -52,8 +52,7 @@ def _await_port(port: int, server: subprocess.Popen) -> None:
 @pytest.mark.capability
 def test_a_worker_is_rebuilt_and_bins_are_pulled_from_an_object_store(bucket, tmp_path):
     workers = Workers(tmp_path, uri=bucket, replay_epochs=10)
-    for _ in range(15):
-        workers.epoch()
+    workers.epochs(15)
     workers.lose(1)
     workers.epoch()
     workers.epoch([Pull(0, 0, 2)], from_checkpoint=True)

@@ -66,16 +66,14 @@ def test_in_real_time_mode_another_process_changes_the_pipeline_and_a_worker_is_
     counts = Counts(kafka, topics)
     query = RealTimeQuery(kafka, topics, tmp_path / "run", slots=4, batch="600 seconds", recount=True)
     checkpoint = str(tmp_path / "run" / "checkpoint")
-    counts.send(500)
-    counts.await_counted()
+    counts.send_and_await(500)
     pid = query.ask("status")["pids"]["0"]
     request = {"checkpoint": checkpoint, "wait": 0}
     replace(code=f"{CODE}:Second", migrate="to_second", back="to_first", lazy=False, budget=1000, **request)
     query.ask("rescale", workers=3)
     counts.send(300)
     os.kill(pid, signal.SIGKILL)
-    counts.send(300)
-    counts.await_counted()
+    counts.send_and_await(300)
     assert query.ask("await_migration")["done"]
     await_true(lambda: versions(checkpoint)[1]["bins"] == 16, "all bins to have gone over", DEADLINE_S)
 

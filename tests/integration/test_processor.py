@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import Row
-from topics import producer_for
+from topics import json_rows, producer_for
 
 pytestmark = pytest.mark.spark
 
@@ -51,12 +51,7 @@ def test_counts_survive_a_rescale(spark, kafka, topic_factory, tmp_path, results
             producer.produce(source, json.dumps({"user": f"u{i % 20}", "kind": f"k{i % 3}", "amount": 1.5}))
         producer.flush(10)
 
-    raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", source)
-    rows = raw.option("startingOffsets", "earliest").load()
-    schema = "user string, kind string, amount double"
-    events = rows.selectExpr(f"from_json(string(value), '{schema}') r", "partition", "offset").select(
-        "r.*", "partition", "offset"
-    )
+    events = json_rows(spark, kafka, source, "user string, kind string, amount double")
     send(2)
     with impls.transform_with_state(
         (events, ["user"]) if pair else events.groupBy("user"),

@@ -50,8 +50,7 @@ def begun(kafka, topic_factory, tmp_path):
 @pytest.mark.lengthy
 def test_a_command_of_the_control_topic_holds_from_a_place_in_the_input(begun, kafka):
     query, counts = begun(slots=4, batch=LONG, control="control-real-time")
-    counts.send(200)
-    counts.await_counted()
+    counts.send_and_await(200)
     with ControlClient(kafka, "control-real-time") as client:
 
         def answer(id_: str) -> str:
@@ -62,8 +61,7 @@ def test_a_command_of_the_control_topic_holds_from_a_place_in_the_input(begun, k
         place = {"offsets": {counts.input: {"0": 150, "1": 150}}}
         client.send({"place": {"do": "rescale", "workers": 3, "from": place}})
         assert answer("place") == "waiting"
-        counts.send(200, (0,))
-        counts.await_counted()
+        counts.send_and_await(200, (0,))
         assert query.ask("status")["workers"] == 2
         counts.send(200, (1,))
         assert answer("place") == "carried out"
@@ -83,20 +81,17 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
     query, counts = begun(slots=2, threads_for=3, batch=LONG)
     counts.send(1, (1,))  # the other partition has never had one
     counts.await_counted()
-    counts.send(7, (0,))
-    counts.await_counted()
+    counts.send_and_await(7, (0,))
 
     worker = query.ask("status")["pids"]["0"]
     os.kill(worker, signal.SIGKILL)
-    counts.send(500)
-    counts.await_counted()
+    counts.send_and_await(500)
     # its tick ends after its results have come
     await_true(lambda: query.ask("status")["pids"]["0"] != worker, "another process of worker 0", DEADLINE_S)
 
     router = other_tasks(query)
     os.kill(router, signal.SIGKILL)
-    counts.send(500)
-    counts.await_counted()
+    counts.send_and_await(500)
 
     query.ask("rescale", workers=3)  # more than there are slots
     counts.send(500)

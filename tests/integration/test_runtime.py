@@ -71,8 +71,7 @@ def test_a_python_worker_killed_during_a_migration_is_replaced_and_nothing_is_lo
     assert not deadly.exists(), "no worker was killed"
     run.stop()
     assert sum(line["retries"] for line in run.epochs()) >= 1
-    answer = run.check(1)
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(1)
 
 
 def test_a_migration_completes_while_the_input_is_idle_also_with_an_operator_that_is_broadcast(pipeline):
@@ -109,8 +108,7 @@ def test_a_stopped_query_goes_on_where_it_was_also_in_the_middle_of_a_migration(
     assert query.await_migration(60), query.status()
     run.await_applied()
     run.stop()
-    answer = run.check(1)
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(1)
 
 
 def test_a_query_goes_on_from_its_checkpoint_alone_with_another_number_of_workers(pipeline):
@@ -128,8 +126,7 @@ def test_a_query_goes_on_from_its_checkpoint_alone_with_another_number_of_worker
     assert query.status()["workers"] == 5
     run.stop()
     assert sum(line["recovered"] for line in run.epochs()) >= 2
-    answer = run.check(1)
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(1)
 
 
 @pytest.mark.capability
@@ -146,8 +143,7 @@ def test_a_worker_whose_state_is_deleted_is_rebuilt_while_the_query_runs(pipelin
     assert query.await_migration(60), query.status()
     run.stop()
     assert sum(line["recovered"] for line in run.epochs()) >= 1
-    answer = run.check(1)
-    assert answer["verdict"] == "valid", answer
+    run.assert_valid(1)
 
 
 @pytest.mark.capability

@@ -8,7 +8,7 @@ import pytest
 from foreach_process import totals
 from pipeline import await_true
 from pyspark.sql.streaming import StreamingQueryListener
-from topics import producer_for
+from topics import json_rows, producer_for
 
 import impls
 from harness.live.top import top
@@ -30,10 +30,7 @@ class Source:
 
     def __init__(self, spark, kafka, topic):
         self._producer, self.topic, self.sent = producer_for(kafka), topic, 0
-        raw = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", topic)
-        rows = raw.option("startingOffsets", "earliest").load()
-        parsed = rows.selectExpr("from_json(string(value), 'user string, number long') r", "partition", "offset")
-        self.frame = parsed.select("r.*", "partition", "offset")
+        self.frame = json_rows(spark, kafka, topic, "user string, number long")
 
     def send(self, records):
         for number in range(self.sent, self.sent + records):

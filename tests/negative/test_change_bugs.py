@@ -19,9 +19,8 @@ from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.versions import Versions
 from impls.realtime import environment, merging, turn
-from impls.store.bins import copy_bin, read_size, write_size
-from impls.store.tables import SHAPE, bin_range, drop_range
-from impls.worker import pull, versions
+from impls.store.tables import SHAPE
+from impls.worker import versions
 from impls.worker.applying import Applying
 from impls.worker.core import WorkerCore
 
@@ -38,13 +37,7 @@ RARE = ((2, "shape", EAGER + BACK), (6, "shape", LAZY + BACK))
 
 
 def shape_left_behind_by_its_bin(patch):
-    def copy(source, txn, bin_, leaves=None):
-        size = copy_bin(source, txn, bin_, leaves)
-        entries, after = read_size(txn, bin_)
-        write_size(txn, bin_, entries - drop_range(txn, *bin_range(SHAPE, bin_)), after)
-        return size
-
-    patch.setattr(pull, "copy_bin", copy)
+    planted.left_behind_by_its_bin(patch, SHAPE)
 
 
 def bins_that_move_or_wait_go_over(patch):

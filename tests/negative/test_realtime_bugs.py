@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from planted import dropped_before_the_pull_is_observed
+from planted import dropped_before_the_pull_is_observed, left_behind_by_its_bin
 from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find
 
 from impls.durability import restore
@@ -15,11 +15,10 @@ from impls.realtime.environment import TurnEnvironment
 from impls.realtime.turn import WorkerTick
 from impls.realtime.worker import TurnWorker
 from impls.store import bins
-from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.offsets import Offsets
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, STATE_TABLES, bin_range, drop_range
-from impls.worker import opening, pull
+from impls.worker import opening
 
 
 def pull_before_final(patch):
@@ -50,13 +49,7 @@ def offsets_not_committed(patch):
 
 
 def offsets_left_behind_by_their_bin(patch):
-    def copy(source, txn, bin_, leaves):
-        size = copy_bin(source, txn, bin_, leaves)
-        entries, after = read_size(txn, bin_)
-        write_size(txn, bin_, entries - drop_range(txn, *bin_range(OFFSETS, bin_)), after)
-        return size
-
-    patch.setattr(pull, "copy_bin", copy)
+    left_behind_by_its_bin(patch, OFFSETS)
 
 
 def offsets_of_a_pulled_bin_not_read(patch):

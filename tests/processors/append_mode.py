@@ -17,17 +17,12 @@ class Thresholds(StatefulProcessor):
             yield Row(meter=key[0], crossed=crossed * 100)
 
 
-CASE = Case(
-    Thresholds,
-    key=("meter",),
-    input="meter long, amount long",
-    output="meter long, crossed long",
-    mode="Append",
-    time="None",
-    chunks=[
-        [(1, 99), (2, 100), (3, 350)],
-        [(1, 1), (2, 50), (-4, 10_000_000_000 // 10_000_000)],
-        [(1, 5), (2, 49), (3, 49)],
-        [(2, 1)],
-    ],
-)
+INPUT = "meter long, amount long"
+OUTPUT = "meter long, crossed long"
+CHUNKS = [
+    [(1, 99), (2, 100), (3, 350)],
+    [(1, 1), (2, 50), (-4, 10_000_000_000 // 10_000_000)],
+    [(1, 5), (2, 49), (3, 49)],
+    [(2, 1)],
+]
+CASE = Case(Thresholds, INPUT, OUTPUT, CHUNKS, key=("meter",), mode="Append", time="None")

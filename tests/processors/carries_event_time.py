@@ -15,15 +15,11 @@ class Latest(StatefulProcessor):
         yield Row(key=key[0], at=newest.at, n=newest.n)
 
 
-CASE = event_timed(
-    Latest,
-    input="key string, at timestamp, n int",
-    output="key string, at timestamp, n int",
-    delay="1 minute",
-    event_time_column="at",
-    chunks=[
-        [("a", at(0), 1), ("a", at(3.25), 2), ("b", at(7), 3)],
-        [("a", at(1), 4), ("b", at(90.123456), 5)],
-        [("a", at(31), 6), ("c", at(30.5), 7)],
-    ],
-)
+INPUT = "key string, at timestamp, n int"
+OUTPUT = "key string, at timestamp, n int"
+CHUNKS = [
+    [("a", at(0), 1), ("a", at(3.25), 2), ("b", at(7), 3)],
+    [("a", at(1), 4), ("b", at(90.123456), 5)],
+    [("a", at(31), 6), ("c", at(30.5), 7)],
+]
+CASE = event_timed(Latest, INPUT, OUTPUT, CHUNKS, delay="1 minute", event_time_column="at")

@@ -29,9 +29,7 @@ class Closes(StatefulProcessor):
         del self._calls  # a call behind the close fails
 
 
-CASE = Case(
-    Closes,
-    input="key int",
-    output="key int, count int",
-    chunks=[[(n % 20,) for n in range(50)], [(3,)], [(n % 7,) for n in range(10)]],
-)
+INPUT = "key int"
+OUTPUT = "key int, count int"
+CHUNKS = [[(n % 20,) for n in range(50)], [(3,)], [(n % 7,) for n in range(10)]]
+CASE = Case(Closes, INPUT, OUTPUT, CHUNKS)

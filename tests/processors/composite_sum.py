@@ -21,14 +21,11 @@ class Sums(StatefulProcessor):
         yield Row(user=user, shop=shop, pieces=pieces, worth=worth)
 
 
-CASE = Case(
-    Sums,
-    key=("user", "shop"),
-    input="user string, shop int, pieces int, price double",
-    output="user string, shop int, pieces long, worth double",
-    chunks=[
-        [("ann", 1, 2, 0.5), ("ann", 2, 1, 1.25), ("bob", 1, 5, 3.5), ("ann", 1, 3, 0.1)],
-        [("bob", 2, 1, 1e-9), ("ann", 1, -2, 1e17)],
-        [("ann", 2, 4, -7.75), ("cy", -1, 1, 2.0), ("ann1", 2, 1, 1.0)],
-    ],
-)
+INPUT = "user string, shop int, pieces int, price double"
+OUTPUT = "user string, shop int, pieces long, worth double"
+CHUNKS = [
+    [("ann", 1, 2, 0.5), ("ann", 2, 1, 1.25), ("bob", 1, 5, 3.5), ("ann", 1, 3, 0.1)],
+    [("bob", 2, 1, 1e-9), ("ann", 1, -2, 1e17)],
+    [("ann", 2, 4, -7.75), ("cy", -1, 1, 2.0), ("ann1", 2, 1, 1.0)],
+]
+CASE = Case(Sums, INPUT, OUTPUT, CHUNKS, key=("user", "shop"))

@@ -28,15 +28,11 @@ class Deduplicate(StatefulProcessor):
             self._map.updateValue((row.n,), (1,))
 
 
-CASE = Case(
-    Deduplicate,
-    input="key string, n int, id string",
-    output="key string, n int, new boolean, first boolean, short array<boolean>",
-    time="processingTime",
-    wait_ms=100,
-    chunks=[
-        [("a", 0, "x"), ("a", 1, "x"), ("a", 2, "y"), ("b", 3, "x")],
-        [("a", 4, "x"), ("a", 5, "z"), ("c", 6, "x")],
-        [("b", 7, "x"), ("b", 8, "w"), ("a", 9, "z")],
-    ],
-)
+INPUT = "key string, n int, id string"
+OUTPUT = "key string, n int, new boolean, first boolean, short array<boolean>"
+CHUNKS = [
+    [("a", 0, "x"), ("a", 1, "x"), ("a", 2, "y"), ("b", 3, "x")],
+    [("a", 4, "x"), ("a", 5, "z"), ("c", 6, "x")],
+    [("b", 7, "x"), ("b", 8, "w"), ("a", 9, "z")],
+]
+CASE = Case(Deduplicate, INPUT, OUTPUT, CHUNKS, time="processingTime", wait_ms=100)

@@ -27,15 +27,12 @@ class Noted(StatefulProcessor):
         yield Row(key=key[0], count=count, notes=len(list(self._notes.get())) if self._version == 1 else None)
 
 
-CASE = Case(
-    lambda: Noted(1),
-    input="key string, note string",
-    output="key string, count long, notes int",
-    chunks=[
-        [("a", "one"), ("b", "two"), ("a", "three")],
-        [("a", "four")],
-        [("a", "five"), ("c", "six")],
-        [("b", "seven")],
-    ],
-    replaced={2: lambda: Noted(2)},
-)
+INPUT = "key string, note string"
+OUTPUT = "key string, count long, notes int"
+CHUNKS = [
+    [("a", "one"), ("b", "two"), ("a", "three")],
+    [("a", "four")],
+    [("a", "five"), ("c", "six")],
+    [("b", "seven")],
+]
+CASE = Case(lambda: Noted(1), INPUT, OUTPUT, CHUNKS, replaced={2: lambda: Noted(2)})

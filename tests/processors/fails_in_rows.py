@@ -16,10 +16,7 @@ class Raises(StatefulProcessor):
         yield Row(key=key[0])
 
 
-CASE = Case(
-    Raises,
-    input="key string",
-    output="key string",
-    chunks=[[("a",), ("b",)], [("b",)]],
-    says=("ValueError: the shelf of 'b' is full",),
-)
+INPUT = "key string"
+OUTPUT = "key string"
+CHUNKS = [[("a",), ("b",)], [("b",)]]
+CASE = Case(Raises, INPUT, OUTPUT, CHUNKS, says=("ValueError: the shelf of 'b' is full",))

@@ -12,6 +12,7 @@ class GivesTuples(StatefulProcessor):
         yield (key[0],)
 
 
-CASE = Case(
-    GivesTuples, key=("key",), input="key string", output="key string", chunks=[[("a",)]], says=("tuple", "Row")
-)
+INPUT = "key string"
+OUTPUT = "key string"
+CHUNKS = [[("a",)]]
+CASE = Case(GivesTuples, INPUT, OUTPUT, CHUNKS, key=("key",), says=("tuple", "Row"))

@@ -13,6 +13,7 @@ class Texts(StatefulProcessor):
         yield Row(key=key[0], n="many")
 
 
-CASE = Case(
-    Texts, key=("key",), input="key string", output="key string, n int", chunks=[[("a",)]], says=("many", "int")
-)
+INPUT = "key string"
+OUTPUT = "key string, n int"
+CHUNKS = [[("a",)]]
+CASE = Case(Texts, INPUT, OUTPUT, CHUNKS, key=("key",), says=("many", "int"))

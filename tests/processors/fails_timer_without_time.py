@@ -13,6 +13,7 @@ class Times(StatefulProcessor):
         return iter([])
 
 
-CASE = Case(
-    Times, key=("key",), input="key string", output="key string", chunks=[[("a",)]], says=("timer", "time mode")
-)
+INPUT = "key string"
+OUTPUT = "key string"
+CHUNKS = [[("a",)]]
+CASE = Case(Times, INPUT, OUTPUT, CHUNKS, key=("key",), says=("timer", "time mode"))

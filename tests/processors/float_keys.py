@@ -17,14 +17,9 @@ class Floats(StatefulProcessor):
         yield Row(key=str(key[0]), sum=total, times=times)
 
 
-CASE = Case(
-    Floats,
-    key=("x",),
-    input="x double",
-    output="key string, sum double, times int",
-    chunks=[
-        [(0.0,), (1.5,), (float("nan"),), (float("inf"),)],
-        [(float("nan"),), (float("-inf"),), (float("inf"),), (1e308,)],
-        [(1e308,), (1.5,), (5e-324,)],
-    ],
-)
+CHUNKS = [
+    [(0.0,), (1.5,), (float("nan"),), (float("inf"),)],
+    [(float("nan"),), (float("-inf"),), (float("inf"),), (1e308,)],
+    [(1e308,), (1.5,), (5e-324,)],
+]
+CASE = Case(Floats, key=("x",), input="x double", output="key string, sum double, times int", chunks=CHUNKS)

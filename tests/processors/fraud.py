@@ -30,17 +30,13 @@ class Fraud(StatefulProcessor):
         return iter([])
 
 
-CASE = event_timed(
-    Fraud,
-    key=("account",),
-    input="account long, at timestamp, cents long",
-    output="account long, cents long, seconds double",
-    delay="10 seconds",
-    chunks=[
-        [(1, at(0), 99), (1, at(20), 60_000), (2, at(5), 50), (3, at(1), 70_000)],
-        [(2, at(30), 1_000), (3, at(31), 5), (4, at(32), 50)],
-        [(2, at(40), 80_000), (3, at(90.5), 90_000)],  # 3 within the minute, 4 not at all
-        [(4, at(160), 90_000), (1, at(150), 1)],
-        [(1, at(209.5), 50_001), (4, at(300), 1)],
-    ],
-)
+INPUT = "account long, at timestamp, cents long"
+OUTPUT = "account long, cents long, seconds double"
+CHUNKS = [
+    [(1, at(0), 99), (1, at(20), 60_000), (2, at(5), 50), (3, at(1), 70_000)],
+    [(2, at(30), 1_000), (3, at(31), 5), (4, at(32), 50)],
+    [(2, at(40), 80_000), (3, at(90.5), 90_000)],  # 3 within the minute, 4 not at all
+    [(4, at(160), 90_000), (1, at(150), 1)],
+    [(1, at(209.5), 50_001), (4, at(300), 1)],
+]
+CASE = event_timed(Fraud, INPUT, OUTPUT, CHUNKS, key=("account",), delay="10 seconds")

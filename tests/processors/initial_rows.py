@@ -22,10 +22,13 @@ class FromInitial(StatefulProcessor):
         yield Row(key=key[0], total=total, known=before is not None)
 
 
+INPUT = "key string, n long"
+OUTPUT = "key string, total long, known boolean"
+CHUNKS = [[("a", 1), ("d", 4), ("a", 2)], [("b", 5), ("c", 6)], [("e", 7), ("a", 8)]]
 CASE = Case(
     FromInitial,
-    input="key string, n long",
-    output="key string, total long, known boolean",
+    INPUT,
+    OUTPUT,
+    CHUNKS,
     initial=("key string, total long", [("a", 100), ("b", 200), ("c", 300), ("c", 1)]),
-    chunks=[[("a", 1), ("d", 4), ("a", 2)], [("b", 5), ("c", 6)], [("e", 7), ("a", 8)]],
 )

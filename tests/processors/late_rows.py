@@ -15,17 +15,13 @@ class Seen(StatefulProcessor):
         yield Row(key=key[0], numbers=numbers, watermark_ms=timerValues.getCurrentWatermarkInMs())
 
 
-CASE = Case(
-    Seen,
-    input="key string, at timestamp, n int",
-    output="key string, numbers array<int>, watermark_ms long",
-    time="EventTime",
-    watermark=("at", "10 seconds"),
-    chunks=[
-        [("a", at(0), 1), ("b", at(-1000), 2), ("a", at(30), 3)],  # no watermark yet: all are taken
-        [("a", at(19.999), 4), ("a", at(20), 5), ("a", at(20.001), 6), ("b", at(5), 7), ("c", at(25), 8)],
-        [("d", at(1), 9)],  # nothing but a late one
-        [("a", at(100), 10)],
-        [("a", at(99), 11), ("c", at(90), 12), ("c", at(89.9), 13)],
-    ],
-)
+INPUT = "key string, at timestamp, n int"
+OUTPUT = "key string, numbers array<int>, watermark_ms long"
+CHUNKS = [
+    [("a", at(0), 1), ("b", at(-1000), 2), ("a", at(30), 3)],  # no watermark yet: all are taken
+    [("a", at(19.999), 4), ("a", at(20), 5), ("a", at(20.001), 6), ("b", at(5), 7), ("c", at(25), 8)],
+    [("d", at(1), 9)],  # nothing but a late one
+    [("a", at(100), 10)],
+    [("a", at(99), 11), ("c", at(90), 12), ("c", at(89.9), 13)],
+]
+CASE = Case(Seen, INPUT, OUTPUT, CHUNKS, time="EventTime", watermark=("at", "10 seconds"))

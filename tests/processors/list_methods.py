@@ -25,16 +25,14 @@ class Lists(StatefulProcessor):
             yield Row(key=key[0], n=row.n, held=held, exists=self._list.exists())
 
 
-CASE = Case(
-    Lists,
-    input="key string, n int, do string, names array<string>",
-    output="key string, n int, held array<string>, exists boolean",
-    chunks=[
-        [("k", 0, "get", None), ("k", 1, "appendValue", ["a"]), ("l", 2, "put", ["x", "y"]), ("k", 3, "clear", None)],
-        [("k", 4, "appendList", ["b", "a", "b"]), ("k", 5, "appendValue", ["c"]), ("l", 6, "appendValue", ["a"])],
-        [("k", 7, "put", ["z"]), ("l", 8, "clear", None), ("m", 9, "clear", None)],
-        [("k", 10, "get", None), ("l", 11, "get", None), ("l", 12, "appendList", ["q"]), ("k", 13, "put", ["1", "0"])],
-        [("n", 14, "appendList", [f"item {i} " for i in range(250)]), ("k", 15, "appendList", ["t"])],
-        [("n", 16, "appendValue", ["last"])],
-    ],
-)
+INPUT = "key string, n int, do string, names array<string>"
+OUTPUT = "key string, n int, held array<string>, exists boolean"
+CHUNKS = [
+    [("k", 0, "get", None), ("k", 1, "appendValue", ["a"]), ("l", 2, "put", ["x", "y"]), ("k", 3, "clear", None)],
+    [("k", 4, "appendList", ["b", "a", "b"]), ("k", 5, "appendValue", ["c"]), ("l", 6, "appendValue", ["a"])],
+    [("k", 7, "put", ["z"]), ("l", 8, "clear", None), ("m", 9, "clear", None)],
+    [("k", 10, "get", None), ("l", 11, "get", None), ("l", 12, "appendList", ["q"]), ("k", 13, "put", ["1", "0"])],
+    [("n", 14, "appendList", [f"item {i} " for i in range(250)]), ("k", 15, "appendList", ["t"])],
+    [("n", 16, "appendValue", ["last"])],
+]
+CASE = Case(Lists, INPUT, OUTPUT, CHUNKS)

@@ -29,17 +29,13 @@ def ms(*seconds):
     return [int(at(s).timestamp() * 1000) for s in seconds]
 
 
-CASE = Case(
-    Timers,
-    input="key long, n int, at timestamp, register array<long>, delete array<long>",
-    output="key long, n int, at_ms long, timers array<long>",
-    time="eventtime",
-    watermark=("at", "0 seconds"),
-    chunks=[
-        [(1, 0, at(0), ms(30, 10, 20, 10, 50), None), (2, 1, at(1), ms(10), ms(99))],
-        [(1, 2, at(5), ms(15.001), ms(20)), (2, 3, at(6), ms(40), ms(10))],
-        [(3, 4, at(10), None, None), (1, 5, at(30), None, None)],  # due below 30 s
-        [(1, 6, at(31), None, ms(30)), (3, 7, at(60), ms(70), ms(70))],
-        [(4, 8, at(200), None, None)],
-    ],
-)
+INPUT = "key long, n int, at timestamp, register array<long>, delete array<long>"
+OUTPUT = "key long, n int, at_ms long, timers array<long>"
+CHUNKS = [
+    [(1, 0, at(0), ms(30, 10, 20, 10, 50), None), (2, 1, at(1), ms(10), ms(99))],
+    [(1, 2, at(5), ms(15.001), ms(20)), (2, 3, at(6), ms(40), ms(10))],
+    [(3, 4, at(10), None, None), (1, 5, at(30), None, None)],  # due below 30 s
+    [(1, 6, at(31), None, ms(30)), (3, 7, at(60), ms(70), ms(70))],
+    [(4, 8, at(200), None, None)],
+]
+CASE = Case(Timers, INPUT, OUTPUT, CHUNKS, time="eventtime", watermark=("at", "0 seconds"))

@@ -29,15 +29,12 @@ def due(seconds):
 
 
 A, B, C = "ä" * 3000 + "a", "ä" * 3000 + "b", "x" * 500
-CASE = event_timed(
-    Long,
-    input="key string, n int, at timestamp, due long",
-    output="key string, length int, items array<int>, parts array<string>",
-    delay="1 second",
-    chunks=[
-        [(A, 0, at(0), due(10)), (B, 1, at(0), due(20)), (C, 2, at(1), due(10)), (A, 3, at(2), due(60))],
-        [(A, 4, at(15), due(30)), ("short", 5, at(15), due(20))],
-        [(B, 6, at(40), due(50))],
-        [("short", 7, at(100), due(200))],
-    ],
-)
+INPUT = "key string, n int, at timestamp, due long"
+OUTPUT = "key string, length int, items array<int>, parts array<string>"
+CHUNKS = [
+    [(A, 0, at(0), due(10)), (B, 1, at(0), due(20)), (C, 2, at(1), due(10)), (A, 3, at(2), due(60))],
+    [(A, 4, at(15), due(30)), ("short", 5, at(15), due(20))],
+    [(B, 6, at(40), due(50))],
+    [("short", 7, at(100), due(200))],
+]
+CASE = event_timed(Long, INPUT, OUTPUT, CHUNKS, delay="1 second")

@@ -35,17 +35,17 @@ class Maps(StatefulProcessor):
             )
 
 
-CASE = Case(
-    Maps,
-    input="key int, n int, do string, shop string, shelf int",
-    output="key int, n int, got long, contains boolean, exists boolean, keys array<string>, values array<long>, "
-    "pairs array<string>",
-    chunks=[
-        [(1, 0, "get", "a", 1), (1, 1, "update", "a", 1), (1, 2, "update", "b", 2), (2, 3, "update", "a", 1)],
-        [(1, 4, "update", "a", 1), (1, 5, "remove", "b", 2), (1, 6, "remove", "never", 0), (2, 7, "get", "a", 2)],
-        [(2, 8, "clear", None, None), (3, 9, "clear", None, None), (1, 10, "update", "a", -1)],
-        [(2, 11, "get", "a", 1), (2, 12, "update", "a", 1), (1, 13, "get", "a", 1), (1, 14, "clear", None, None)],
-        [(1, 15 + n, "load", f"s{n % 7}", n) for n in range(150)],
-        [(1, 200, "get", "s3", 3)],
-    ],
+INPUT = "key int, n int, do string, shop string, shelf int"
+OUTPUT = (
+    "key int, n int, got long, contains boolean, exists boolean, keys array<string>, values array<long>, "
+    "pairs array<string>"
 )
+CHUNKS = [
+    [(1, 0, "get", "a", 1), (1, 1, "update", "a", 1), (1, 2, "update", "b", 2), (2, 3, "update", "a", 1)],
+    [(1, 4, "update", "a", 1), (1, 5, "remove", "b", 2), (1, 6, "remove", "never", 0), (2, 7, "get", "a", 2)],
+    [(2, 8, "clear", None, None), (3, 9, "clear", None, None), (1, 10, "update", "a", -1)],
+    [(2, 11, "get", "a", 1), (2, 12, "update", "a", 1), (1, 13, "get", "a", 1), (1, 14, "clear", None, None)],
+    [(1, 15 + n, "load", f"s{n % 7}", n) for n in range(150)],
+    [(1, 200, "get", "s3", 3)],
+]
+CASE = Case(Maps, INPUT, OUTPUT, CHUNKS)

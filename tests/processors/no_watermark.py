@@ -19,10 +19,7 @@ class NoWatermark(StatefulProcessor):
         yield Row(key="gone off", rows=0, watermark=0)
 
 
-CASE = Case(
-    NoWatermark,
-    input="key string, ts timestamp",
-    output="key string, rows int, watermark long",
-    time="eventTime",
-    chunks=[[("a", at(10)), ("b", at(0))], [("a", at(1))], [("b", at(100))]],
-)
+INPUT = "key string, ts timestamp"
+OUTPUT = "key string, rows int, watermark long"
+CHUNKS = [[("a", at(10)), ("b", at(0))], [("a", at(1))], [("b", at(100))]]
+CASE = Case(NoWatermark, INPUT, OUTPUT, CHUNKS, time="eventTime")

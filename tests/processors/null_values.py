@@ -28,14 +28,11 @@ class Nulls(StatefulProcessor):
             )
 
 
-CASE = Case(
-    Nulls,
-    key=("user", "shop"),
-    input="user string, shop int, number int, text string, n int",
-    output="user string, shop int, number int, before string, had boolean, items array<int>, got int",
-    chunks=[
-        [(None, None, 0, None, None), ("", None, 1, "a", None), (None, 0, 2, "", 0), ("", 0, 3, None, 1)],
-        [(None, None, 4, "a", 5), ("", None, 5, None, None), ("null", None, 6, "x", 1), (None, 0, 7, None, None)],
-        [(None, None, 8, "a", None), (None, None, 9, "a", 7), ("", 0, 10, "", 3)],
-    ],
-)
+INPUT = "user string, shop int, number int, text string, n int"
+OUTPUT = "user string, shop int, number int, before string, had boolean, items array<int>, got int"
+CHUNKS = [
+    [(None, None, 0, None, None), ("", None, 1, "a", None), (None, 0, 2, "", 0), ("", 0, 3, None, 1)],
+    [(None, None, 4, "a", 5), ("", None, 5, None, None), ("null", None, 6, "x", 1), (None, 0, 7, None, None)],
+    [(None, None, 8, "a", None), (None, None, 9, "a", 7), ("", 0, 10, "", 3)],
+]
+CASE = Case(Nulls, INPUT, OUTPUT, CHUNKS, key=("user", "shop"))

@@ -28,12 +28,10 @@ class Odd(StatefulProcessor):
             yield Row(key=key[0], n=row.n, value=str(self._value.get()), items=[str(one) for one in self._list.get()])
 
 
-CASE = Case(
-    Odd,
-    input="key string, n int, what string",
-    output="key string, n int, value string, items array<string>",
-    chunks=[
-        [("a", 0, "text for a number"), ("a", 1, "numbers"), ("b", 2, "booleans")],
-        [("a", 3, "too large"), ("b", 4, "real numbers"), ("b", 5, "bytes"), ("c", 6, "lists")],
-    ],
-)
+INPUT = "key string, n int, what string"
+OUTPUT = "key string, n int, value string, items array<string>"
+CHUNKS = [
+    [("a", 0, "text for a number"), ("a", 1, "numbers"), ("b", 2, "booleans")],
+    [("a", 3, "too large"), ("b", 4, "real numbers"), ("b", 5, "bytes"), ("c", 6, "lists")],
+]
+CASE = Case(Odd, INPUT, OUTPUT, CHUNKS)

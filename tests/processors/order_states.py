@@ -36,16 +36,12 @@ class Orders(StatefulProcessor):
             self._path.clear()
 
 
-CASE = Case(
-    Orders,
-    key=("order",),
-    input="order int, n int, event string",
-    output="order int, n int, state string, problem string, path array<string>",
-    mode="append",
-    chunks=[
-        [(1, 0, "create"), (2, 1, "pay"), (1, 2, "pay"), (3, 3, "create")],
-        [(1, 4, "send"), (3, 5, "cancel"), (2, 6, "create"), (2, 7, "create")],
-        [(1, 8, "arrive"), (3, 9, "create"), (2, 10, "pay"), (2, 11, "cancel")],
-        [(1, 12, "pay"), (2, 13, "pay back"), (3, 14, "pay"), (1, 15, "create")],
-    ],
-)
+INPUT = "order int, n int, event string"
+OUTPUT = "order int, n int, state string, problem string, path array<string>"
+CHUNKS = [
+    [(1, 0, "create"), (2, 1, "pay"), (1, 2, "pay"), (3, 3, "create")],
+    [(1, 4, "send"), (3, 5, "cancel"), (2, 6, "create"), (2, 7, "create")],
+    [(1, 8, "arrive"), (3, 9, "create"), (2, 10, "pay"), (2, 11, "cancel")],
+    [(1, 12, "pay"), (2, 13, "pay back"), (3, 14, "pay"), (1, 15, "create")],
+]
+CASE = Case(Orders, INPUT, OUTPUT, CHUNKS, key=("order",), mode="append")

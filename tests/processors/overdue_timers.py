@@ -28,18 +28,13 @@ def due(seconds):
     return int(at(seconds).timestamp() * 1000)
 
 
-CASE = Case(
-    Overdue,
-    input="key string, at timestamp, due long, again int",
-    output="key string, what string, due long",
-    time="eventTime",
-    watermark=("at", "0 seconds"),
-    whole=True,
-    chunks=[
-        [("a", at(0), due(100), 0), ("b", at(100), due(101), 3)],
-        [("c", at(101), due(2), 0), ("d", at(101), due(50), 2)],  # overdue in the epoch of their rows
-        [("e", at(200), due(200), 1)],
-        [("f", at(400), due(400), 0)],
-        [("g", at(401), due(500), 0)],
-    ],
-)
+INPUT = "key string, at timestamp, due long, again int"
+OUTPUT = "key string, what string, due long"
+CHUNKS = [
+    [("a", at(0), due(100), 0), ("b", at(100), due(101), 3)],
+    [("c", at(101), due(2), 0), ("d", at(101), due(50), 2)],  # overdue in the epoch of their rows
+    [("e", at(200), due(200), 1)],
+    [("f", at(400), due(400), 0)],
+    [("g", at(401), due(500), 0)],
+]
+CASE = Case(Overdue, INPUT, OUTPUT, CHUNKS, time="eventTime", watermark=("at", "0 seconds"), whole=True)

@@ -20,15 +20,11 @@ class PandasCount(StatefulProcessor):
         yield pd.DataFrame({"word": [key[0]], "count": [count], "total": [total], "kinds": [kinds]})
 
 
-CASE = Case(
-    PandasCount,
-    key=("word",),
-    input="word string, price double, n int, at timestamp",
-    output="word string, count long, total double, kinds string",
-    pandas=True,
-    chunks=[
-        [("a", 1.5, 1, None), ("b", 0.25, 2, None), ("a", 2.0, 3, None)],
-        [("b", 1.0, None, None), ("b", None, 4, None)],
-        [("a", 1e6, 5, "2026-01-01T00:00:00Z"), ("c", 0.0, 6, "2026-01-01T00:00:01.5Z")],
-    ],
-)
+INPUT = "word string, price double, n int, at timestamp"
+OUTPUT = "word string, count long, total double, kinds string"
+CHUNKS = [
+    [("a", 1.5, 1, None), ("b", 0.25, 2, None), ("a", 2.0, 3, None)],
+    [("b", 1.0, None, None), ("b", None, 4, None)],
+    [("a", 1e6, 5, "2026-01-01T00:00:00Z"), ("c", 0.0, 6, "2026-01-01T00:00:01.5Z")],
+]
+CASE = Case(PandasCount, INPUT, OUTPUT, CHUNKS, key=("word",), pandas=True)

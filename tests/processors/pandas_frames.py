@@ -32,14 +32,11 @@ def row(key, n, moment, text):
     return (key, n, "2026-02-03", moment, "12.50", text.encode(), [text, "", None], n % 2 == 0)
 
 
-CASE = Case(
-    Frames,
-    input=f"key string, {COLUMNS}",
-    output=f"key string, times int, {COLUMNS}",
-    pandas=True,
-    chunks=[
-        [row("a", 1, at(0), "one"), row("b", 2, at(1.5), "two"), row("a", 0, None, "")],
-        [row("a", 1, at(2), "again"), ("c", 5, None, None, None, None, None, None)],
-        [row("b", 7, at(3.000001), "ü")],
-    ],
-)
+INPUT = f"key string, {COLUMNS}"
+OUTPUT = f"key string, times int, {COLUMNS}"
+CHUNKS = [
+    [row("a", 1, at(0), "one"), row("b", 2, at(1.5), "two"), row("a", 0, None, "")],
+    [row("a", 1, at(2), "again"), ("c", 5, None, None, None, None, None, None)],
+    [row("b", 7, at(3.000001), "ü")],
+]
+CASE = Case(Frames, INPUT, OUTPUT, CHUNKS, pandas=True)

@@ -23,12 +23,15 @@ class Opening(StatefulProcessor):
         yield pd.DataFrame({"bank": [key[0]], "account": [key[1]], "cents": [cents], "owners": [owners]})
 
 
+INPUT = "bank string, account int, cents long"
+OUTPUT = "bank string, account int, cents long, owners array<string>"
+CHUNKS = [[("x", 1, 5), ("x", 2, 1), ("x", 1, 6)], [("y", 1, -7), ("x", 2, 1)], [("x", 1, 0)]]
 CASE = Case(
     Opening,
+    INPUT,
+    OUTPUT,
+    CHUNKS,
     key=("bank", "account"),
-    input="bank string, account int, cents long",
-    output="bank string, account int, cents long, owners array<string>",
     initial=("bank string, account int, cents long, owner string", [("x", 1, 100, "ann"), ("y", 1, 7, "bob")]),
     pandas=True,
-    chunks=[[("x", 1, 5), ("x", 2, 1), ("x", 1, 6)], [("y", 1, -7), ("x", 2, 1)], [("x", 1, 0)]],
 )

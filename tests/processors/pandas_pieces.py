@@ -16,12 +16,15 @@ class Pieces(StatefulProcessor):
         yield pd.DataFrame({"word": [key[0]], "lengths": [",".join(map(str, lengths))]})
 
 
+INPUT = "word string, text string"
+OUTPUT = "word string, lengths string"
+CHUNKS = [[("long", "x" * 700)] * 20, [("short", "y")] * 16]
 CASE = Case(
     Pieces,
+    INPUT,
+    OUTPUT,
+    CHUNKS,
     key=("word",),
-    input="word string, text string",
-    output="word string, lengths string",
     pandas=True,
     settings={"spark.sql.execution.arrow.maxRecordsPerBatch": "7", "spark.sql.execution.arrow.maxBytesPerBatch": "4kb"},
-    chunks=[[("long", "x" * 700)] * 20, [("short", "y")] * 16],
 )

@@ -32,17 +32,12 @@ class Silence(StatefulProcessor):
         yield pd.DataFrame({"sensor": [key[0]], "mean": [sum(values) / len(values)], "values": [len(values)]})
 
 
-CASE = event_timed(
-    Silence,
-    key=("sensor",),
-    input="sensor int, at timestamp, value double",
-    output="sensor int, mean double, values int",
-    delay="2 seconds",
-    pandas=True,
-    chunks=[
-        [(1, at(0), 1.0), (2, at(1), 10.0), (1, at(3), 2.0)],
-        [(1, at(15), 6.0), (3, at(25), 5.0)],
-        [(3, at(60), 7.0), (1, at(41), 3.0)],
-        [(2, at(100), 1.0)],
-    ],
-)
+INPUT = "sensor int, at timestamp, value double"
+OUTPUT = "sensor int, mean double, values int"
+CHUNKS = [
+    [(1, at(0), 1.0), (2, at(1), 10.0), (1, at(3), 2.0)],
+    [(1, at(15), 6.0), (3, at(25), 5.0)],
+    [(3, at(60), 7.0), (1, at(41), 3.0)],
+    [(2, at(100), 1.0)],
+]
+CASE = event_timed(Silence, INPUT, OUTPUT, CHUNKS, key=("sensor",), delay="2 seconds", pandas=True)

@@ -31,11 +31,7 @@ class Reminders(StatefulProcessor):
             self._rows.clear()
 
 
-CASE = Case(
-    Reminders,
-    input="key string",
-    output="key string, what string, rows int, timed boolean",
-    time="processingTime",
-    wait_ms=400,
-    chunks=[[("a",), ("a",), ("far",)], [("a",), ("keep",)], [("keep",), ("a",), ("b",)]],
-)
+INPUT = "key string"
+OUTPUT = "key string, what string, rows int, timed boolean"
+CHUNKS = [[("a",), ("a",), ("far",)], [("a",), ("keep",)], [("keep",), ("a",), ("b",)]]
+CASE = Case(Reminders, INPUT, OUTPUT, CHUNKS, time="processingTime", wait_ms=400)

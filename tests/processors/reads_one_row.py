@@ -18,13 +18,9 @@ class FirstRow(StatefulProcessor):
         yield Row(key=key[0], calls=calls, text=first.text)
 
 
-CASE = Case(
-    FirstRow,
-    input="key int, text string",
-    output="key int, calls int, text string",
-    chunks=[
-        [(n % 9, f"row of {n % 9}") for n in range(60)],
-        [(n % 5, f"row of {n % 5}") for n in range(20)] + [(11, "alone")],
-        [(3, "unread"), (11, "read")],
-    ],
-)
+CHUNKS = [
+    [(n % 9, f"row of {n % 9}") for n in range(60)],
+    [(n % 5, f"row of {n % 5}") for n in range(20)] + [(11, "alone")],
+    [(3, "unread"), (11, "read")],
+]
+CASE = Case(FirstRow, input="key int, text string", output="key int, calls int, text string", chunks=CHUNKS)

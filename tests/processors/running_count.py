@@ -19,15 +19,10 @@ class RunningCount(StatefulProcessor):
         pass
 
 
-CASE = Case(
-    RunningCount,
-    key=("word",),
-    input="word string",
-    output="word string, count long",
-    chunks=[
-        [("a",), ("b",), ("a",), ("c",)],
-        [("b",)],
-        [(f"w{n % 37}",) for n in range(100)] + [("a",)],
-        [("a",), ("w5",), ("w36",)],
-    ],
-)
+CHUNKS = [
+    [("a",), ("b",), ("a",), ("c",)],
+    [("b",)],
+    [(f"w{n % 37}",) for n in range(100)] + [("a",)],
+    [("a",), ("w5",), ("w36",)],
+]
+CASE = Case(RunningCount, key=("word",), input="word string", output="word string, count long", chunks=CHUNKS)

@@ -50,17 +50,20 @@ def shown(row):
     return None if row is None else str([one.asDict() if isinstance(one, Row) else one for one in row])
 
 
+INPUT = "key string, n int"
+OUTPUT = "key string, n int, before string, field string, items string"
+CHUNKS = [
+    [("a", 1), ("b", 2), ("c", 3)],
+    [("a", 4), ("b", 5), ("a", 6), ("b", 7)],
+    [("a", 8), ("c", 9)],
+    [("a", 10), ("b", 11), ("c", 12), ("c", 13)],
+    [("b", 14), ("d", 15)],
+]
 CASE = Case(
     lambda: Evolving(0),
-    input="key string, n int",
-    output="key string, n int, before string, field string, items string",
-    chunks=[
-        [("a", 1), ("b", 2), ("c", 3)],
-        [("a", 4), ("b", 5), ("a", 6), ("b", 7)],
-        [("a", 8), ("c", 9)],
-        [("a", 10), ("b", 11), ("c", 12), ("c", 13)],
-        [("b", 14), ("d", 15)],
-    ],
+    INPUT,
+    OUTPUT,
+    CHUNKS,
     replaced={2: lambda: Evolving(1), 3: lambda: Evolving(2)},
     settings={"spark.sql.streaming.stateStore.encodingFormat": "avro"},
 )

@@ -29,17 +29,13 @@ class Sessions(StatefulProcessor):
         yield Row(user=key[0], begin_ms=begin, end_ms=end, events=events, late_ms=late)
 
 
-CASE = event_timed(
-    Sessions,
-    key=("user",),
-    input="user string, at timestamp",
-    output="user string, begin_ms long, end_ms long, events int, late_ms long",
-    delay="5 seconds",
-    chunks=[
-        [("ann", at(0)), ("bob", at(3)), ("ann", at(10)), ("cy", at(12.5))],
-        [("ann", at(35)), ("dora", at(45))],  # the watermark passes bob's and is at 40 s
-        [("bob", at(60)), ("ann", at(71))],  # cy's session ends, and ann's: her next one begins
-        [("eve", at(200))],
-        [("ann", at(210)), ("eve", at(260))],
-    ],
-)
+INPUT = "user string, at timestamp"
+OUTPUT = "user string, begin_ms long, end_ms long, events int, late_ms long"
+CHUNKS = [
+    [("ann", at(0)), ("bob", at(3)), ("ann", at(10)), ("cy", at(12.5))],
+    [("ann", at(35)), ("dora", at(45))],  # the watermark passes bob's and is at 40 s
+    [("bob", at(60)), ("ann", at(71))],  # cy's session ends, and ann's: her next one begins
+    [("eve", at(200))],
+    [("ann", at(210)), ("eve", at(260))],
+]
+CASE = event_timed(Sessions, INPUT, OUTPUT, CHUNKS, key=("user",), delay="5 seconds")

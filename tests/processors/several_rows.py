@@ -20,14 +20,11 @@ class Words(StatefulProcessor):
                     yield Row(extra="of no column", count=count, place=place, word=word, n=row.n, book=key[0])
 
 
-CASE = Case(
-    Words,
-    key=("book",),
-    input="book string, n int, line string",
-    output="book string, n int, word string, place int, count int",
-    chunks=[
-        [("one", 0, "to be or not to be"), ("two", 1, ""), ("one", 2, None), ("two", 3, "short")],
-        [("two", 4, "be"), ("one", 5, " ".join(["again"] * 200)), ("three", 6, "   ")],
-        [("three", 7, "to short to"), ("one", 8, "be")],
-    ],
-)
+INPUT = "book string, n int, line string"
+OUTPUT = "book string, n int, word string, place int, count int"
+CHUNKS = [
+    [("one", 0, "to be or not to be"), ("two", 1, ""), ("one", 2, None), ("two", 3, "short")],
+    [("two", 4, "be"), ("one", 5, " ".join(["again"] * 200)), ("three", 6, "   ")],
+    [("three", 7, "to short to"), ("one", 8, "be")],
+]
+CASE = Case(Words, INPUT, OUTPUT, CHUNKS, key=("book",))

@@ -25,13 +25,9 @@ class Silent(StatefulProcessor):
         return iter([])
 
 
-CASE = Case(
-    Silent,
-    input="key string, n int, name string",
-    output="key string",
-    chunks=[
-        [("a", 0, "x"), ("b", 1, "x"), ("a", 2, "y"), ("c", 3, "z")],
-        [("a", 4, None), ("b", 5, "x"), ("c", 6, None)],
-        [("a", 7, "w"), ("b", 8, None), ("b", 9, "v")],
-    ],
-)
+CHUNKS = [
+    [("a", 0, "x"), ("b", 1, "x"), ("a", 2, "y"), ("c", 3, "z")],
+    [("a", 4, None), ("b", 5, "x"), ("c", 6, None)],
+    [("a", 7, "w"), ("b", 8, None), ("b", 9, "v")],
+]
+CASE = Case(Silent, input="key string, n int, name string", output="key string", chunks=CHUNKS)

@@ -27,14 +27,11 @@ def moved(customer, n, street, code, city):
     return (customer, n, {"street": street, "place": {"zip": code, "city": city}})
 
 
-CASE = Case(
-    Address,
-    key=("customer",),
-    input="customer long, n int, address struct<street: string, place: struct<zip: int, city: string>>",
-    output="customer long, city string, changes int",
-    chunks=[
-        [moved(1, 0, "High St", 10, "Ulm"), moved(2, 1, "Low St", 20, "Bonn"), moved(1, 2, "High St", 10, "Ulm")],
-        [moved(1, 3, "Oak", 30, "Trier"), moved(1, 4, "Oak", 31, "Trier")],
-        [moved(2, 5, "Low St", 20, "Bonn"), moved(3, 6, None, None, "Köln")],
-    ],
-)
+INPUT = "customer long, n int, address struct<street: string, place: struct<zip: int, city: string>>"
+OUTPUT = "customer long, city string, changes int"
+CHUNKS = [
+    [moved(1, 0, "High St", 10, "Ulm"), moved(2, 1, "Low St", 20, "Bonn"), moved(1, 2, "High St", 10, "Ulm")],
+    [moved(1, 3, "Oak", 30, "Trier"), moved(1, 4, "Oak", 31, "Trier")],
+    [moved(2, 5, "Low St", 20, "Bonn"), moved(3, 6, None, None, "Köln")],
+]
+CASE = Case(Address, INPUT, OUTPUT, CHUNKS, key=("customer",))

@@ -18,15 +18,12 @@ class TopThree(StatefulProcessor):
                 yield Row(game=key[0], rank=rank, player=player, score=score)
 
 
-CASE = Case(
-    TopThree,
-    key=("game",),
-    input="game string, player string, score int",
-    output="game string, rank int, player string, score int",
-    chunks=[
-        [("go", "ann", 10), ("go", "bob", 30), ("chess", "cy", 5)],
-        [("go", "cy", 20), ("go", "ann", 25), ("chess", "ann", 5), ("go", "dora", 1)],
-        [("go", "eve", 0), ("chess", "bob", 5), ("chess", "bob", 4)],
-        [("go", "bob", 30), ("go", "zoe", 31)],
-    ],
-)
+INPUT = "game string, player string, score int"
+OUTPUT = "game string, rank int, player string, score int"
+CHUNKS = [
+    [("go", "ann", 10), ("go", "bob", 30), ("chess", "cy", 5)],
+    [("go", "cy", 20), ("go", "ann", 25), ("chess", "ann", 5), ("go", "dora", 1)],
+    [("go", "eve", 0), ("chess", "bob", 5), ("chess", "bob", 4)],
+    [("go", "bob", 30), ("go", "zoe", 31)],
+]
+CASE = Case(TopThree, INPUT, OUTPUT, CHUNKS, key=("game",))

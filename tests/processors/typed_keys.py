@@ -28,10 +28,7 @@ A = (Decimal("1.10"), date(2026, 1, 1), at(0.000001), b"\x00\x01", True, 1, 300)
 B = (Decimal("1.10"), date(2026, 1, 1), at(0.000001), b"\x00", True, 1, 300)
 C = (Decimal("-1.10"), date(1960, 1, 1), at(-3e9), b"", False, -1, -32768)
 
-CASE = Case(
-    CountTyped,
-    key=("worth", "day", "moment", "raw", "yes", "small", "short"),
-    input=COLUMNS,
-    output=f"count int, kinds array<string>, {COLUMNS}",
-    chunks=[[A, B, C, A], [B, C], [(*A[:5], -1, A[6]), (*A[:6], None), A]],
-)
+INPUT = COLUMNS
+OUTPUT = f"count int, kinds array<string>, {COLUMNS}"
+CHUNKS = [[A, B, C, A], [B, C], [(*A[:5], -1, A[6]), (*A[:6], None), A]]
+CASE = Case(CountTyped, INPUT, OUTPUT, CHUNKS, key=("worth", "day", "moment", "raw", "yes", "small", "short"))

@@ -56,13 +56,11 @@ OTHER = (
     {"day": None, "worth": None},
 )  # fmt: skip
 
-CASE = Case(
-    Typed,
-    input=f"key string, n int, {COLUMNS}",
-    output=f"key string, n int, came string, got string, before string, after string, {COLUMNS}",
-    chunks=[
-        [("a", 0, *ONE), ("b", 1, *NONE)],
-        [("a", 2, *NONE), ("b", 3, *OTHER), ("c", 4, *OTHER)],
-        [("a", 5, *ONE), ("c", 6, *ONE)],
-    ],
-)
+INPUT = f"key string, n int, {COLUMNS}"
+OUTPUT = f"key string, n int, came string, got string, before string, after string, {COLUMNS}"
+CHUNKS = [
+    [("a", 0, *ONE), ("b", 1, *NONE)],
+    [("a", 2, *NONE), ("b", 3, *OTHER), ("c", 4, *OTHER)],
+    [("a", 5, *ONE), ("c", 6, *ONE)],
+]
+CASE = Case(Typed, INPUT, OUTPUT, CHUNKS)

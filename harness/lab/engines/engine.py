@@ -165,13 +165,13 @@ appender.a.layout.pattern=%d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 """
 
 
-class JavaProcess:
+class JavaProcess(guard.Program):
     """A class of some jars, run as a program; its output is in `log`."""
 
     def __init__(self, name: str, jars: Sequence[Path], log: Path, options: Sequence[str] = ()):
         """Prepares a process: its name is for people, `options` are those of the JVM."""
-        self.name, self._jars, self.log, self._options = name, jars, log, list(options)
-        self._process: guard.GuardedProcess | None = None
+        super().__init__(log.parent, log.name)
+        self.name, self._jars, self._options = name, jars, list(options)
         self._lock = threading.RLock()  # whoever looks at a process that is being replaced waits
 
     def start(self, program: str, arguments: Sequence[str | Path]) -> None:
@@ -186,11 +186,6 @@ class JavaProcess:
                 self._process = guard.spawn(command, stdout=log, stderr=log, grace_s=_GRACE_S)
         except OSError as error:
             raise UsageError(f"{self.name} cannot be started: {error}.") from error
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id, None before its start and after its end."""
-        return None if self._process is None else self._process.pid
 
     def replace(self, program: str, arguments: Sequence[str | Path]) -> int:
         """Kills it with -9, starts it once more at once, as whoever deploys it would, and returns its id of before."""
@@ -207,18 +202,7 @@ class JavaProcess:
         with self._lock:
             if self._process is None or (code := self._process.poll()) is not None:
                 told = "has not been started" if self._process is None else f"has ended (exit code {code})"
-                raise StateError(f"{self.name} {told}: {self._tail()}; its log is {self.log}.")
-
-    def stop(self) -> None:
-        """Ends it, gracefully if it can."""
-        if self._process is not None:
-            self._process.stop()
-        self._process = None
-
-    def _tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        telling = [line for line in lines if "ERROR" in line or "Exception" in line]
-        return ((telling or lines)[-1:] or ["it said nothing"])[0].strip()
+                raise StateError(f"{self.name} {told}: {self.last_words()}; its log is {self.log}.")
 
 
 _ANSWER_DEADLINE_S = 60.0

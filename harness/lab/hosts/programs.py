@@ -98,25 +98,15 @@ _READY_DEADLINE_S = 60.0
 _PASSED_ON = "AWS_"  # what an object store asks for, which executors have from their worker
 
 
-class SparkProgram:
+class SparkProgram(guard.Program):
     """A master or worker: `start()`, then `stop()`; it ends with this process, however that ends.
 
     Its log is `spark.log` in its folder; a worker has its executors' logs in `work` there.
     """
 
     def __init__(self, folder: Path, host: str, command: Sequence[str], up: Pattern[str]):
-        self._folder, self._host, self._command, self._up = folder, host, command, up
-        self._process: guard.GuardedProcess | None = None
-
-    @property
-    def log(self) -> Path:
-        """What the program says."""
-        return self._folder / "spark.log"
-
-    @property
-    def running(self) -> bool:
-        """Whether its process lives."""
-        return self._process is not None and self._process.poll() is None
+        super().__init__(folder, "spark.log")
+        self._host, self._command, self._up = host, command, up
 
     def start(self) -> None:
         """Returns when the program is up, a worker when the master has it; raises UsageError if not in 60 s."""
@@ -132,19 +122,12 @@ class SparkProgram:
             self.stop()
             raise
 
-    def stop(self) -> None:
-        """Ends the program and what it has started; its folder stays."""
-        if self._process is not None:
-            self._process.stop()
-        self._process = None
-
     def _came_up(self) -> bool:
-        said = self.log.read_text(errors="replace")
-        if self._up.search(said):
+        if self._up.search(self.log.read_text(errors="replace")):
             return True
         if not self.running:
-            last = said.strip().splitlines()[-1:] or ["it said nothing"]
-            raise UsageError(f"Spark's program at {self._host} did not come up: {last[0]}; its log is {self.log}.")
+            why = self.last_words()
+            raise UsageError(f"Spark's program at {self._host} did not come up: {why}; its log is {self.log}.")
         return False
 
 

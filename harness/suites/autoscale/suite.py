@@ -19,6 +19,11 @@ from impls import catalog
 from impls.errors import UsageError
 
 LOADS = ("step", "surge", "sine", "spike", "drift", "steady")
+FIXED = ("right", "most")  # numbers of workers that never change: what the highest rate needs, and as many as allowed
+_LEAD_S, _KEYS = 5.0, 20_000
+_PER_S = 4
+_EPOCH_S = 0.5  # most of an epoch in micro-batches, were all workers there
+_OWN = {"ds2": "catch_up_s=10", "threshold": "stabilisation_s=10", "dhalion": "backlog_s=1,calm_s=10"}
 _WINDOW_S = 0.5  # rates are those of so many seconds before and behind
 
 
@@ -80,13 +85,6 @@ def _rate(schedule: Schedule, at_s: float) -> float:
     low, high = max(at_s - _WINDOW_S, 0.0), at_s + _WINDOW_S
     due = schedule.records_until(int(high * 1e6)) - schedule.records_until(int(low * 1e6))
     return due / (high - low)
-
-
-FIXED = ("right", "most")  # numbers of workers that never change: what the highest rate needs, and as many as allowed
-_LEAD_S, _KEYS = 5.0, 20_000
-_PER_S = 4
-_EPOCH_S = 0.5  # most of an epoch in micro-batches, were all workers there
-_OWN = {"ds2": "catch_up_s=10", "threshold": "stabilisation_s=10", "dhalion": "backlog_s=1,calm_s=10"}
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from harness.results.place import find_earlier, find_folder, new_folder
 from harness.run.runs import AGAIN, check_machine
 from harness.setup.java import ensure_jars, use_java
 from harness.suites import nexmark
-from harness.suites.bench import bench
+from harness.suites.bench import Suite, bench
 from harness.suites.claims.claims import Claim, ClaimSource, read_claims
 from harness.suites.claims.evidence import EVIDENCE_FILE, Evidence, NotKnown
 from harness.suites.claims.predicates import PREDICATES
@@ -33,8 +33,10 @@ from harness.suites.sweep import Grid, grid_from, sweep
 from impls.errors import UsageError
 
 _FOLDER = "{folder}"  # in a command's arguments
+_QUICK_MINUTES = 10
+_STYLES = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow"}
 
-Asked = Experiment | Grid | nexmark.NexmarkSuite | perf.PerfSuite
+Asked = Experiment | Grid | Suite | perf.PerfSuite
 
 
 def described(source: ClaimSource) -> Asked:
@@ -92,7 +94,7 @@ def make(source: ClaimSource, output: Path, *, force: bool = False) -> Evidence:
 
 def _carried_out(asked: Asked, output: Path, *, force: bool) -> tuple[Path, int]:
     """Returns the result folder and the exit code."""
-    if isinstance(asked, nexmark.NexmarkSuite):
+    if isinstance(asked, Suite):
         return nexmark.measured(asked, output, force=force, again=AGAIN)
     if isinstance(asked, perf.PerfSuite):
         return perf.measured(asked, output, force=force), 0
@@ -132,10 +134,6 @@ def _run_command(source: ClaimSource, output: Path) -> Evidence:
     }
     write_json(folder / EVIDENCE_FILE, said)
     return Evidence(folder, said)
-
-
-_QUICK_MINUTES = 10
-_STYLES = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow"}
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from harness.options import ending, parse_list, parse_number
 from harness.options.declared import read_given
 from harness.report.terminal import terminal, terminal_table
 from harness.results.entry import RunFiles
-from harness.results.place import Described
-from harness.suites.bench import measure_in_turn
+from harness.suites.bench import Suite, measure_in_turn
 from harness.suites.engines.page import COLUMNS, NAMES, RESULT_FILE, notes, texts, write_reference, write_result
 from harness.suites.options import ENGINES_QUICK
 from impls import catalog
@@ -117,18 +115,7 @@ _KEYS = "1M,4M,10M"
 _GIVEN = ("option", "rate", "duration", "bins", "rounds", "seed", "batch", "fault")
 
 
-@dataclass(frozen=True)
-class EnginesSuite(Described):
-    """One experiment for each number of keys; the same engines and rescales in all."""
-
-    experiments: tuple[Experiment, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns all parameters."""
-        return {"name": "engines", "experiments": [experiment.to_json() for experiment in self.experiments]}
-
-
-def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
+def suite_from(options: Mapping[str, Any]) -> Suite:
     """Returns what the options ask for; raises UsageError for bad ones."""
     quick = ENGINES_QUICK if options.get("quick") else {}
     shared: dict[str, Any] = {"duration_s": 60.0, "lead_in_s": 5.0, "rate": 10_000, "rounds": 1, **quick}
@@ -136,7 +123,7 @@ def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
     shared |= {"workers": options.get("workers") or "2:4"}
     fault, named = bool(options.get("fault")), options.get("mechanism")
     if queries := parse_list(str(options.get("query") or "")):
-        return EnginesSuite(tuple(
+        return Suite("engines", tuple(
             _experiment({**shared, "workload": "nexmark", "query": query, "mechanism": named or _usual(query, fault)})
             for query in queries
         ))  # fmt: skip
@@ -145,7 +132,7 @@ def suite_from(options: Mapping[str, Any]) -> EnginesSuite:
         parse_number(text, "The number of keys")
         for text in parse_list(str(options.get("keys") or quick.get("keys", _KEYS)))
     ]
-    return EnginesSuite(tuple(_experiment({**shared, "keys": number}) for number in keys))
+    return Suite("engines", tuple(_experiment({**shared, "keys": number}) for number in keys))
 
 
 def _usual(query: str, fault: bool) -> str:
@@ -159,7 +146,7 @@ def _experiment(values: Mapping[str, Any]) -> Experiment:
     return make_experiment(**{**values, "mode": "real-time", "migration": "there-and-back", "name": "engines"})
 
 
-def measured(suite: EnginesSuite, output: Path, *, force: bool = False) -> tuple[Path, int]:
+def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, int]:
     """Runs what is missing of a suite and writes its table, see `harness.suites.bench.measure_in_turn`."""
     rows, lines = list[dict[str, Any]](), list[dict[str, Any]]()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative
-from impls.protocol.moves import continued, lags, movable, pull_plan, within_bytes
+from impls.protocol.moves import after_others, lags, movable, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -31,10 +31,9 @@ class ReplicatedDataflow(Mechanism):
         """Always: the copies are replicas; see `Mechanism`."""
         return True
 
+    @after_others
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that copies bins, processes them twice, or hands over those that were processed twice."""
-        if len(left := continued(view)):
-            return pull_plan(view, left)  # another mechanism has left them on their way
         bins = movable(view).bins
         targets = view.goal[bins]
         lag = lags(view, bins, targets)

@@ -6,7 +6,7 @@ import numpy as np
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_below_one
-from impls.protocol.moves import Pairs, continued, due_replicas, lags, movable, pull_plan, within_bytes
+from impls.protocol.moves import Pairs, after_others, due_replicas, lags, movable, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -43,10 +43,9 @@ class Rhino(Mechanism):
         workers = ((view.location[bins] + 1 + step) % view.workers).astype(np.int32)
         return due_replicas(view, bins, workers, self.interval_epochs, self.replicate_bytes)
 
+    @after_others
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that makes the new owners' replicas, or hands over once all of them are fresh."""
-        if len(left := continued(view)):
-            return pull_plan(view, left)  # another mechanism has left them on their way
         bins = movable(view).bins
         targets = view.goal[bins]
         lag = lags(view, bins, targets)

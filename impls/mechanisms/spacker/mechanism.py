@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative, refuse_unless_share
-from impls.protocol.moves import Pairs, continued, due_replicas, hottest_first, movable, pull_plan
+from impls.protocol.moves import Pairs, after_others, due_replicas, hottest_first, movable, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -53,10 +53,9 @@ class Spacker(Mechanism):
         others = workers != view.location[bins]
         return due_replicas(view, bins[others], workers[others], self.interval_epochs, self.replicate_bytes)
 
+    @after_others
     def plan(self, view: View) -> EpochPlan:
         """Returns a plan that moves the next chunk: as its first bin has a replica or not, all others of it do."""
-        if len(left := continued(view)):
-            return pull_plan(view, left)  # another mechanism has left them on their way
         bins = self._ordered(view, movable(view).bins)
         there = np.array([(bin_, int(view.goal[bin_])) in view.replicas for bin_ in bins.tolist()], bool)
         chunk = bins[there == there[:1]] if len(bins) else bins

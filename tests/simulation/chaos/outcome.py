@@ -51,3 +51,10 @@ class Totals:
         self.fired += outcome.fired
         self.network += outcome.network
         self.digest = hashlib.sha256((self.digest + outcome.digest).encode()).hexdigest()
+
+
+def assert_one_digest(outcome_of, seed):
+    """Two runs of a seed are one, and the next seed's is another."""
+    once, twice = outcome_of(seed), outcome_of(seed)
+    assert once == twice
+    assert once.digest != outcome_of(seed + 1).digest

@@ -6,10 +6,10 @@ from decoding import decode_block
 from digests import keycount_digest
 from hdrh.histogram import HdrHistogram
 
-from generators.errors import GeneratorError
 from generators.keys import make_keys
 from generators.openloop import LagHistogram
 from generators.rates import ConstantRate, make_schedule
+from generators.spec import GeneratorError
 from generators.stream import Share, Stream, keycount_values
 
 # a digest that moves means that streams made before and after are different workloads under one name

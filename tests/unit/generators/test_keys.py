@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from generators.errors import GeneratorError
 from generators.keys import DriftKeys, Permutation, UniformKeys, ZipfKeys, draw, make_keys, mix
+from generators.spec import GeneratorError
 
 DRAWS = 200_000
 

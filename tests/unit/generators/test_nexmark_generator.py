@@ -8,11 +8,11 @@ import pytest
 from decoding import decode
 from digests import nexmark_digest
 
-from generators.errors import GeneratorError
 from generators.nexmark import order
 from generators.nexmark.profile import MEGAPHONE_HORIZON_S, make_profile
 from generators.nexmark.stream import NexmarkStream
 from generators.rates import make_schedule
+from generators.spec import GeneratorError
 from generators.stream import Share
 
 WHOLE = Share(0, 1, 1)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generators.errors import GeneratorError
 from generators.producer import RATE_MAX, check_peak
 from generators.rates import ConstantRate
+from generators.spec import GeneratorError
 
 RATES = st.integers(1, 2_000_000)
 

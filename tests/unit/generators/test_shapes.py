@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from generators.errors import GeneratorError
 from generators.producer import RATE_MAX, check_peak
 from generators.rates import ConstantRate, SteppedRate, csv_path, make_schedule
+from generators.spec import GeneratorError
 
 SHAPES = ("step", "step:1=0,2=3.5", "sine", "sine:amplitude=1,period=2", "spike", "spike:at=0,rise=0,factor=3,decay=1")
 PIECES = st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(0, 50_000)), min_size=1, max_size=6)

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from generators import stdin
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from generators.stdin import Steering
 
 

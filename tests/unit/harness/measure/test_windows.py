@@ -186,15 +186,17 @@ def event(kind, at_s, name="c", **fields):
     return {"at_us": at(at_s), "kind": kind, "id": name, **fields}
 
 
+def half(begin_s, *, epoch, bins):
+    """A migration that was asked for at 0.5 s, begins with an epoch, and ends with epoch 3."""
+    begun = event("migration_begin", begin_s, epoch=epoch, bins=bins)
+    return [event("command", 0.5, label="half"), begun, event("migration_end", 4, epoch=3)]
+
+
 EPOCHS = [line_of(0, 0, 1), line_of(1, 1, 2, bins=3, pull=7.0), line_of(2, 2, 3), line_of(3, 3, 4, bins=2, pull=9.0)]
 
 
 def test_a_migration_lasts_from_its_command_to_its_last_epoch():
-    events = [
-        event("command", 0.5, label="half"),
-        event("migration_begin", 2, epoch=1, bins=5),
-        event("migration_end", 4, epoch=3),
-    ]
+    events = half(2, epoch=1, bins=5)
     (found,) = migrations_of(events, EPOCHS)
     assert found == Migration("c", "half", at(0.5), at(4), (1, 2, 3))
     what = moved(found, events, EPOCHS)
@@ -214,12 +216,8 @@ def test_a_command_that_was_never_carried_out_is_a_migration_without_end():
 
 
 def test_a_migration_that_stopped_the_query_lasts_from_the_stop_until_its_bins_serve_again():
-    events = [
-        event("command", 0.5, label="half"),
-        event("migration_begin", 3, epoch=3, bins=2),
-        event("migration_end", 4, epoch=3),
-        *({"at_us": at(second), "kind": "query_stop"} for second in (0.2, 2.5, 9)),
-    ]
+    stops = [{"at_us": at(second), "kind": "query_stop"} for second in (0.2, 2.5, 9)]
+    events = half(3, epoch=3, bins=2) + stops
     (found,) = migrations_of(events, EPOCHS)
     what = moved(found, events, EPOCHS)
     assert (what.bins, what.size, what.longest_pull_ms) == (2, 200, 9.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from harness.options import ending
 from impls.errors import StateError, UsageError
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from generators.errors import GeneratorError
+from generators.spec import GeneratorError
 from harness.experiment.make import experiments_from, make_experiment
 from harness.files import write_json
 from harness.measure.cells import encode_cells

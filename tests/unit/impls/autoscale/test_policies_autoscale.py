@@ -3,8 +3,9 @@
 import pytest
 from scaled import IdealQuery
 
-from impls.autoscale import Interval, Measured, Rescaled, options, policies, policy_of
+from impls.autoscale import Interval, Measured, Rescaled, policies, policy_of
 from impls.errors import UsageError
+from impls.protocol.named import defaults_of
 
 
 def interval(workers, offered, *, useful=0.5, rate=1000.0, backlog=0.0, before=0.0, begin=0.0, seconds=10.0):
@@ -21,7 +22,7 @@ def decide(text, *intervals, past=()):
 
 def test_the_policies_are_those_of_the_folder():
     assert list(policies()) == ["dhalion", "ds2", "none", "threshold"]
-    assert options("ds2") == {"utilisation": 0.8, "catch_up_s": 30.0, "activation": 1, "tolerance": 0.1}
+    assert defaults_of(policies()["ds2"]) == {"utilisation": 0.8, "catch_up_s": 30.0, "activation": 1, "tolerance": 0.1}
 
 
 @pytest.mark.parametrize(

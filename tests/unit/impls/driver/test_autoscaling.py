@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -77,15 +78,14 @@ class Query:
 
 @pytest.fixture
 def query(tmp_path):
-    made = []
+    with ExitStack() as stack:
 
-    def make(*arguments, **named):
-        made.append(Query(tmp_path, *arguments, **named))
-        return made[-1]
+        def make(*arguments, **named):
+            made = Query(tmp_path, *arguments, **named)
+            stack.callback(made.autoscaling.stop)
+            return made
 
-    yield make
-    for one in made:
-        one.autoscaling.stop()
+        yield make
 
 
 @pytest.mark.lengthy

@@ -1,6 +1,7 @@
 """The driver without Spark: what it makes durable when, how a stop is carried out, and which epochs it refuses."""
 
 import json
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -65,16 +66,19 @@ class Query:
 @pytest.fixture
 def query(tmp_path):
     """Makes a query with a mechanism; its checkpoint is closed in the end."""
-    made = []
 
-    def make(mechanism="megaphone-fluid"):
-        made.append(Query(tmp_path, mechanism))
-        return made[-1]
+    def close(made):
+        made.opened.close()  # a driver that begins anew has opened it anew
 
-    yield make
-    faults.install(None)
-    for one in made:
-        one.opened.close()
+    with ExitStack() as stack:
+
+        def make(mechanism="megaphone-fluid"):
+            made = Query(tmp_path, mechanism)
+            stack.callback(close, made)
+            return made
+
+        yield make
+        faults.install(None)
 
 
 def dies_at(wanted):

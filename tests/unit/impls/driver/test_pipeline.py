@@ -1,6 +1,7 @@
 """A running query's pipeline changes: what it computes, what it refuses, and what a crash in its midst leaves."""
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 from changed import ChangedQuery, Fields, Tally, from_fields, to_fields
@@ -12,15 +13,14 @@ from impls.protocol.events import ChangeDone, ChangeRefused
 
 @pytest.fixture
 def query(tmp_path):
-    made = []
+    with ExitStack() as stack:
 
-    def make(*args, **how):
-        made.append(ChangedQuery(tmp_path, *args, **how))
-        return made[-1]
+        def make(*args, **how):
+            made = ChangedQuery(tmp_path, *args, **how)
+            stack.callback(made.stop)
+            return made
 
-    yield make
-    for one in made:
-        one.stop()
+        yield make
 
 
 def some(epochs, query):

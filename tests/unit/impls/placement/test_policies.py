@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from impls.errors import UsageError
-from impls.placement import goal, initial, options, policies
+from impls.placement import goal, initial, policies
 from impls.placement.movement import moved_against_minimum
+from impls.protocol.named import defaults_of
 
 RING = "consistent_hashing"
 
@@ -137,8 +138,8 @@ def test_a_policy_that_cannot_be_is_refused(policy, says):
 
 
 def test_policies_tell_their_options():
-    assert options("load_aware") == {"imbalance": 0.05, "size_share": 0.0}
-    assert options("minimal_move") == {}
+    assert defaults_of(policies()["load_aware"]) == {"imbalance": 0.05, "size_share": 0.0}
+    assert defaults_of(policies()["minimal_move"]) == {}
 
 
 @pytest.mark.parametrize(

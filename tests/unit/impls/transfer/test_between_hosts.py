@@ -38,8 +38,7 @@ def test_bins_move_between_hosts_and_none_comes_from_the_checkpoint(tmp_path, op
     assert host == A
     assert size == moves.bytes > 0
     assert ms > 0
-    for _ in range(3):
-        workers.epoch()
+    workers.epochs(3)
     workers.check()
     until("the count", lambda: Places(tmp_path / "state" / A, "q", 1).read()["served"] == 1)
 
@@ -82,8 +81,7 @@ def test_a_host_that_is_back_with_an_old_folder_hands_out_nothing(tmp_path):
     workers.until_served()
     old = tmp_path / "old"
     shutil.copytree(workers.environment(0), old)
-    workers.epoch()
-    workers.epoch()
+    workers.epochs(2)
     shutil.rmtree(workers.environment(0))
     old.rename(workers.environment(0))
     workers.at[0] = B  # its worker is restored elsewhere, and goes on there
@@ -129,8 +127,7 @@ def test_a_source_that_is_ahead_ends_the_attempt(tmp_path):
     workers = HostWorkers(tmp_path)
     workers.until_served()
     order = workers.order(moves_of(workers, 1, 0))
-    workers.epoch()
-    workers.epoch()
+    workers.epochs(2)
     shutil.rmtree(workers.environment(1))
     with pytest.raises(StateError, match=r"Worker 0 on 127.0.0.2 is to hand over bins .* this attempt is outdated"):
         run_epoch(workers.task(replace(order, fresh=(1,)), 1), [])

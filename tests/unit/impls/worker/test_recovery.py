@@ -36,8 +36,7 @@ def test_a_lost_environment_is_rebuilt(workers, lost_at):
 
 
 def test_all_environments_lost_at_once_are_rebuilt_also_with_another_number_of_workers(workers):
-    for _ in range(27):
-        workers.epoch()
+    workers.epochs(27)
     shutil.rmtree(workers.folder / "state")
     moves = [Pull(b, int(workers.location[b]), b % 5) for b in range(BINS) if workers.location[b] != b % 5]
     reports = workers.epoch(moves)
@@ -47,12 +46,10 @@ def test_all_environments_lost_at_once_are_rebuilt_also_with_another_number_of_w
 
 
 def test_a_stale_environment_is_rebuilt(workers):
-    workers.epoch()
-    workers.epoch()
+    workers.epochs(2)
     copy = workers.folder / "old"
     shutil.copytree(workers.environment(1), copy)
-    for _ in range(4):
-        workers.epoch()
+    workers.epochs(4)
     workers.lose(1)
     copy.rename(workers.environment(1))
     assert recovered(workers.epoch()) == {1: "stale: epoch 1"}
@@ -83,8 +80,7 @@ def flip(workers, random, *, everywhere=False):
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(6))
 def test_flipped_bits_in_an_environment_are_found_and_it_is_rebuilt(workers, seed):
-    for _ in range(12):
-        workers.epoch()
+    workers.epochs(12)
     flip(workers, np.random.default_rng(seed), everywhere=True)
     found = recovered(workers.epoch(records=1500))
     assert list(found) == [1]
@@ -97,8 +93,7 @@ def test_flipped_bits_in_an_environment_are_found_and_it_is_rebuilt(workers, see
 def test_a_flipped_bit_is_found_where_bytes_are_in_use_and_harmless_elsewhere(workers):
     """Most pages are free, as LMDB writes a changed page anew; whatever is hit, no count is lost or wrong."""
     random, found, flips = np.random.default_rng(9), [], 40
-    for _ in range(12):
-        workers.epoch()
+    workers.epochs(12)
     for _ in range(flips):
         flip(workers, random)
         found.append(recovered(workers.epoch(records=500)))
@@ -110,8 +105,7 @@ def test_a_flipped_bit_is_found_where_bytes_are_in_use_and_harmless_elsewhere(wo
 
 
 def test_a_truncated_environment_is_rebuilt(workers):
-    for _ in range(5):
-        workers.epoch()
+    workers.epochs(5)
     file = workers.environment(2) / "data.mdb"
     with file.open("r+b") as opened:
         opened.truncate(file.stat().st_size // 2 // 4096 * 4096)
@@ -124,15 +118,13 @@ def test_a_truncated_environment_is_rebuilt(workers):
 def test_bins_are_pulled_from_the_checkpoint_when_their_source_is_not_there_or_the_plan_says_so(
     workers, from_checkpoint
 ):
-    for _ in range(9):
-        workers.epoch()
+    workers.epochs(9)
     if not from_checkpoint:
         workers.lose(0)
     reports = workers.epoch([Pull(0, 0, 2), Pull(1, 0, 2), Pull(15, 2, 1)], from_checkpoint=from_checkpoint)
     assert reports[2].moves.bins == [0, 1]
     assert reports[2].moves.restored in ({2} if from_checkpoint else {0, 2})  # worker 0 may have been rebuilt before
-    for _ in range(3):
-        workers.epoch()
+    workers.epochs(3)
     workers.check()
 
 
@@ -144,8 +136,7 @@ def test_a_bin_that_went_there_and_back_is_followed_through_its_owners(workers):
         workers.epoch([Pull(3, here, (here + 1) % 3)] if epoch % 3 == 1 else [])
     for worker in range(3):
         workers.lose(worker)
-    workers.epoch()
-    workers.epoch()
+    workers.epochs(2)
     workers.check()
 
 
@@ -158,8 +149,7 @@ def test_without_durability_a_lost_environment_is_an_error_with_a_sentence(tmp_p
 
 
 def test_a_host_that_does_not_see_the_checkpoint_says_so(workers):
-    for _ in range(5):
-        workers.epoch()
+    workers.epochs(5)
     workers.lose(0)
     shared = workers.folder / "checkpoint"
     shared.rename(shared.with_name("elsewhere"))
@@ -172,8 +162,7 @@ def test_a_host_that_does_not_see_the_checkpoint_says_so(workers):
 @pytest.mark.parametrize("folder", ["log", "snapshots"])
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "deleted", "another format"])
 def test_a_damaged_checkpoint_file_is_named_and_no_state_is_made_up(workers, folder, damage):
-    for _ in range(40):
-        workers.epoch()
+    workers.epochs(40)
     workers.lose(0)
     files = sorted((workers.folder / "checkpoint" / folder).iterdir())
     for file in files:
@@ -197,8 +186,7 @@ def test_a_damaged_checkpoint_file_is_named_and_no_state_is_made_up(workers, fol
 
 
 def test_a_torn_last_frame_is_written_again_when_a_driver_starts(workers):
-    for _ in range(4):
-        workers.epoch()
+    workers.epochs(4)
     frame = sorted((workers.folder / "checkpoint" / "log").iterdir())[-1]
     whole = frame.read_bytes()
     frame.write_bytes(whole[:-7])
@@ -208,8 +196,7 @@ def test_a_torn_last_frame_is_written_again_when_a_driver_starts(workers):
 
 def next_epoch(workers):
     """An epoch that is to be run by hand, behind four others: its order, its keys and their owners."""
-    for _ in range(4):
-        workers.epoch()
+    workers.epochs(4)
     workers.number += 1
     keys = np.arange(50)
     workers.truth.update(keys.tolist())
@@ -247,8 +234,7 @@ def test_a_worker_whose_attempts_could_not_write_is_not_rebuilt(workers):
 
 
 def test_the_manifest_of_another_query_or_format_is_refused(workers):
-    for _ in range(11):
-        workers.epoch()
+    workers.epochs(11)
     manifest = workers.folder / "checkpoint" / "manifest.json"
     text = manifest.read_text()
     for bad, says in [("{", "damaged"), (text.replace('"q"', '"p"'), "another query"), ('{"format": 7}', "damaged")]:
