@@ -50,19 +50,24 @@ def _figures(result: Mapping[str, Any]) -> list[Drawn]:
 
 
 def load_of(row: Mapping[str, Any]) -> str:
-    """Returns what a row's engine was to do: the number of keys that it counts, or its query."""
-    return str(row.get("query") or f"{row['keys']:,} keys")
+    """Returns what a row's engine was to do: the number of keys that it counts, or its query; and how records came."""
+    what = str(row.get("query") or f"{row['keys']:,} keys")
+    return f"{what}, every {row['arrivals_ms']:g} ms" if row.get("arrivals_ms") else what
 
 
 def loads_of(rows: Rows) -> list[str]:
-    """Returns the loads of rows: numbers of keys ascending, then queries."""
-    return list(dict.fromkeys(load_of(row) for row in sorted(rows, key=lambda row: (row["keys"], row.get("query")))))
+    """Returns the loads of rows: numbers of keys ascending, then queries, each with the rarest arrivals first."""
+    return list(dict.fromkeys(load_of(row) for row in sorted(rows, key=_by_size)))
+
+
+def _by_size(row: Mapping[str, Any]) -> tuple[int, str, float]:
+    return row["keys"], row.get("query") or "", -row.get("arrivals_ms", 0)
 
 
 def _timeline(timelines: Rows, load: str) -> Drawn:
     here = [line for line in timelines if load_of(line) == load]
     return Drawn(
-        f"timeline-{load.replace(',', '').replace(' keys', '')}",
+        f"timeline-{load.replace(',', '').replace(' keys', '').replace(' ', '-')}",
         f"Latency over time, {load}",
         "Highest latency of the records due in each 250 ms; a rescale is under way where the ground is shaded.",
         lambda: _over_time(here),

@@ -127,6 +127,9 @@ def marks(entry: dict[str, Any]) -> list[str]:
     return words
 
 
+SATURATED = 0.1  # share of idle CPU time below which a record's latency is mostly its wait for a processor
+
+
 def _digits(value: float) -> str:
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"

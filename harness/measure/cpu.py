@@ -124,6 +124,23 @@ class Taken:
         return {name: round(value, 3) for name, value in asdict(self).items()}
 
 
+def _inside(samples: Sequence[dict[str, Any]], begin_us: int, end_us: int) -> list[dict[str, int]]:
+    """Returns the sums of the samples within a time; none where they are too few or too close."""
+    inside = [line for line in samples if line.get("cpu") and begin_us <= line["at_us"] <= end_us]
+    if len(inside) < 2 or inside[-1]["at_us"] - inside[0]["at_us"] < _SECONDS_MIN * 1e6:
+        return []
+    return [line["cpu"] for line in inside]
+
+
+def idle_share(samples: Sequence[dict[str, Any]], begin_us: int, end_us: int) -> float | None:
+    """Returns the share of the machine's CPU time that nobody used, see `taken`; None where too little is known."""
+    inside = _inside(samples, begin_us, end_us)
+    if not inside or not all({"idle", "used", "steal"} <= set(sums) for sums in (inside[0], inside[-1])):
+        return None
+    idle, used, steal = (inside[-1][name] - inside[0][name] for name in ("idle", "used", "steal"))
+    return idle / whole if (whole := idle + used + steal) > 0 else None
+
+
 def taken(samples: Sequence[dict[str, Any]], begin_us: int, end_us: int) -> Taken | None:
     """Returns what was taken from a run in the part from `begin_us` to `end_us`; None where too little is known.
 
@@ -132,11 +149,8 @@ def taken(samples: Sequence[dict[str, Any]], begin_us: int, end_us: int) -> Take
         begin_us: begin of the measured part, wall clock.
         end_us: its end.
     """
-    inside = [line for line in samples if line.get("cpu") and begin_us <= line["at_us"] <= end_us]
-    if len(inside) < 2 or inside[-1]["at_us"] - inside[0]["at_us"] < _SECONDS_MIN * 1e6:
-        return None
     own = steal = others = throttled = 0
-    for before, after in pairwise(line["cpu"] for line in inside):
+    for before, after in pairwise(_inside(samples, begin_us, end_us)):
         spent = {name: after[name] - before.get(name, after[name]) for name in after}
         if spent["own"] < 0:  # a process of the run has vanished together with its sum
             continue

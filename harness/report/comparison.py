@@ -11,7 +11,7 @@ from rich.table import Table
 from harness.report.terminal import terminal
 from plots import metrics
 from plots.data import StoredExperiment, StoredRun, load
-from plots.metrics import DASH, Metric, at
+from plots.metrics import DASH, SATURATED, Metric, at
 from plots.sweep import peak
 
 _PEAK, _CONTROL = metrics.by_name("latency_migrating_max_ms"), metrics.by_name("latency_steady_max_ms")
@@ -119,9 +119,32 @@ def outcomes(experiment: StoredExperiment) -> list[tuple[str, str, str]]:
 
 
 def notes(experiment: StoredExperiment) -> list[str]:
-    """Returns sentences that a reader of the comparison must know: loads that went on, hosts, a busy machine."""
-    told = (_gone_on(experiment), _hosts(experiment), _clocks(experiment), _busy(experiment))
-    return [sentence for sentence in told if sentence]
+    """Returns sentences that a reader of the comparison must know: the load, hosts, a busy or saturated machine."""
+    about = (_arrivals, _gone_on, _hosts, _clocks, _busy, _saturated)
+    return [sentence for tell in about if (sentence := tell(experiment))]
+
+
+def _arrivals(experiment: StoredExperiment) -> str:
+    """Returns a sentence about how records arrived; empty where nothing says."""
+    beats = sorted({beat for run in experiment.runs if (beat := run.load.get("arrivals_ms"))})
+    lags = [lag for run in experiment.runs if (lag := at(run.entry, "generator", "lag_ms", "p50")) is not None]
+    if not beats or not lags:
+        return ""
+    return (
+        f"Records arrived every {' or '.join(f'{beat:g}' for beat in beats)} ms, and were sent "
+        f"{statistics.median(lags):.1f} ms behind their schedule (median), which is in every latency."
+    )
+
+
+def _saturated(experiment: StoredExperiment) -> str:
+    """Returns a sentence about the runs that left no processor idle; empty if there is none."""
+    full = [run for run in experiment.ordered() if (idle := at(run.entry, "cpu_idle")) is not None and idle < SATURATED]
+    if not full:
+        return ""
+    return (
+        f"The machine was saturated in {', '.join(run.label for run in full)}: less than {SATURATED:.0%} of its CPU "
+        "time was idle, so that records waited for a processor. A lower rate or more processors tell mechanisms apart."
+    )
 
 
 def _hosts(experiment: StoredExperiment) -> str:

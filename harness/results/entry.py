@@ -14,7 +14,7 @@ from generators.clock import ARRIVALS_MS
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_json, read_lines, write_json
 from harness.measure.cells import Cells, read_cells, read_epochs
-from harness.measure.cpu import Taken, machine, taken
+from harness.measure.cpu import Taken, idle_share, machine, taken
 from harness.measure.hdr import percentiles, refused, summary_ms
 from harness.measure.hlog import epoch_entries, interval_entries, write_hlog
 from harness.measure.hosts import hosts_entry
@@ -76,9 +76,18 @@ class RunFiles:
     @cached_property
     def taken(self) -> Taken | None:
         """What was taken from the run's CPU time, from the end of its warm-up to the end of its load."""
-        ends = [event["at_us"] for event in self.events if event["kind"] == "load_end"]
+        return taken(self.memory, *self._measured)
+
+    @property
+    def cpu_idle(self) -> float | None:
+        """Share of the machine's CPU time that nobody used in the same time."""
+        found = idle_share(self.memory, *self._measured)
+        return None if found is None else round(found, 3)
+
+    @property
+    def _measured(self) -> tuple[int, int]:
         begin = self.start_us if self.warm_up.end_us is None else self.warm_up.end_us
-        return taken(self.memory, begin, ends[-1]) if ends else None
+        return begin, max((event["at_us"] for event in self.events if event["kind"] == "load_end"), default=begin)
 
     @cached_property
     def cells(self) -> Cells:
@@ -161,6 +170,7 @@ def run_entry(files: RunFiles) -> dict[str, Any]:
         "load": load_met(generator["lag_ms"], files.load),
         "machine": machine(files.taken),
         "cpu_taken": None if files.taken is None else files.taken.to_json(),
+        "cpu_idle": files.cpu_idle,
         **{name: oracle.get(name) for name in ("lost", "doubled", "wrong", "out_of_order")},
         "negative": _negative(files),
         "warmup_s": None if warm is None else (warm - files.start_us) / 1e6,

@@ -103,7 +103,10 @@ ENGINES = (
     _of("keys", "1M,4M,10M", "numbers of keys, separated by commas", **_SEVERAL),
     _of("query", "a count of keys", "q5 or q8, or both by a comma: queries of NEXMark's in place of the count;"
         " latencies are those of results"),
-    _of("rate", "10k records/s"), _of("duration", "60 seconds"), _of("rounds", default=1), _of("seed"),
+    _of("rate", "10k records/s"),
+    _of("arrivals", "10 ms", "how far apart records arrive; several by commas are as many tables, such as 10,1",
+        **_SEVERAL),
+    _of("duration", "60 seconds"), _of("rounds", default=1), _of("seed"),
     _of("workers", "2:4", "FROM:TO of the rescale, which is taken back later"), _of("bins"), _of("batch"),
     *running("few keys, about 8 minutes"),
     Option("reference", "put table and figures into results/reference/engines", FLAG, "Output"),

@@ -11,7 +11,7 @@ from harness.experiment.make import make_experiment
 from harness.files import JsonLines, read_json, read_lines, write_json
 from harness.live.view import LiveView
 from harness.report.across import find_experiments, write_comparison
-from harness.report.comparison import comparison, conclusions, print_comparison
+from harness.report.comparison import comparison, conclusions, notes, print_comparison
 from harness.report.report import write_report
 from harness.results.entry import ENTRY_FILE, summarise_run
 from harness.results.summary import validate, write_result
@@ -90,10 +90,20 @@ def test_the_terminal_names_it_and_says_what_to_do(folder, capsys):
     assert "valid (machine busy, 33% of its CPU time taken away)" in shown.getvalue()
 
 
+def test_a_saturated_machine_is_named_and_its_run_compared(folder):
+    experiment = load(folder)
+    assert not [said for said in notes(experiment) if "saturated" in said]
+    full = next(run for run in experiment.comparable())
+    full.entry["cpu_idle"] = 0.04
+    (said,) = [said for said in notes(experiment) if "saturated" in said]
+    assert said.startswith(f"The machine was saturated in {full.label}: less than 10% of its CPU time was idle")
+    assert full in experiment.comparable()
+
+
 def test_a_result_from_before_there_was_a_mark_stays_readable(folder):
     old = read_json(folder / "result.json")
     for run in old["runs"]:
-        del run["machine"], run["cpu_taken"]
+        del run["machine"], run["cpu_taken"], run["cpu_idle"]
     place = folder.parent / "20250101-000000-old"
     place.mkdir()
     write_json(place / "result.json", old)

@@ -102,6 +102,8 @@ FIGURES: dict[str, tuple[str, Unit, str]] = {
     "steady p50": ("p50_ms", "ms", "Latency of the records that no rescale touches, its median."),
     "p99": ("p99_ms", "ms", "The same, its 99th percentile."),
     "p99.9": ("p999_ms", "ms", "The same, its 99.9th percentile."),
+    "lag": ("lag_ms", "ms", "Time until the generator sent a record, which is in every latency: its median."),
+    "idle": ("cpu_idle", "share", "CPU time that nobody used; below 10 % records wait for a processor."),
     "peak": ("peak_ms", "ms", "Highest latency of a record from the rescale's command on."),
     "slow": ("slow_s", "s", "How long latency was above twice its steady p99."),
     "longest gap": ("gap_s", "s", "Longest time without any result around the rescale."),
@@ -150,7 +152,7 @@ def _columns() -> list[Column]:
 def _cells(row: Mapping[str, Any]) -> Sequence[Cell]:
     engine = Cell.of_mechanism(row["engine"], row["engine"])
     words = [Cell.of_word(str(row[name] or "-")) for name in NAMES[2:]]
-    figures = [_cell(row[name], show(row[name], unit)) for name, unit, _ in FIGURES.values()]
+    figures = [_cell(row.get(name), show(row.get(name), unit)) for name, unit, _ in FIGURES.values()]
     counts = [_cell(row[name], "-" if row[name] is None else f"{row[name]:,.0f}") for name, _ in COUNTS.values()]
     return [Cell(load_of(row), row["keys"]), engine, *words, *figures, *counts]
 
@@ -162,7 +164,7 @@ def _cell(value: float | None, shown: str) -> Cell:
 COLUMNS = (*NAMES, *FIGURES, *COUNTS)
 RESULT_FILE = "engines.json"
 _RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done")
-_STEADY = ("load", "engine", "steady p50", "p99", "p99.9", *COUNTS)
+_STEADY = ("load", "engine", "steady p50", "p99", "p99.9", "lag", "idle", *COUNTS)
 _MARKDOWN, _DRAWN = "engines.md", "figures"
 _REFERENCE = ROOT / "results" / "reference" / "engines"
 
@@ -171,7 +173,7 @@ def texts(row: Mapping[str, Any]) -> list[str]:
     """Returns what a row of the table shows."""
     names = [load_of(row), *(str(row[name] or "-") for name in NAMES[1:])]
     counts = ["-" if row[name] is None else f"{row[name]:,.0f}" for name, _ in COUNTS.values()]
-    return [*names, *(show(row[name], unit) for name, unit, _ in FIGURES.values()), *counts]
+    return [*names, *(show(row.get(name), unit) for name, unit, _ in FIGURES.values()), *counts]
 
 
 def write_result(folder: Path, rows: Sequence[dict[str, Any]], timelines: Sequence[dict[str, Any]]) -> None:

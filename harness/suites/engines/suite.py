@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from generators.clock import ARRIVALS_MS
 from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
@@ -68,6 +69,7 @@ def row_of(load: Mapping[str, Any], entry: dict[str, Any], folder: Path) -> list
         "round": entry["round"],
         "verdict": ", ".join([entry["verdict"], *marks(entry)]),
         "p50_ms": steady["p50"], "p99_ms": steady["p99"], "p999_ms": steady["p999"],
+        "lag_ms": entry["generator"]["lag_ms"].get("p50"), "cpu_idle": entry.get("cpu_idle"),
         "cpu_s_per_million": cpu_s(files.memory) / records * 1e6 if records else None,
         "memory_mib": sum(memory.get(role, 0) for role in _ENGINE_ROLES) / _MIB,
         "lost": entry["lost"], "doubled": entry["doubled"], "repeats": _repeats(folder),
@@ -122,17 +124,17 @@ def suite_from(options: Mapping[str, Any]) -> Suite:
     shared |= read_given(PARAMETERS, {name: options.get(name) or None for name in _GIVEN})
     shared |= {"workers": options.get("workers") or "2:4"}
     fault, named = bool(options.get("fault")), options.get("mechanism")
-    if queries := parse_list(str(options.get("query") or "")):
-        return Suite("engines", tuple(
-            _experiment({**shared, "workload": "nexmark", "query": query, "mechanism": named or _usual(query, fault)})
-            for query in queries
-        ))  # fmt: skip
-    shared |= {"workload": "hash", "mechanism": named or _usual("", fault)}
-    keys = [
-        parse_number(text, "The number of keys")
+    loads: list[dict[str, Any]] = [
+        {"workload": "nexmark", "query": query, "mechanism": named or _usual(query, fault)}
+        for query in parse_list(str(options.get("query") or ""))
+    ] or [
+        {"workload": "hash", "keys": parse_number(text, "The number of keys"), "mechanism": named or _usual("", fault)}
         for text in parse_list(str(options.get("keys") or quick.get("keys", _KEYS)))
     ]
-    return Suite("engines", tuple(_experiment({**shared, "keys": number}) for number in keys))
+    beats = [
+        read_given(PARAMETERS, {"arrivals": text}) for text in parse_list(str(options.get("arrivals") or ARRIVALS_MS))
+    ]
+    return Suite("engines", tuple(_experiment({**shared, **load, **beat}) for load in loads for beat in beats))
 
 
 def _usual(query: str, fault: bool) -> str:
@@ -151,7 +153,8 @@ def measured(suite: Suite, output: Path, *, force: bool = False) -> tuple[Path, 
     rows, lines = list[dict[str, Any]](), list[dict[str, Any]]()
 
     def take(folder: Path, number: int, path: Path) -> None:
-        what = {"keys": suite.experiments[number].keys, "query": suite.experiments[number].query}
+        asked = suite.experiments[number]
+        what = {"keys": asked.keys, "query": asked.query, "arrivals_ms": asked.arrivals_ms}
         for entry in read_json(path / "result.json")["runs"]:
             rows.extend(row_of(what, entry, path / entry["folder"]))
         lines.extend(_timeline_of(what, run) for run in load(path).comparable())

@@ -8,7 +8,7 @@ import pytest
 from synthetic import BEGIN_US
 
 from harness.measure import cpu
-from harness.measure.cpu import BUSY, CpuReader, Taken, machine, own_ticks, taken
+from harness.measure.cpu import BUSY, CpuReader, Taken, idle_share, machine, own_ticks, taken
 
 S = 1_000_000
 
@@ -63,6 +63,14 @@ def test_only_the_measured_part_counts():
     lines = samples(*[(S, S, 0, 0)] * 4, *[(S, 0, 0, 0)] * 4)
     assert taken(lines, BEGIN_US + 4 * S, BEGIN_US + 8 * S).share == 0.0
     assert taken(lines, BEGIN_US, BEGIN_US + 8 * S).share > BUSY
+
+
+def test_idle_is_what_nobody_used_of_all_cores():
+    lines = samples((S, S // 2, 0, 0), (S, S, 0, 0), (S, 0, S // 2, 0))
+    assert idle_share(lines, BEGIN_US, BEGIN_US + 3 * S) == pytest.approx(1 / 6)
+    assert idle_share(lines, BEGIN_US + S, BEGIN_US + 3 * S) == pytest.approx(1 / 8)
+    assert idle_share(lines, BEGIN_US, BEGIN_US + S) is None
+    assert idle_share(samples(*[(S, 0, 0, 0)] * 3, whole=False), BEGIN_US, BEGIN_US + 3 * S) is None
 
 
 def test_too_little_is_unknown():

@@ -11,6 +11,7 @@ from harness.files import write_json
 from harness.suites.engines.page import CANNOT, conclusions, write_result
 from harness.suites.engines.suite import cpu_s, longest_gap_s, suite_from
 from impls.errors import UsageError
+from plots.engines import load_of
 
 
 def test_an_experiment_for_each_number_of_keys_with_all_engines_there_and_back():
@@ -40,6 +41,14 @@ def test_queries_are_compared_on_the_engines_that_run_them():
     assert five.by_results
     with pytest.raises(UsageError, match="kafka-streams-classic has of NEXMark's queries q8 only"):
         suite_from({"query": "q5", "mechanism": "kafka-streams-classic"})
+
+
+def test_each_load_is_compared_with_each_time_between_arrivals():
+    suite = suite_from({"keys": "20k,1M", "arrivals": "10,1"})
+    loads = [load_of({"keys": asked.keys, "arrivals_ms": asked.arrivals_ms}) for asked in suite.experiments]
+    assert loads == [f"{keys} keys, every {ms} ms" for keys in ("20,000", "1,000,000") for ms in (10, 1)]
+    with pytest.raises(UsageError, match="The time between arrivals"):
+        suite_from({"arrivals": "0"})
 
 
 def test_there_and_back_needs_two_numbers_of_workers():
