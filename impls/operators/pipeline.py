@@ -49,7 +49,15 @@ class _Piped:
     inner: Operator
 
     def __post_init__(self) -> None:
-        _take_over(self)
+        names = [step.name for step in self.steps]
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise UsageError(f"Two steps of the pipeline have the name {twice[0]!r}.")
+        read = dict.fromkeys([*self.inner.columns, *(column for step in self.steps for column in step.columns)])
+        object.__setattr__(self, "columns", tuple(read))
+        object.__setattr__(self, "key_type", self.inner.key_type)
+        object.__setattr__(self, "output_schema", self.inner.output_schema)
+        object.__setattr__(self, "reads_ranges", self.inner.reads_ranges)
 
     @property
     def keyed(self) -> Operator:
@@ -115,19 +123,6 @@ class TimedPipeline(_Piped, TimedOperator):
     def merge(self, values: list[Any]) -> list[Any]:
         """Calls the operator's."""
         return self.inner.merge(values)
-
-
-def _take_over(pipeline: _Piped) -> None:
-    """Gives a pipeline its operator's key, and all columns that somebody in it reads."""
-    names = [step.name for step in pipeline.steps]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"Two steps of the pipeline have the name {twice[0]!r}.")
-    read = dict.fromkeys([*pipeline.inner.columns, *(column for step in pipeline.steps for column in step.columns)])
-    object.__setattr__(pipeline, "columns", tuple(read))
-    object.__setattr__(pipeline, "key_type", pipeline.inner.key_type)
-    object.__setattr__(pipeline, "output_schema", pipeline.inner.output_schema)
-    object.__setattr__(pipeline, "reads_ranges", pipeline.inner.reads_ranges)
 
 
 def pipeline_of(steps: Sequence[Step], operator: Operator) -> Operator:

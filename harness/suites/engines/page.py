@@ -145,7 +145,9 @@ def _write_page(result: Mapping[str, Any], folder: Path, figures: str) -> list[D
 
 def _columns() -> list[Column]:
     words = [Column(name, words=name != "load") for name in NAMES]
-    figures = [Column(name, meaning, "lower") for name, (_, _, meaning) in FIGURES.items()]
+    figures = [
+        Column(name, meaning, "higher" if name == "idle" else "lower") for name, (_, _, meaning) in FIGURES.items()
+    ]
     return [*words, *figures, *(Column(name, meaning, "lower") for name, (_, meaning) in COUNTS.items())]
 
 
