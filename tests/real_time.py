@@ -97,6 +97,10 @@ def main(options: dict[str, Any]) -> None:
                 return {**handle.status(), "pids": pids, **seen, "failed": str(handle.failed or "")}
             case "rescale":
                 return {"id": handle.rescale(request["workers"])}
+            case "fail_router":
+                threads = spark._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()
+                next(thread for thread in threads if thread.getName() == "rescale-router-reads").interrupt()
+                return {}
             case "await_migration":
                 return {"done": handle.await_migration(DEADLINE_S)}
         raise ValueError(request["do"])

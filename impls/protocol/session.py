@@ -38,7 +38,7 @@ class Hello:
             the driver looks it up by the stage before anybody hears the message.
         run: random name of this start of the query.
         batch: Spark's number of the batch.
-        pid: the task's process.
+        pid: the worker's process; a router's is 0, as it runs in the JVM of the driver.
         stage: number of its stage in Spark.
     """
 
@@ -198,8 +198,8 @@ class Coordinator:
 
     @property
     def pids(self) -> list[int]:
-        """Processes of the session."""
-        return sorted({hello.pid for hello in self.hello.values()})
+        """Processes of the session's workers."""
+        return sorted({hello.pid for hello in self.hello.values() if hello.role == "worker"})
 
     def begin(self, order: EpochOrder) -> list[Say]:
         """Begins a tick; one that has begun goes on, also in a session that has joined since and knows it already."""

@@ -1,20 +1,17 @@
-"""Blobs, the records of one worker as a single value: packed by a router, and waiting for a worker's next turn.
+"""Blobs, the records of one worker as a single value, and how they wait for the worker's next turn.
 
-A blob is a header, one Arrow record batch without its schema, and zeros up to `PAD_BYTES`.
+A blob is a header, one Arrow record batch without its schema, and zeros up to `PAD_BYTES`. The routers make them, in
+the JVM (`impls/spark/realtime/Packer.java`).
 """
 
 import struct
-import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from impls.errors import StateError
-from impls.protocol.session import Route, Routed
 from impls.store.records import concat
 
 PAD_BYTES = 8192
@@ -53,17 +50,8 @@ def table_of(blobs: Sequence[Blob]) -> pa.Table | None:
     return concat([blob.table for blob in blobs]) if blobs else None
 
 
-def encode(
-    source: int, number: int, tick: int, batch: pa.RecordBatch, *, came_us: int = _NO_TIME, packed_us: int = _NO_TIME
-) -> bytes:
-    """Returns the bytes of a blob."""
-    body = batch.serialize()
-    header = _HEADER.pack(_MAGIC, body.size, source, 0, number, tick, came_us, packed_us)
-    return b"".join((header, memoryview(body), bytes(max(0, PAD_BYTES - len(header) - body.size))))
-
-
 def decode(raw: bytes, schema: pa.Schema, *, read_us: int = _NO_TIME) -> Blob:
-    """Returns the blob of bytes that `encode` made; the table reads from `raw` without a copy.
+    """Returns the blob that a router made; the table reads from `raw` without a copy.
 
     Raises:
         ValueError: these are no bytes of a blob.
@@ -128,105 +116,3 @@ class Intake:
                     f"Worker {self._worker} got blob {blob.number} of router {blob.source} after {before}."
                 )
             self.applied[blob.source] = blob.number
-
-
-class Router:
-    """Packs records by the routing in force; all methods may be called from any thread."""
-
-    def __init__(self, source: int, slots: int):
-        """Makes the router of the F task `source` for `slots` workers; it packs nothing before the first `switch`."""
-        self.source = source
-        self._lock = threading.Lock()
-        self._sent = [0] * slots
-        self._records = np.zeros(slots, np.int64)
-        self._next: dict[int, int] = {}
-        self._route: Route | None = None
-
-    def switch(self, route: Route) -> Routed:
-        """Routes by `route` from the next blob on and returns how many blobs were packed for each slot before.
-
-        Raises:
-            StateError: the routing names a worker for which there is no slot.
-        """
-        last = int(route.routing.max(initial=-1))
-        with self._lock:
-            if last >= len(self._sent):
-                raise StateError(f"The routing names worker {last}, but this query has {len(self._sent)} slots.")
-            self._route = route
-            return Routed(route.tick, tuple(self._sent), tuple(self._next.items()))
-
-    def admitted(self, records: pa.RecordBatch, room: NDArray[np.int64]) -> int:
-        """Returns how many of the first records can be packed, so that no slot gets more than it has room for.
-
-        Args:
-            records: as for `pack`, all with a bin.
-            room: records that each slot may be given, shape (slots,).
-        """
-        with self._lock:
-            to = self._in_force().routing[records.column(0).to_numpy()]
-        left = np.maximum(room, 0)  # a window that has shrunk is overdrawn, also where nothing goes now
-        counts = np.bincount(to, minlength=len(room))
-        first = [np.flatnonzero(to == slot)[left[slot]] for slot in np.flatnonzero(counts > left)]
-        return int(min(first, default=len(records)))
-
-    def packed(self) -> NDArray[np.int64]:
-        """Returns how many records were packed for each slot since the last call, shape (slots,)."""
-        with self._lock:
-            found, self._records = self._records, np.zeros_like(self._records)
-            return found
-
-    def pack(
-        self, batches: Sequence[pa.RecordBatch], *, came_us: int = -1, packed_us: int = -1
-    ) -> list[tuple[int, bytes]]:
-        """Returns a (slot, blob) for every worker that has records in the batches, in the order of slots.
-
-        Rows without a bin are left out. A bin's records keep their order.
-
-        Args:
-            batches: records with the columns of `impls.spark.columns.prepared`.
-            came_us: when the records came, for the blobs' headers.
-            packed_us: when they are packed, for the same.
-
-        Raises:
-            StateError: no routing has come yet.
-        """
-        records = _records(batches)
-        with self._lock:
-            route = self._in_force()
-            self._next |= _next_offsets(records)
-            blobs = []
-            for slot, part in _parts(records, route.routing) if len(records) else ():
-                self._sent[slot] += 1
-                self._records[slot] += len(part)
-                blob = encode(self.source, self._sent[slot], route.tick, part, came_us=came_us, packed_us=packed_us)
-                blobs.append((slot, blob))
-            return blobs
-
-    def _in_force(self) -> Route:
-        if self._route is None:
-            raise StateError("Records came before the first routing.")
-        return self._route
-
-
-def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[int, pa.RecordBatch]]:
-    """Returns (worker, its records) of the workers that have some, ascending."""
-    to = routing[records.column(0).to_numpy()]
-    counts = np.bincount(to)
-    slots = np.flatnonzero(counts)
-    if len(slots) == 1:
-        return [(int(slots[0]), records)]
-    ordered = records.take(pa.array(np.argsort(to, kind="stable")))
-    ends = np.cumsum(counts)
-    return [(slot, ordered.slice(int(ends[slot] - counts[slot]), int(counts[slot]))) for slot in slots.tolist()]
-
-
-def _next_offsets(records: pa.RecordBatch) -> dict[int, int]:
-    """Returns the offset behind the last record of each partition of the input."""
-    partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
-    return {int(part): int(offsets[partitions == part].max()) + 1 for part in np.unique(partitions)}
-
-
-def _records(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """Returns one batch of all rows that have a bin, which is the first column."""
-    kept = [batch.filter(batch.column(0).is_valid()) if batch.column(0).null_count else batch for batch in batches]
-    return kept[0] if len(kept) == 1 else pa.concat_batches(kept)

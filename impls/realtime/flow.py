@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 _AHEAD_S = 0.25
 _FIRST, _LEAST, _MOST = 256, 64, 1 << 20  # records
@@ -45,9 +44,9 @@ class Pace:
 
 
 class Flow:
-    """What routers and workers of a query on one host share of it: a file of int64, shape (slots, 2 + routers).
+    """A worker's side of what routers and workers of a query share of it: a file of int64, shape (slots, 2 + routers).
 
-    Every cell has one writer: of its row a worker the first two, and of its column a router the others.
+    Every cell has one writer: of its row a worker the first two, and of its column a router the others (`Flow.java`).
     """
 
     def __init__(self, path: str | Path, slots: int):
@@ -64,21 +63,10 @@ class Flow:
         flow._cells[:, _WINDOW] = _FIRST
         return flow
 
-    def sent(self, source: int, records: NDArray[np.int64]) -> None:
-        """Counts records that a router sends to each slot, shape (slots,)."""
-        if source < _SOURCES:
-            self._cells[:, _SENT + source] += records
-
     def applied(self, slot: int, records: int, window: int) -> None:
         """Counts records that a worker has applied or queued, and notes how many it may be given."""
         self._cells[slot, _WINDOW] = window
         self._cells[slot, _APPLIED] += records
-
-    def room(self) -> NDArray[np.int64]:
-        """Returns how many records each slot may be given now, shape (slots,); none where that is not above 0."""
-        ahead = self._cells[:, _SENT:].sum(axis=1) - self._cells[:, _APPLIED]
-        room: NDArray[np.int64] = self._cells[:, _WINDOW] - ahead
-        return room
 
 
 class BatchingWindow:

@@ -1,10 +1,13 @@
 """Connections between the driver and the long-lived tasks of a real-time query on the same machine.
 
-They are Unix sockets in a folder that only this user can enter, and both sides prove that they know the query's key.
+They are Unix sockets in a folder that only this user can enter, and both sides prove that they know the query's key. A
+worker's messages are pickled. A router runs in the JVM (`impls/spark/realtime/Link.java`), and its messages are JSON.
 """
 
 import contextlib
+import json
 import os
+import pickle
 import queue
 import secrets
 import shutil
@@ -17,7 +20,7 @@ from multiprocessing.connection import Client, Connection, Listener, answer_chal
 from typing import Any
 
 from impls.closing import Closing
-from impls.protocol.session import Hello, Role
+from impls.protocol.session import Failed, Hello, Role, Route, Routed
 
 _KEY_BYTES = 32
 _CLOSE_S = 5.0
@@ -138,20 +141,23 @@ class _Peer:
 
     def __init__(self, connection: Connection):
         self.hello: Hello | None = None
+        self._speaks_json = False
         self._connection = connection
         self._outgoing: queue.SimpleQueue[object | None] = queue.SimpleQueue()
 
     def greet(self, key: bytes, known: Callable[[Hello], Hello]) -> None:
         deliver_challenge(self._connection, key)
         answer_challenge(self._connection, key)
-        hello = self._connection.recv()
+        hello = self.hear()
         if not isinstance(hello, Hello):
             raise TypeError(f"A task said {type(hello).__name__} before its Hello.")
         self.hello = known(hello)
         threading.Thread(target=self._send, name="switchboard-says", daemon=True).start()
 
     def hear(self) -> Any:
-        return self._connection.recv()
+        raw = self._connection.recv_bytes()
+        self._speaks_json = raw.startswith(b"{")
+        return from_json(raw) if self._speaks_json else pickle.loads(raw)
 
     def say(self, message: object) -> None:
         self._outgoing.put(message)
@@ -164,7 +170,24 @@ class _Peer:
     def _send(self) -> None:
         with contextlib.suppress(*_BROKEN):
             while (message := self._outgoing.get()) is not None:
-                self._connection.send(message)
+                self._connection.send_bytes(to_json(message) if self._speaks_json else pickle.dumps(message))
+
+
+def from_json(raw: bytes) -> Hello | Routed | Failed:
+    """Returns what a router says."""
+    said = json.loads(raw)
+    kind = said.pop("type")
+    if kind == "Hello":
+        return Hello("router", said["index"], 0, said["run"], said["batch"], 0, said["stage"])
+    if kind == "Routed":
+        return Routed(said["tick"], tuple(said["sent"]), tuple((part, at) for part, at in said["next"]))
+    return Failed("router", said["index"], said["kind"], said["text"])
+
+
+def to_json(message: object) -> bytes:
+    """Returns a message for a router, which knows no other than `Route`."""
+    assert isinstance(message, Route), message
+    return json.dumps({"tick": message.tick, "routing": message.routing.tolist()}).encode()
 
 
 class Link(Closing):

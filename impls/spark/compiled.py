@@ -9,7 +9,7 @@ and in the query's progress.
 import tempfile
 import uuid
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,16 @@ _JAVA_VERSION = 8  # of the class file; Janino writes no later one
 _loaders: dict[tuple[str, Path], Any] = {}
 
 
-def new_object(spark: SparkSession, source: Path, *arguments: int, in_tasks: bool = False) -> Any:
+def new_object(
+    spark: SparkSession, source: Path, *arguments: Any, beside: Sequence[str] = (), in_tasks: bool = False
+) -> Any:
     """Returns an object of the class rescale.NAME in a file NAME.java, which is compiled once in a session.
 
     Args:
         spark: the session.
         source: the file.
         arguments: those of the class's first constructor.
+        beside: further files of its folder, with classes that it uses.
         in_tasks: whether the class runs in tasks too, which get it as a jar.
 
     Raises:
@@ -40,26 +43,30 @@ def new_object(spark: SparkSession, source: Path, *arguments: int, in_tasks: boo
     if name not in _loaders:
         for ended in [key for key in _loaders if key[0] != name[0]]:
             del _loaders[ended]
-        _loaders[name] = _compiled(spark, gateway, source, in_tasks)
+        sources = [source, *(source.with_name(other) for other in beside)]
+        _loaders[name] = _compiled(spark, gateway, sources, in_tasks)
     given = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
     for place, argument in enumerate(arguments):
         given[place] = argument
     return _loaders[name].loadClass(f"rescale.{source.stem}").getConstructors()[0].newInstance(given)
 
 
-def _compiled(spark: SparkSession, gateway: Any, source: Path, in_tasks: bool) -> Any:
-    """Compiles a class, hands it to tasks as a jar where they run it, and returns a class loader that has it."""
+def _compiled(spark: SparkSession, gateway: Any, sources: Sequence[Path], in_tasks: bool) -> Any:
+    """Compiles classes, hands them to tasks as a jar where they run it, and returns a class loader that has them."""
     jvm = gateway.jvm
     parent = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(parent)
-    compiler.setTargetVersion(_JAVA_VERSION)
-    compiler.cook(source.name, source.read_text())
-    classes = compiler.getBytecodes()
     folder = Path(tempfile.mkdtemp(dir=spark.sparkContext._temp_dir))
-    with zipfile.ZipFile(jar := folder / f"rescale-{source.stem.lower()}.jar", "w") as out:
-        for name in classes.keySet().toArray():
-            out.writestr(f"{name.replace('.', '/')}.class", bytes(classes.get(name)))
+    files = gateway.new_array(jvm.java.io.File, len(sources))
+    for place, source in enumerate(sources):
+        files[place] = jvm.java.io.File(str(source))
+    compiler = jvm.org.codehaus.janino.Compiler()
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(parent))
+    compiler.setTargetVersion(_JAVA_VERSION)
+    compiler.setDestinationDirectory(jvm.java.io.File(str(folder)), False)
+    compiler.compile(files)
+    with zipfile.ZipFile(jar := folder / f"rescale-{sources[0].stem.lower()}.jar", "w") as out:
+        for path in sorted(folder.rglob("*.class")):
+            out.write(path, path.relative_to(folder))
     if in_tasks:
         spark.sparkContext._jsc.sc().addJar(str(jar))
     urls = gateway.new_array(jvm.java.net.URL, 1)

@@ -1,6 +1,5 @@
 """The query of real-time mode on real Spark and Kafka: what comes is worked off at once, and once, whatever happens."""
 
-import contextlib
 import json
 import os
 import signal
@@ -8,7 +7,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from counts import Counts
@@ -18,7 +16,6 @@ from topics import producer_for
 
 from generators.clock import now_us
 from generators.stream import keycount_values
-from harness.lab.processes import python_workers
 from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
 from impls.spark.realtime.settings import real_time_settings
@@ -89,8 +86,7 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
     # its tick ends after its results have come
     await_true(lambda: query.ask("status")["pids"]["0"] != worker, "another process of worker 0", DEADLINE_S)
 
-    router = other_tasks(query)
-    os.kill(router, signal.SIGKILL)
+    query.ask("fail_router")
     counts.send_and_await(500)
 
     query.ask("rescale", workers=3)  # more than there are slots
@@ -130,16 +126,6 @@ def test_a_processor_of_sparks_runs_in_real_time_and_its_timers_go_off(kafka, to
     assert query.ask("status")["workers"] == 3
     query.end()
     consumer.close()
-
-
-def other_tasks(query: RealTimeQuery) -> int:
-    """A task of Spark that hears the driver, as it has threads for that, and is no worker: a router."""
-    workers = set(query.ask("status")["pids"].values())
-    for pid in set(python_workers(query.process.pid)) - workers:
-        with contextlib.suppress(psutil.Error):
-            if psutil.Process(pid).num_threads() > 2:
-                return pid
-    raise AssertionError("there is no router")
 
 
 @pytest.mark.lengthy

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from planted import dropped_before_the_pull_is_observed, left_behind_by_its_bin
 from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find
+from router import Router
 
 from impls.durability import restore
 from impls.durability.frame import Segment
 from impls.protocol.session import Coordinator, Final, Marks
 from impls.realtime import environment, turn
-from impls.realtime.blobs import Intake, Router
+from impls.realtime.blobs import Intake
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.turn import WorkerTick
 from impls.realtime.worker import TurnWorker

@@ -1,7 +1,7 @@
 """The query of real-time mode, and what keeps it running: start, tick after tick, and start again after a failure.
 
-Between Kafka and Python a record would wait until the record behind it has come, and without an input for ever. Nothing
-in Spark's SQL can look at the time while no row comes, so a small iterator does (`Flush.java`).
+The router runs in the JVM (`Router.java`): nothing in Spark's SQL can look at the time while no row comes, and between
+the JVM and Python a record would wait until the record behind it has come.
 """
 
 import contextlib
@@ -30,45 +30,47 @@ from impls.driver.handle import RunQuery
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.faults import lives
 from impls.protocol.session import Hello
+from impls.realtime.blobs import PAD_BYTES
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
 from impls.spark.cause import cause_of, silence
 from impls.spark.compiled import new_object
-from impls.spark.realtime.settings import FULL_BYTES, Wiring
-from impls.spark.realtime.steps import (
-    DONE_SCHEMA,
-    ROUTED_SCHEMA,
-    MakeWorker,
-    own_step,
-    route_step,
-    worker_maker,
-)  # fmt: skip
+from impls.spark.realtime.settings import Wiring
+from impls.spark.realtime.steps import DONE_SCHEMA, ROUTED_SCHEMA, MakeWorker, own_step, worker_maker  # fmt: skip
 from impls.spark.source import InputLog
 from impls.worker.query import QuerySpec
 
-_PAD = "pad"  # the last column: null, but in rows that fill a batch
-_SOURCE = Path(__file__).with_name("Flush.java")
-
-
-def flushing(df: DataFrame, *, full_bytes: int, idle_us: int, linger_us: int) -> DataFrame:
-    """Returns the rows of a DataFrame with a further column `pad`, and rows of nulls behind those that nothing follows.
-
-    Args:
-        df: records.
-        full_bytes: that make an Arrow batch full (`spark.sql.execution.arrow.maxBytesPerBatch`).
-        idle_us: records are sent on when no other has come for so many microseconds.
-        linger_us: records are sent on when the first of them has waited so long.
-    """
-    padded = df.withColumn(_PAD, F.lit(None).cast("binary"))
-    spark = df.sparkSession
-    encoder = spark._jvm.org.apache.spark.sql.Encoders.row(padded._jdf.schema().asNullable())  # type: ignore[union-attr]
-    flush = new_object(spark, _SOURCE, len(padded.columns), full_bytes, idle_us, linger_us, in_tasks=True)
-    return DataFrame(padded._jdf.mapPartitions(flush, encoder), spark)
-
-
+_SOURCE = Path(__file__).with_name("Router.java")
+_BESIDE = ("Reader.java", "Packer.java", "Link.java", "Flow.java")
 _IDLE_US = 1_000
 _LINGER_US = 8_000
+
+
+def routed(df: DataFrame, wiring: Wiring, *, idle_us: int = _IDLE_US, linger_us: int = _LINGER_US) -> DataFrame:
+    """Returns the blobs of records, with the columns of `ROUTED_SCHEMA`, behind each an empty one.
+
+    Args:
+        df: records, as those of `wiring.schema`; rows without a bin are left out.
+        wiring: for the router, which joins its switchboard.
+        idle_us: records are packed when no other has come for so many microseconds.
+        linger_us: records are packed when the first of them has waited so long.
+    """
+    spark = df.sparkSession
+    sql: Any = spark._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    bytes_ = sql.catalyst.encoders.ExpressionEncoder.apply(sql.Encoders.BINARY())
+    schema = df._jdf.schema()
+    row = sql.catalyst.analysis.GetColumnByOrdinal(0, schema)  # so that a record is not taken apart into Java's objects
+    as_they_are = sql.catalyst.encoders.ExpressionEncoder(bytes_.encoder(), bytes_.objSerializer(), row)
+    router = new_object(
+        spark, _SOURCE, wiring.address, wiring.key, wiring.run, str(wiring.flow), schema.json(), wiring.slots,
+        PAD_BYTES, idle_us, linger_us, beside=_BESIDE, in_tasks=True,
+    )  # fmt: skip
+    rows = getattr(df.select(F.struct("*").alias("record"))._jdf, "as")(as_they_are)
+    blobs = spark._jsparkSession.parseDataType(ROUTED_SCHEMA.json())
+    return DataFrame(rows.mapPartitions(router, sql.Encoders.row(blobs)), spark)
+
+
 _SINK = "noop"
 
 
@@ -86,9 +88,8 @@ def _worker_query(frame: DataFrame, make: MakeWorker, wiring: Wiring, batch: str
         wiring: for both steps, with the `_records_schema` of the frame.
         batch: duration of a batch of Spark, as in "60 seconds".
     """
-    flushed = flushing(frame, full_bytes=FULL_BYTES, idle_us=_IDLE_US, linger_us=_LINGER_US)
-    routed = flushed.mapInArrow(partial(route_step, wiring), ROUTED_SCHEMA)
-    owned = routed.repartitionById(wiring.slots, F.col("slot")).mapInArrow(partial(own_step, make, wiring), DONE_SCHEMA)
+    blobs = routed(frame, wiring).repartitionById(wiring.slots, F.col("slot"))
+    owned = blobs.mapInArrow(partial(own_step, make, wiring), DONE_SCHEMA)
     writer: Any = owned.writeStream.format(_SINK).outputMode("update")  # its type does not know realTime yet
     triggered: DataStreamWriter = writer.trigger(realTime=batch)
     return triggered

@@ -8,12 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
-from impls.protocol.session import Hello, Role
+from impls.protocol.session import Hello
 from impls.realtime.blobs import PAD_BYTES
 from impls.realtime.link import Link
-
-FULL_BYTES = PAD_BYTES  # of an Arrow batch between Spark and Python: it is sent when it has as many
-_RECORDS_MAX = 4096  # and no more rows
 
 _SETTINGS = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # mapInArrow is not on Spark's list of what it tested
@@ -22,8 +19,7 @@ _SETTINGS = {
     "spark.python.udf.pipelined.queueDepth": "64",  # Arrow batches that Python reads ahead; 2 let the JVM wait
     "spark.sql.execution.python.udf.buffer.size": "128",  # else 64 KiB gather before Python sees anything
     "spark.buffer.size": "512",  # the same on the way back
-    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_RECORDS_MAX),
-    "spark.sql.execution.arrow.maxBytesPerBatch": f"{FULL_BYTES}b",  # what a blob has, so that it is a batch by itself
+    "spark.sql.execution.arrow.maxBytesPerBatch": f"{PAD_BYTES}b",  # what a blob has, so that it is a batch by itself
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # a blob waits for others so long; 50 otherwise
     "spark.shuffle.streaming.checksum.enabled": "false",  # between tasks of one process there is no network to distrust
 }
@@ -69,10 +65,9 @@ class Wiring:
         """The file by which routers and workers share how far they are."""
         return Path(self.address).with_name(f"flow-{self.run}")
 
-    def hello(self, role: Role) -> Hello:
-        """Returns the first word of this Spark task."""
+    def hello(self) -> Hello:
+        """Returns the first word of this Spark task, a worker."""
         context = TaskContext.get()
         assert context is not None, "it runs inside a Spark task"
         batch = int(context.getLocalProperty(_BATCH_ID) or 0)
-        of = self.slots if role == "worker" else 0
-        return Hello(role, context.partitionId(), of, self.run, batch, os.getpid(), context.stageId())
+        return Hello("worker", context.partitionId(), self.slots, self.run, batch, os.getpid(), context.stageId())

@@ -1,7 +1,6 @@
-"""The two steps of a real-time query in Spark's tasks: F routes the records of a source's partition, S runs a worker.
+"""The step S of a real-time query in Spark's tasks: it takes the blobs of one slot, and runs the turns of its worker.
 
-F packs the records of each worker into blobs, by a routing that changes when the driver says so. S takes the blobs of
-one slot from Spark and runs the turns of the worker that has the slot's number.
+The blobs come from the step F, the routers, which run in the JVM (`Router.java`).
 """
 
 import threading
@@ -15,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from impls.errors import StateError
-from impls.protocol.session import Failed, Hello, Role, Route
-from impls.realtime.blobs import Blob, Router, decode
+from impls.protocol.session import Failed, Hello
+from impls.realtime.blobs import Blob, decode
 from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace
 from impls.realtime.link import Link
 from impls.realtime.worker import TurnWorker
@@ -25,22 +24,17 @@ from impls.worker.query import QuerySpec
 
 ROUTED_SCHEMA = StructType([StructField("slot", IntegerType()), StructField("blob", BinaryType())])
 DONE_SCHEMA = "nothing int"
-_ARROW = pa.schema([("slot", pa.int32()), ("blob", pa.binary())])
-_RECORD_BYTES_MAX = 4 << 20  # of records that come while blobs are on their way
 _BLOB_BYTES_MAX = 16 << 20  # of blobs that come during a turn
-_ROUTING_DEADLINE_S = 60.0
 _END_DEADLINE_S = 60.0
-_FULL_S = 0.002  # between two looks whether a worker has room again
 _LOOK_S = 0.05
 
-_Records = tuple[pa.RecordBatch, int]  # with the time at which they came, µs
 _Flow = Callable[[int, int], None]  # takes records applied since the last call, and how many may be on their way
 
 
 @contextmanager
-def _joined(wiring: Wiring, role: Role) -> Iterator[tuple[Link, Hello]]:
+def _joined(wiring: Wiring) -> Iterator[tuple[Link, Hello]]:
     """Connects a task to the driver, which hears with what the task fails."""
-    hello = wiring.hello(role)
+    hello = wiring.hello()
     with wiring.connect() as link:
         link.say(hello)
         try:
@@ -69,93 +63,6 @@ def _heard(link: Link) -> Iterator[Any]:
             yield link.hear()
     except EOFError:
         raise StateError("The driver has ended the connection.") from None
-
-
-def route_step(wiring: Wiring, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Routes the records of one partition of the source until Spark's batch ends.
-
-    Yields a row for each worker that has records, and an empty row behind it: Arrow's writer sends a row when the one
-    behind it has come.
-
-    Args:
-        wiring: its schema's first column is the bin; rows without a bin are left out.
-        batches: records from Spark; further columns are left out.
-
-    Raises:
-        StateError: the driver is gone, sends no routing in a minute, or one that does not fit.
-    """
-    with _joined(wiring, "router") as (link, hello):
-        router, flow = Router(hello.index, wiring.slots), Flow(wiring.flow, wiring.slots)
-        yield from _routed(link, router, wiring.schema, batches, flow)
-
-
-def _routed(
-    link: Link, router: Router, schema: pa.Schema, batches: Iterable[pa.RecordBatch], flow: Flow
-) -> Iterator[pa.RecordBatch]:
-    inbox: Inbox[_Records] = Inbox(_RECORD_BYTES_MAX)
-    switched = threading.Event()
-    _in_thread("hears-driver", inbox, partial(_switch, link, router, switched))
-    _in_thread("reads-records", inbox, partial(_read_records, batches, schema, inbox))
-    if not switched.wait(_ROUTING_DEADLINE_S):
-        raise StateError(f"The driver sent no routing in {_ROUTING_DEADLINE_S:.0f} s.")
-    ended = False
-    try:
-        while not ended:
-            _, come, ended = inbox.take()
-            for part, came_us in _admitted(router, flow, inbox, come):
-                blobs = router.pack([part], came_us=came_us, packed_us=_now_us())
-                flow.sent(router.source, router.packed())
-                yield _rows(blobs)
-    finally:
-        inbox.close()
-
-
-def _admitted(router: Router, flow: Flow, inbox: Inbox[_Records], come: list[_Records]) -> Iterator[_Records]:
-    """Yields what has come, in parts for which the workers have room, each when they have."""
-    rows = sum(len(batch) for batch, _ in come)
-    if not rows:
-        return
-    came_us = sum(len(batch) * at for batch, at in come) // rows
-    left = come[0][0] if len(come) == 1 else pa.concat_batches([batch for batch, _ in come])
-    while rows := len(left):
-        room = flow.room()
-        number = rows if rows <= int(room.min()) else router.admitted(left, room)
-        if number:
-            yield left if number == rows else left.slice(0, number), came_us
-            left = left.slice(number)
-        else:
-            inbox.rest(_FULL_S)
-
-
-def _rows(blobs: list[tuple[int, bytes]]) -> pa.RecordBatch:
-    slots = [slot for slot, _ in blobs for _ in range(2)]
-    values = [value for _, blob in blobs for value in (blob, b"")]
-    return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), pa.array(values, pa.binary())], schema=_ARROW)
-
-
-def _read_records(batches: Iterable[pa.RecordBatch], schema: pa.Schema, inbox: Inbox[_Records]) -> None:
-    for batch in batches:
-        if len(records := _records(batch, schema)):
-            inbox.put((records, _now_us()), records.nbytes)
-    inbox.end()
-
-
-def _records(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the rows that have a bin, in the columns of the schema."""
-    records = pa.RecordBatch.from_arrays(batch.columns[: len(schema)], schema=schema)
-    bins = records.column(0)
-    return records.filter(bins.is_valid()) if bins.null_count else records
-
-
-def _switch(link: Link, router: Router, switched: threading.Event) -> None:
-    """Switches at once when told, also while the main thread waits for records or for Spark to take a blob."""
-    try:
-        for message in _heard(link):
-            if isinstance(message, Route):
-                link.say(router.switch(message))
-                switched.set()
-    finally:
-        switched.set()
 
 
 def _now_us() -> int:
@@ -214,7 +121,7 @@ def own_step(make: MakeWorker, wiring: Wiring, batches: Iterable[pa.RecordBatch]
     Raises:
         StateError: the driver is gone, or the worker's state cannot be used.
     """
-    with _joined(wiring, "worker") as (link, hello):
+    with _joined(wiring) as (link, hello):
         flow = partial(Flow(wiring.flow, wiring.slots).applied, hello.index)
         _work(lambda: make(hello.index, hello.batch, link.say), link, wiring.schema, batches, flow)
     yield from ()

@@ -4,8 +4,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from router import Router
+
 from impls.protocol.session import Hello
-from impls.realtime.blobs import Router, decode
+from impls.realtime.blobs import decode
 from impls.realtime.worker import TurnWorker
 from impls.worker.query import QuerySpec
 from realtime.parameters import Parameters

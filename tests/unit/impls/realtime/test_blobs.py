@@ -2,8 +2,9 @@
 
 import pyarrow as pa
 import pytest
+from router import encode
 
-from impls.realtime.blobs import PAD_BYTES, decode, encode
+from impls.realtime.blobs import PAD_BYTES, decode
 
 SCHEMA = pa.schema([("bin", pa.int32()), ("offset", pa.int64()), ("key", pa.binary())])
 

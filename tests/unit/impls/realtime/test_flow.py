@@ -1,32 +1,9 @@
 """How far routers are let ahead of workers."""
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.realtime.flow import Flow, Pace
-
-
-@pytest.fixture
-def flow(tmp_path):
-    return Flow.create(tmp_path / "flow", 3)
-
-
-def test_what_is_sent_takes_room_and_what_is_applied_gives_it_back(flow, tmp_path):
-    begin = flow.room()
-    other = Flow(tmp_path / "flow", 3)
-    flow.sent(0, np.array([10, 0, 5]))
-    other.sent(7, np.array([1, 2, 0]))
-    assert (begin - flow.room()).tolist() == [11, 2, 5]
-    other.applied(0, 11, 1000)
-    assert flow.room().tolist() == [1000, begin[1] - 2, begin[2] - 5]
-
-
-def test_routers_beyond_the_last_column_are_not_counted(flow):
-    begin = flow.room()
-    flow.sent(5_000, np.array([10, 0, 5]))
-    assert (flow.room() == begin).all()
+from impls.realtime.flow import Pace
 
 
 def test_a_worker_is_given_a_quarter_of_a_second_of_records():

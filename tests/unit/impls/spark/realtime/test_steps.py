@@ -1,27 +1,26 @@
-"""The two steps of a real-time query without Spark: what they yield, say and raise."""
+"""The step S of a real-time query without Spark: what it says and raises."""
 
 import os
 import queue
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
+from router import encode
 
 from impls.errors import StateError
-from impls.protocol.session import Failed, Hello, Marks, Role, Route, Routed
-from impls.realtime.blobs import Blob, decode, encode
+from impls.protocol.session import Failed, Hello, Marks
+from impls.realtime.blobs import Blob
 from impls.realtime.flow import Flow, Pace
-from impls.realtime.link import Lost, Switchboard
+from impls.realtime.link import Switchboard
 from impls.spark.realtime.settings import Wiring
-from impls.spark.realtime.steps import own_step, route_step
+from impls.spark.realtime.steps import own_step
 
 DEADLINE_S = 30.0
 SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
-TO_BOTH = np.array([0, 1], np.int32)
 END = object()
 
 
@@ -29,8 +28,8 @@ END = object()
 class Wired(Wiring):
     """Says hello as a task of Spark would."""
 
-    def hello(self, role: Role) -> Hello:
-        return Hello(role, 0, self.slots, self.run, 5, os.getpid())
+    def hello(self) -> Hello:
+        return Hello("worker", 0, self.slots, self.run, 5, os.getpid())
 
 
 class Input:
@@ -79,16 +78,14 @@ def wiring(board):
     return made
 
 
-def records(*bins: int | None, first: int = 0) -> pa.RecordBatch:
-    """A batch as Spark sends it, with the column that fills batches."""
-    offsets = range(first, first + len(bins))
-    columns = [pa.array(bins, pa.int32()), pa.array([0] * len(bins), pa.int32()), pa.array(offsets, pa.int64())]
-    pad = pa.array([b"x" if bin_ is None else None for bin_ in bins], pa.binary())
-    return pa.RecordBatch.from_arrays([*columns, pad], ["bin", "partition", "offset", "pad"])
-
-
 def blob(number: int, *bins: int) -> pa.RecordBatch:
-    raw = encode(0, number, 0, records(*bins).select(SCHEMA.names))
+    """A row as Spark sends it, with the empty one behind it."""
+    columns = [
+        pa.array(bins, pa.int32()),
+        pa.array([0] * len(bins), pa.int32()),
+        pa.array(range(len(bins)), pa.int64()),
+    ]
+    raw = encode(0, number, 0, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
     return pa.RecordBatch.from_arrays([pa.array([0, 0], pa.int32()), pa.array([raw, b""], pa.binary())], ["slot", "b"])
 
 
@@ -96,87 +93,6 @@ def heard(board: Switchboard) -> Any:
     event = board.next(DEADLINE_S)
     assert event is not None, "nothing was heard"
     return event.message
-
-
-def routed(batch: pa.RecordBatch) -> list[tuple[int, list[int]]]:
-    """(slot, offsets) of the blobs that F yielded; each has an empty row behind it."""
-    slots, blobs = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-    assert slots[::2] == slots[1::2]
-    assert set(blobs[1::2]) == {b""}
-    return [
-        (slot, decode(raw, SCHEMA).table["offset"].to_pylist()) for slot, raw in zip(slots, blobs, strict=True) if raw
-    ]
-
-
-def test_f_routes_what_comes_and_switches_while_no_record_does(board, wiring):
-    given = Input()
-    running = Running(route_step(wiring, given))
-    assert heard(board) == Hello("router", 0, 2, "run", 5, os.getpid())
-    given.put(records(1, None, 0))  # it waits for the first routing
-    board.send("router", 0, Route(0, TO_BOTH))
-    assert heard(board) == Routed(0, (0, 0))
-    assert routed(running.rows.get(timeout=DEADLINE_S)) == [(0, [2]), (1, [0])]
-    board.send("router", 0, Route(1, np.zeros(2, np.int32)))
-    assert heard(board) == Routed(1, (1, 1), ((0, 3),))
-    given.put(records(None, None))
-    given.put(records(1, first=7))
-    assert routed(running.rows.get(timeout=DEADLINE_S)) == [(0, [7])]
-    given.put(END)
-    assert running.ended()
-    assert running.error is None
-    assert heard(board) == Lost()
-
-
-def test_f_ends_with_an_error_when_the_routing_does_not_fit(board, wiring):
-    running = Running(route_step(wiring, Input()))
-    heard(board)
-    board.send("router", 0, Route(0, np.full(2, 2, np.int32)))
-    assert running.ended()
-    assert isinstance(running.error, StateError)
-    assert heard(board) == Failed("router", 0, "StateError", str(running.error))
-
-
-def test_f_ends_with_an_error_when_the_driver_is_gone(board, wiring):
-    running = Running(route_step(wiring, Input()))
-    heard(board)
-    board.send("router", 0, Route(0, TO_BOTH))
-    heard(board)
-    board.close()
-    assert running.ended()
-    assert running.error is not None
-
-
-def test_f_holds_records_back_that_no_worker_has_room_for_and_routes_them_when_it_has(board, wiring):
-    given, flow = Input(), Flow(wiring.flow, 2)
-    running = Running(route_step(wiring, given))
-    heard(board)
-    board.send("router", 0, Route(0, np.array([0, 0], np.int32)))
-    heard(board)
-    given.put(records(*[0] * 300))
-    [(slot, offsets)] = routed(running.rows.get(timeout=DEADLINE_S))
-    assert (slot, offsets) == (0, list(range(256)))
-    assert flow.room().tolist() == [0, 256]
-    board.send("router", 0, Route(1, np.array([1, 0], np.int32)))
-    assert heard(board).sent == (1, 0)
-    assert routed(running.rows.get(timeout=DEADLINE_S)) == [(1, list(range(256, 300)))]
-    flow.applied(0, 256, 64)
-    assert flow.room().tolist() == [64, 212]
-    given.put(END)
-    assert running.ended()
-    assert running.error is None
-
-
-def test_f_that_holds_records_back_ends_with_the_driver(board, wiring):
-    given = Input()
-    running = Running(route_step(wiring, given))
-    heard(board)
-    board.send("router", 0, Route(0, np.array([0, 0], np.int32)))
-    heard(board)
-    given.put(records(*[0] * 300))
-    running.rows.get(timeout=DEADLINE_S)
-    board.close()
-    assert running.ended()
-    assert running.error is not None
 
 
 class Worker:
@@ -225,7 +141,7 @@ def started(board: Switchboard, wiring: Wiring, given: Input, log: list[Any]) ->
         return Worker(number, batch, say, log)
 
     running = Running(own_step(make, wiring, given))
-    assert heard(board) == replace(wiring.hello("worker"))
+    assert heard(board) == wiring.hello()
     return running
 
 

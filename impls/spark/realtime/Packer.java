@@ -1,0 +1,183 @@
+package rescale;
+
+import java.io.ByteArrayOutputStream;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.Channels;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+import org.apache.arrow.vector.VectorUnloader;
+import org.apache.arrow.vector.ipc.WriteChannel;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.arrow.ArrowWriter;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Packs records into blobs by the routing in force; all methods may be called from any thread.
+ *
+ * A record's first three columns are its bin, its partition of the input and its offset. impls/realtime/blobs.py says
+ * what a blob is. Written for Janino, the compiler that Spark has: no lambdas, no generics.
+ */
+public class Packer {
+    private static final int HEADER_BYTES = 48;
+    private static final byte[] MAGIC = {'R', 'B', 'B', '1'};
+    private static final byte[] NOTHING = new byte[0];
+
+    private final int source;
+    private final int padBytes;
+    private final ArrowWriter writer;
+    private final int[] sent;
+    private final Map next = new TreeMap();  // by partition of the input
+    private int[] routing;
+    private long tick;
+
+    /**
+     * @param source number of the router
+     * @param slots most workers there can be
+     * @param padBytes least size of a blob
+     * @param schema of a record, as JSON of Spark's
+     */
+    public Packer(int source, int slots, int padBytes, String schema) {
+        this.source = source;
+        this.padBytes = padBytes;
+        this.sent = new int[slots];
+        this.writer = ArrowWriter.create((StructType) DataType.fromJson(schema), "UTC", false, false);
+    }
+
+    /** Routes by a tick's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
+    public synchronized String route(long tick, int[] routing) {
+        for (int bin = 0; bin < routing.length; bin++) {
+            if (routing[bin] >= sent.length) {
+                throw new IllegalStateException("The routing names worker " + last(routing) + ", but this query has "
+                    + sent.length + " slots.");
+            }
+        }
+        this.tick = tick;
+        this.routing = routing;
+        StringBuilder said = new StringBuilder("{\"type\": \"Routed\", \"tick\": ").append(tick);
+        said.append(", \"sent\": ").append(Arrays.toString(sent)).append(", \"next\": [");
+        String between = "";
+        for (Iterator entries = next.entrySet().iterator(); entries.hasNext();) {
+            Map.Entry entry = (Map.Entry) entries.next();
+            said.append(between).append("[").append(entry.getKey()).append(", ").append(entry.getValue()).append("]");
+            between = ", ";
+        }
+        return said.append("]}").toString();
+    }
+
+    private static int last(int[] routing) {
+        int found = -1;
+        for (int bin = 0; bin < routing.length; bin++) {
+            found = Math.max(found, routing[bin]);
+        }
+        return found;
+    }
+
+    /**
+     * Packs records until one comes for whose slot there is no room, and returns how many it has taken.
+     *
+     * @param records InternalRows; those without a bin are taken and left out
+     * @param from the first of them to take
+     * @param room how many records each slot may be given; it is reduced by those that are packed
+     * @param cameUs when the records came, for the header; so is packedUs, when they are packed
+     * @param out gets two Rows for each slot that has records: (slot, blob), and (slot, nothing), because Arrow's
+     *     writer sends a row when the one behind it has come
+     */
+    public synchronized int pack(List records, int from, long[] room, long cameUs, long packedUs, Collection out)
+        throws Exception {
+        if (routing == null) {
+            throw new IllegalStateException("Records came before the first routing.");
+        }
+        int[] to = new int[records.size() - from];
+        int[] counts = new int[sent.length];
+        int taken = admit(records, from, room, to, counts);
+        for (int slot = 0; slot < counts.length; slot++) {
+            if (counts[slot] == 0) {
+                continue;
+            }
+            for (int place = 0; place < taken; place++) {
+                if (to[place] == slot) {
+                    writer.write((InternalRow) records.get(from + place));
+                }
+            }
+            sent[slot] = sent[slot] + 1;
+            out.add(row(slot, blob(slot, cameUs, packedUs)));
+            out.add(row(slot, NOTHING));
+        }
+        return taken;
+    }
+
+    private int admit(List records, int from, long[] room, int[] to, int[] counts) {
+        for (int place = 0; place < to.length; place++) {
+            InternalRow record = (InternalRow) records.get(from + place);
+            if (record.isNullAt(0)) {
+                to[place] = -1;
+                continue;
+            }
+            int slot = routing[record.getInt(0)];
+            if (room[slot] <= 0) {
+                return place;
+            }
+            room[slot] = room[slot] - 1;
+            counts[slot] = counts[slot] + 1;
+            to[place] = slot;
+            Integer partition = Integer.valueOf(record.getInt(1));
+            Long before = (Long) next.get(partition);
+            long behind = record.getLong(2) + 1L;
+            if (before == null || before.longValue() < behind) {
+                next.put(partition, Long.valueOf(behind));
+            }
+        }
+        return to.length;
+    }
+
+    private static Row row(int slot, byte[] blob) {
+        Object[] values = new Object[2];
+        values[0] = Integer.valueOf(slot);
+        values[1] = blob;
+        return RowFactory.create(values);
+    }
+
+    private byte[] blob(int slot, long cameUs, long packedUs) throws Exception {
+        writer.finish();
+        Blob bytes = new Blob(padBytes);
+        bytes.write(new byte[HEADER_BYTES], 0, HEADER_BYTES);
+        ArrowRecordBatch batch = new VectorUnloader(writer.root()).getRecordBatch();
+        try {
+            MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), batch);
+        } finally {
+            batch.close();
+        }
+        writer.reset();
+        byte[] blob = bytes.padded(padBytes);
+        ByteBuffer header = ByteBuffer.wrap(blob).order(ByteOrder.LITTLE_ENDIAN);
+        header.put(MAGIC).putInt(bytes.size() - HEADER_BYTES).putInt(source).putInt(0);
+        header.putLong((long) sent[slot]).putLong(tick).putLong(cameUs).putLong(packedUs);
+        return blob;
+    }
+
+    /** Frees the memory of Arrow's columns. */
+    public synchronized void close() {
+        writer.root().close();
+    }
+
+    private static class Blob extends ByteArrayOutputStream {
+        Blob(int bytes) {
+            super(bytes);
+        }
+
+        byte[] padded(int least) {
+            return Arrays.copyOf(buf, Math.max(least, count));
+        }
+    }
+}

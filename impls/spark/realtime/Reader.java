@@ -1,0 +1,78 @@
+package rescale;
+
+import java.util.Iterator;
+import java.util.concurrent.ArrayBlockingQueue;
+
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+
+/** Reads records into a queue, as their source cannot be asked to wait for a limited time only. */
+class Reader extends Thread {
+    /** Stands behind the last record, or behind what came before a failure. */
+    static final Object END = new Object();
+    private static final int QUEUED_RECORDS_MAX = 8192;
+    private static final long STOP_MS = 10000L;
+
+    final ArrayBlockingQueue queue = new ArrayBlockingQueue(QUEUED_RECORDS_MAX);
+    private final Iterator records;
+    private final TaskContext context;
+    private volatile Throwable failure;
+    private volatile boolean ended;
+
+    Reader(Iterator records, TaskContext context) {
+        super("rescale-router-reads");
+        setDaemon(true);
+        this.records = records;
+        this.context = context;
+    }
+
+    public void run() {
+        org.apache.spark.TaskContext$.MODULE$.setTaskContext(context);
+        try {
+            while (records.hasNext()) {
+                queue.put(((InternalRow) records.next()).copy());  // the source uses its row again
+            }
+        } catch (Throwable thrown) {
+            failure = thrown;
+        }
+        while (!ended) {  // nobody reads on when the task has ended
+            try {
+                queue.put(END);
+                return;
+            } catch (InterruptedException again) {
+                continue;
+            }
+        }
+    }
+
+    /** Lets raise() throw this, and wakes who waits for a record; a full queue lets nobody wait. */
+    void fail(Throwable thrown) {
+        failure = thrown;
+        queue.offer(END);
+    }
+
+    /** Throws what has failed, as itself where that needs no declaration. */
+    void raise() {
+        Throwable thrown = failure;
+        if (thrown instanceof RuntimeException) {
+            throw (RuntimeException) thrown;
+        }
+        if (thrown instanceof Error) {
+            throw (Error) thrown;
+        }
+        if (thrown != null) {
+            throw new RuntimeException(thrown);
+        }
+    }
+
+    /** Ends the thread with the task. */
+    void end() {
+        ended = true;
+        interrupt();
+        try {
+            join(STOP_MS);
+        } catch (InterruptedException again) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}
