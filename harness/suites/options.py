@@ -129,7 +129,7 @@ REGRESS = (
            COUNT, _WHAT, shown="compare once", subject="The number of comparisons"),
     _mechanism("megaphone-batched", kind=TEXT),
     replace(_MODE, group=_WHAT, default=None, shown="each revision's own"), _of("workload", "dense"),
-    _of("keys", "1M"), _of("rate"), _of("duration", "18 seconds"), _of("workers"), _of("bins"),
+    _of("keys", "1M"), _of("rate"), _of("arrivals"), _of("duration", "18 seconds"), _of("workers"), _of("bins"),
     *(option for option in running("a small load") if option.name != "force"),
     Option("reference", "store the comparison, which names the base of later ones", FLAG, "Output"),
 )

@@ -66,7 +66,7 @@ def store(
 
 _OPTIONS = {"workload": "dense", "mechanism": "megaphone-batched", "keys": "1M", "rate": "10000", "duration": "18"}
 _QUICK = {"keys": "100k", "rate": "2000", "duration": "9", "bins": "64"}
-_AS_BENCH = ("mode", "workers", "bins")  # a revision's own default unless they are given
+_AS_BENCH = ("mode", "arrivals", "workers", "bins")  # a revision's own default unless they are given
 _WORDS = {"worse": "slower", "better": "faster", "same": "no difference"}
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -111,11 +111,16 @@ class Comparison:
         return sum(map(was_busy, results)), len(results)
 
 
-def _bench_options(options: Mapping[str, Any]) -> list[str]:
+def bench_options(options: Mapping[str, Any]) -> list[str]:
+    """Returns the options of `./inv bench` for each run; raises UsageError for what it would refuse."""
     chosen = {**_OPTIONS, **(_QUICK if options.get("quick") else {})}
-    chosen |= {name: str(options[name]) for name in (*_OPTIONS, *_AS_BENCH) if options.get(name)}
+    chosen |= {name: _text(options[name]) for name in (*_OPTIONS, *_AS_BENCH) if options.get(name)}
     read_given(PARAMETERS, chosen)
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]
+
+
+def _text(value: Any) -> str:
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 @ending("cut off; the same options again go on")
@@ -127,7 +132,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
     resample = asked.get("resample", 0)
     if resample and commits["base"] != commits["head"]:
         raise UsageError("--resample compares a revision with itself: give it as --base and as --head.")
-    bench = _bench_options(options)
+    bench = bench_options(options)
     use_java()
     ensure_jars()
     folder = _folder(Path(options.get("output") or RESULTS), commits, bench, pairs)

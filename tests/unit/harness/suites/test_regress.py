@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from harness.files import write_json
+from harness.options.declared import read_given
+from harness.suites.options import REGRESS
 from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
-from harness.suites.regress.run import Comparison, append, base_of, line_of, markdown, run_regress, store
+from harness.suites.regress.run import Comparison, append, base_of, bench_options, line_of, markdown, run_regress, store
 from harness.suites.regress.trees import measures_of, revision
 from impls.errors import StateError, UsageError
 
@@ -161,3 +163,9 @@ def test_a_stored_comparison_names_the_base_of_later_ones(tmp_path):
     assert (kept["bench"], kept["machine"]) == (["--keys", "9"], {"cores": 2})
     assert set(kept["ratios"]["m"]) == set(TIMES)
     assert kept["ratios"]["m"][TIMES[0]]["head_over_base"].startswith("1.3"), "of the second round, which decides"
+
+
+@pytest.mark.parametrize(("given", "passed"), [("2", "2:2"), ("2:3", "2:3")])
+def test_workers_as_bench_reads_them_are_passed_on_to_it(given, passed):
+    options = bench_options(read_given(REGRESS, {"workers": given, "quick": True}))
+    assert options[options.index("--workers") + 1] == passed
