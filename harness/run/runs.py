@@ -25,6 +25,7 @@ from harness.results.place import FAILURE_FILE, how_it_ended, told_failure, writ
 from harness.run.disturb import disturbed
 from harness.setup.java import use_java
 from harness.setup.pack import archive_of
+from impls.closing import Closing
 from impls.errors import UsageError
 from impls.spark.master import check_master
 
@@ -159,38 +160,62 @@ class _RunProcess:
         self._log.close()
 
 
-def run_all(runs: Sequence[Run], folder: Path, view: Watcher) -> None:
-    """Runs what is not done yet; broker and Spark of the next run start while the oracle checks the one before.
+class Relay(Closing):
+    """Starts broker and Spark of the next run while the oracle checks the one before; close() ends what was not taken.
+
+    Attributes:
+        behind: folder of the run that begins behind the runs of an experiment, None if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.behind: Path | None = None
+        self._ready: _RunProcess | None = None
+
+    def prepare(self, folder: Path | None) -> None:
+        """Starts what a run's folder describes, unless that is done, or something waits already."""
+        if self._ready is None and folder is not None and not (folder / "done").exists():
+            self._ready = _RunProcess(folder)
+
+    def take(self, folder: Path) -> _RunProcess:
+        """Returns the process of a folder, started now unless it waits; another one that waits ends."""
+        ready, self._ready = self._ready, None
+        if ready is not None and ready.folder != folder:
+            ready.end()
+            ready = None
+        return ready or _RunProcess(folder)
+
+    def close(self) -> None:
+        """Ends what waits."""
+        if self._ready is not None:
+            self._ready.end()
+            self._ready = None
+
+
+def run_all(runs: Sequence[Run], folder: Path, view: Watcher, relay: Relay | None = None) -> None:
+    """Runs what is not done yet.
 
     Args:
         runs: in this order; each has `folder / run.folder` with its run.json.
         folder: parent of the runs' folders.
         view: receives what happens.
+        relay: of several experiments, to be closed behind the last one.
 
     Raises:
         UsageError: a run was refused for bad input.
     """
     left = deque(runs)
-    ready: _RunProcess | None = None
+    with contextlib.nullcontext(relay) if relay is not None else Relay() as hand:
 
-    def prepare_next() -> None:
-        nonlocal ready
-        if ready is None and left and not (folder / left[0].folder / "done").exists():
-            ready = _RunProcess(folder / left[0].folder)
+        def prepare_next() -> None:
+            hand.prepare(folder / left[0].folder if left else hand.behind)
 
-    try:
         while left:
             run = left.popleft()
             if (folder / run.folder / "done").exists():
                 view.skipped(run)
-                continue
-            process, ready = ready or _RunProcess(folder / run.folder), None
-            if not _run_one(run, process, view, prepare_next):
+            elif not _run_one(run, hand.take(folder / run.folder), view, prepare_next):
                 view.note(f"{run.folder}: its fault has ended it; it is resumed")
-                _run_one(run, _RunProcess(folder / run.folder), view, prepare_next)
-    finally:
-        if ready is not None:
-            ready.end()
+                _run_one(run, hand.take(folder / run.folder), view, prepare_next)
 
 
 def _run_one(run: Run, process: _RunProcess, view: Watcher, prepare_next: Callable[[], None]) -> bool:
@@ -233,13 +258,13 @@ def busy_runs(runs: Sequence[Run], folder: Path) -> list[Run]:
     return [run for run in runs if read_json(folder / run.folder / ENTRY_FILE).get("machine") == "busy"]
 
 
-def until_quiet(runs: Sequence[Run], folder: Path, view: Watcher, again: int) -> None:
+def until_quiet(runs: Sequence[Run], folder: Path, view: Watcher, again: int, relay: Relay | None = None) -> None:
     """Runs what is not done, and up to `again` times those runs anew during which the machine was busy.
 
     Raises:
         UsageError: a run was refused for bad input.
     """
-    run_all(runs, folder, view)
+    run_all(runs, folder, view, relay)
     for number in range(1, again + 1):
         busy = busy_runs(runs, folder)
         if not busy:
@@ -248,4 +273,4 @@ def until_quiet(runs: Sequence[Run], folder: Path, view: Watcher, again: int) ->
         view.note(f"The machine was busy during {names}: run anew, {number} of {again} times at most.")
         for run in busy:
             begin_anew(folder / run.folder)
-        run_all(busy, folder, view)
+        run_all(busy, folder, view, relay)

@@ -18,7 +18,7 @@ from harness.report.report import write_report
 from harness.results.machine import describe_machine
 from harness.results.place import Described, find_earlier, making, new_folder, result_folder, unchanged
 from harness.results.summary import CELL_FILE, write_result
-from harness.run.runs import Watcher, begin_anew, busy_runs, check_machine, until_quiet
+from harness.run.runs import Relay, Watcher, begin_anew, busy_runs, check_machine, until_quiet
 from harness.setup.java import ensure_jars
 from impls.errors import UsageError
 from plots.figure import write_all
@@ -52,7 +52,9 @@ def prepare_runs(
             write_json(folder / "experiment.json", {**described.to_json(), **about})
 
 
-def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str, *, anew: int = 0) -> int:
+def run_and_report(
+    runs: Sequence[Run], folder: Path, view: Watcher, again: str, *, anew: int = 0, relay: Relay | None = None
+) -> int:
     """Runs what is not done, draws and reports all of it; returns 0 all valid, 1 not all, 130 cut off.
 
     Args:
@@ -61,13 +63,14 @@ def run_and_report(runs: Sequence[Run], folder: Path, view: Watcher, again: str,
         view: receives what happens.
         again: the sentence for whoever cuts it off.
         anew: how often a run during which the machine was busy is made again; then it stays marked.
+        relay: of several experiments.
 
     Raises:
         UsageError: a run was refused for bad input.
     """
     cut_off = False
     try:
-        until_quiet(runs, folder / "runs", view, anew)
+        until_quiet(runs, folder / "runs", view, anew, relay)
     except UsageError:
         _report(folder)
         raise
@@ -98,6 +101,7 @@ def bench(
     resume: bool = False,
     state: LiveState | None = None,
     again: int = 0,
+    relay: Relay | None = None,
 ) -> tuple[Path, int]:
     """Runs an experiment and returns (result folder, exit code).
 
@@ -114,12 +118,18 @@ def bench(
     earlier = None if force or resume else find_earlier(experiment, output, finished=True)
     if earlier is not None and unchanged(earlier):
         return earlier, 0
-    folder = _to_resume(experiment, output) if resume else new_folder(output, experiment.name)
-    if not resume:
-        prepare_runs(experiment, ((run, None) for run in experiment.runs()), folder, experiment.seed)
+    folder = _to_resume(experiment, output) if resume else _begun(experiment, output)
     with LiveView(experiment, folder, state=state) as view:
-        code = run_and_report(experiment.runs(), folder, view, "`--resume` with the same options goes on", anew=again)
+        said = "`--resume` with the same options goes on"
+        code = run_and_report(experiment.runs(), folder, view, said, anew=again, relay=relay)
     return folder, code
+
+
+def _begun(experiment: Experiment, output: Path) -> Path:
+    """Returns a new result's folder, with those of its runs."""
+    folder = new_folder(output, experiment.name)
+    prepare_runs(experiment, ((run, None) for run in experiment.runs()), folder, experiment.seed)
+    return folder
 
 
 def _to_resume(experiment: Experiment, output: Path) -> Path:
@@ -160,9 +170,9 @@ def _run_all(experiments: list[Experiment], options: Mapping[str, Any], state: L
         check_machine(experiment, output)
     ensure_jars()
     codes = []
-    given = {name: bool(options.get(name)) for name in ("force", "resume")}
+    force, resume = bool(options.get("force")), bool(options.get("resume"))
     for experiment in experiments:
-        folder, code = bench(experiment, output, **given, state=state)
+        folder, code = bench(experiment, output, force=force, resume=resume, state=state)
         print_comparison(folder)
         sys.stdout.write(f"{folder}\n")
         codes.append(code)
@@ -206,12 +216,24 @@ def measure_in_turn(
         check_machine(experiment, output)
     ensure_jars()
     folder, worst = result_folder(suite, output, force=force), 0
-    for number, experiment in enumerate(experiments):
-        begun = find_earlier(experiment, folder, finished=False) is not None
-        path, code = bench(experiment, folder, resume=begun, again=again)
-        worst = max(worst, code)
-        take(folder, number, path)
-        if code == CUT_OFF:
-            return folder, worst
+    _first_left(experiments, folder)  # so that results have their order
+    with Relay() as relay:
+        for number, experiment in enumerate(experiments):
+            relay.behind = _first_left(experiments[number + 1 :], folder)
+            begun = find_earlier(experiment, folder, finished=False) is not None
+            path, code = bench(experiment, folder, resume=begun, again=again, relay=relay)
+            worst = max(worst, code)
+            take(folder, number, path)
+            if code == CUT_OFF:
+                return folder, worst
     (folder / "done").touch()
     return folder, worst
+
+
+def _first_left(experiments: Sequence[Experiment], folder: Path) -> Path | None:
+    """Returns the folder of the first run that is left of the first of some experiments, made if there is none."""
+    if not experiments or find_earlier(experiments[0], folder, finished=True) is not None:
+        return None
+    begun = find_earlier(experiments[0], folder, finished=False) or _begun(experiments[0], folder)
+    places = (begun / "runs" / run.folder for run in experiments[0].runs())
+    return next((place for place in places if not (place / "done").exists()), None)

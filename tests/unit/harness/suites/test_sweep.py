@@ -128,7 +128,7 @@ def test_a_finished_run_is_not_started_again(tmp_path, capsys):
 def test_cut_off_keeps_what_is_there_and_is_gone_on_with(tmp_path, monkeypatch):
     grid = make_grid({"mechanism": "none", "keys": "1M,2M"})
 
-    def carry_out_one(runs, folder, _view):
+    def carry_out_one(runs, folder, _view, _relay=None):
         write_one = folder / next(r.folder for r in runs if not (folder / r.folder / "done").exists())
         (write_one / "error.json").write_text('{"error": "planted"}')
         (write_one / "done").touch()
