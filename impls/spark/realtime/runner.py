@@ -43,8 +43,8 @@ from impls.worker.query import QuerySpec
 
 _SOURCE = Path(__file__).with_name("Router.java")
 _BESIDE = ("Reader.java", "Packer.java", "Link.java", "Flow.java")
-_IDLE_US = 1_000
-_LINGER_US = 8_000
+_IDLE_US = 300
+_LINGER_US = 2_000
 
 
 def routed(df: DataFrame, wiring: Wiring, *, idle_us: int = _IDLE_US, linger_us: int = _LINGER_US) -> DataFrame:
