@@ -152,6 +152,13 @@ class EventClock:
         """Whether all that the input so far gives rise to has been done: without new records nothing changes."""
         return not self.ready and (self.watermark is None or bool(self._run.min() >= self.watermark))
 
+    def reached(self, time: int | None) -> bool:
+        """Returns whether the watermark has come to a time with the epoch observed last; never to None."""
+        if time is None or self.watermark is None or self.watermark < time:
+            return False
+        before = self._last[1]
+        return before is None or before < time
+
     def hold(self, watermark: int | None, clock: EpochClock | None) -> None:
         """Takes over the watermark and the times of a written plan."""
         self.watermark = watermark

@@ -1,4 +1,4 @@
-"""What driver and long-lived tasks say to each other in real-time mode, and when a tick is done. Pure.
+"""What driver and long-lived tasks say to each other in real-time mode.
 
 A tick goes in this course, a version of Megaphone's (Hoffmann et al., VLDB 2019, section 4) whose timestamps are the
 blobs of a channel. Every worker gets the order, every router the routing. A router switches at once and says how many
@@ -13,14 +13,12 @@ A *session* is the set of tasks of one Spark batch: F tasks (*routers*), one per
 controller.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.errors import StateError
 from impls.protocol.order import EpochOrder
 
 Role = Literal["router", "worker"]
@@ -118,12 +116,24 @@ class Ended:
         worker: its number.
         report: `Report.to_json()`.
         cells: latency cells, dtype `impls.worker.cells.CELL`.
+        due: time of the earliest timer of its bins, None where there is none.
     """
 
     tick: int
     worker: int
     report: bytes
     cells: bytes
+    due: int | None = None
+
+
+@dataclass(frozen=True)
+class Due:
+    """S to driver: a partition of the input has come to the time of the worker's earliest timer.
+
+    The next tick takes in how far the input is, and the one behind it runs the timer.
+    """
+
+    worker: int
 
 
 @dataclass(frozen=True)
@@ -142,7 +152,7 @@ class Failed:
     text: str
 
 
-Said = Routed | Final | Ended | Failed
+Said = Routed | Final | Ended | Due | Failed
 
 
 @dataclass(frozen=True)
@@ -152,142 +162,3 @@ class Say:
     role: Role
     index: int
     message: Route | Tick | Marks | Final
-
-
-class Coordinator:
-    """begin() a tick; joined(), left() and heard() as tasks come, go and speak; each returns what to say.
-
-    A new session, be it the next batch or a query that was started again, replaces the one before; the tick under way
-    goes on with it.
-
-    Attributes:
-        hello: the tasks of the session there are, by role and index.
-        ended: what workers of the plan have ended the tick with.
-        failed: the error with which a task of this session has ended, None while there is none.
-        needed: by partition of the input, the first offset of which a batch that comes again has to bring the record.
-    """
-
-    def __init__(self) -> None:
-        self.hello: dict[tuple[Role, int], Hello] = {}
-        self.ended: dict[int, Ended] = {}
-        self.failed: Failed | None = None
-        self.needed: dict[int, int] = {}
-        self._order: EpochOrder | None = None
-        self._session = ("", -1)
-        self._ended_runs: set[str] = set()
-        self._begun = False  # this session knows the tick
-        self._settled = False  # the session's workers have ended a tick of the same routing
-        self._route: Route | None = None  # what the routers of this session have been told last
-        self._switched: dict[int, Routed] = {}
-
-    @property
-    def done(self) -> bool:
-        """Whether every worker of the plan has ended the tick."""
-        return self._order is not None and len(self.ended) == self._order.written.workers
-
-    @property
-    def complete(self) -> bool:
-        """Whether all tasks of the session are there."""
-        wanted: dict[Role, int] = {hello.role: hello.of for hello in self.hello.values()}
-        return len(wanted) == 2 and len(self.hello) == sum(wanted.values())
-
-    @property
-    def slots(self) -> int:
-        """Number of workers that the session can have, 0 before one has joined."""
-        return next((hello.of for hello in self.hello.values() if hello.role == "worker"), 0)
-
-    @property
-    def pids(self) -> list[int]:
-        """Processes of the session's workers."""
-        return sorted({hello.pid for hello in self.hello.values() if hello.role == "worker"})
-
-    def begin(self, order: EpochOrder) -> list[Say]:
-        """Begins a tick; one that has begun goes on, also in a session that has joined since and knows it already."""
-        if self._order is None or order.written.epoch != self._order.written.epoch:
-            self.ended, self._begun = {}, False
-        self._order = order
-        return self._tell()
-
-    def end(self) -> None:
-        """Forgets the session, as the query is ended; no task of that start of it is heard any more."""
-        self._ended_runs.add(self._session[0])
-        self._replace(("", -1))
-
-    def joined(self, hello: Hello) -> list[Say]:
-        """Takes in a task; one of another session than before begins that."""
-        run, batch = self._session
-        if hello.run in self._ended_runs or (hello.run == run and hello.batch < batch):
-            return []  # it comes late, its session is over
-        if (hello.run, hello.batch) != self._session:
-            if run != hello.run:
-                self._ended_runs.add(run)
-            self._replace((hello.run, hello.batch))
-        self.hello[hello.role, hello.index] = hello
-        return self._tell()
-
-    def _replace(self, session: tuple[str, int]) -> None:
-        """Begins another session; workers that have ended the tick answer again, see `impls.realtime.merging`."""
-        self._session = session
-        if not self.done:
-            self.ended = {}
-        self.hello, self._route, self._begun, self.failed = {}, None, False, None
-
-    def left(self, peer: Hello) -> None:
-        """Takes in that a task's connection ended."""
-        if self.hello.get((peer.role, peer.index)) == peer:
-            del self.hello[peer.role, peer.index]
-
-    def heard(self, peer: Hello, said: Said) -> list[Say]:
-        """Takes in what a task says; words of another session are passed over."""
-        role, index = peer.role, peer.index
-        if (peer.run, peer.batch) != self._session:
-            return []
-        if isinstance(said, Failed):
-            self.failed = self.failed or said
-            return []
-        if self._order is None or said.tick != self._order.written.epoch or not self._begun:
-            return []
-        if isinstance(said, Routed):
-            self._switched[index] = said
-            return self._marks()
-        if isinstance(said, Final):
-            return [Say("worker", worker, said) for worker in self._workers()]
-        if said.worker != index:
-            raise StateError(f"The {role} {index} ends the tick {said.tick} for worker {said.worker}.")
-        self.ended[said.worker] = said
-        if self.done:
-            for routed in self._switched.values():
-                self.needed.update(routed.next)
-        return []
-
-    def _workers(self) -> range:
-        assert self._order is not None, "a tick has begun"
-        return range(self._order.written.workers)
-
-    def _tell(self) -> list[Say]:
-        """Tells a complete session the tick that has begun."""
-        order = self._order
-        if order is None or self._begun or not self.complete or order.written.workers > self.slots or self.done:
-            return []
-        self._begun, self._switched = True, {}
-        said = [Say("worker", worker, Tick(order)) for worker in self._workers()]
-        plan = order.written.plan
-        route = Route(order.written.epoch, plan.routing)  # standbys are kept up from the changelog
-        self._settled = self._route is not None and np.array_equal(self._route.routing, route.routing)
-        self._route = route
-        return [*said, *(Say("router", index, route) for index in self._routers())]
-
-    def _routers(self) -> Iterable[int]:
-        return sorted(index for role, index in self.hello if role == "router")
-
-    def _marks(self) -> list[Say]:
-        """Tells every worker what to wait for, once all routers have switched."""
-        assert self._order is not None, "a tick has begun"
-        if set(self._switched) != set(self._routers()) or not self.complete:
-            return []
-        tick = self._order.written.epoch
-        counts = {
-            worker: tuple((index, routed.sent[worker]) for index, routed in sorted(self._switched.items()))
-            for worker in self._workers()
-        }
-        return [Say("worker", worker, Marks(tick, count, self._settled)) for worker, count in counts.items()]

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from impls.errors import StateError
+from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
-from impls.protocol.session import Coordinator, Hello, Say
+from impls.protocol.session import Hello, Say
 from impls.realtime.link import Event, Lost, Switchboard
 from impls.worker.cells import CELL
 
@@ -54,8 +55,18 @@ class RealTimeExecutor:
 
     @property
     def needed(self) -> dict[int, int]:
-        """By partition of the input, the first offset needed again, see `impls.protocol.session.Coordinator`."""
+        """By partition of the input, the first offset needed again, see `impls.protocol.coordinator.Coordinator`."""
         return self._coordinator.needed
+
+    @property
+    def due(self) -> int | None:
+        """Time of the earliest timer when the last tick ended."""
+        return self._coordinator.due
+
+    @property
+    def timers_wait(self) -> bool:
+        """Whether a worker has seen what lets a timer run, see `impls.protocol.session.Due`."""
+        return self._coordinator.timers_wait
 
     @property
     def complete(self) -> bool:

@@ -9,6 +9,7 @@ import lmdb
 
 from impls.durability.frame import Frame
 from impls.faults import fault
+from impls.operators.timed import TimedOperator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.report import Report, Written
@@ -18,6 +19,7 @@ from impls.realtime.environment import TurnEnvironment
 from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
 from impls.store.records import Lengths, Results, counts
+from impls.store.state import BinState
 from impls.worker.applying import Applying
 from impls.worker.parts import Phase, write_snapshot
 from impls.worker.pull import on_demand, pull_bins, within_budget
@@ -166,9 +168,20 @@ def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collecti
             write_snapshot(task, view, report)
     keep_replicas(task, [], report)
     fault("before-report", worker=task.worker, epoch=task.epoch, migrating=task.order.written.migrating)
-    answer = Ended(task.epoch, task.worker, counted(report, env.state.said).to_json(), env.latencies.to_bytes())
+    raw, cells = counted(report, env.state.said).to_json(), env.latencies.to_bytes()
     env.latencies = Latencies.none()
-    return answer
+    return Ended(task.epoch, task.worker, raw, cells, _due(env, task, blocked))
+
+
+def _due(env: TurnEnvironment, task: Task, blocked: Collection[int]) -> int | None:
+    """Returns the time of the earliest timer of the worker's bins."""
+    operator = task.spec.operator
+    if not isinstance(operator, TimedOperator) or operator.processing:
+        return None
+    bins = task.order.written.plan.routing == task.worker
+    bins[list(blocked)] = False
+    with env.reading(buffers=False) as view:
+        return BinState(view, task.spec.bins).earliest_timer(bins)
 
 
 def _commit(env: TurnEnvironment, task: Task, report: Report) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 import lmdb
 
 from impls.errors import StateError
+from impls.protocol.eventtime import NO_TIME
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.report import Report
-from impls.protocol.session import Ended, Final, Marks, Tick
+from impls.protocol.session import Due, Ended, Final, Marks, Tick
 from impls.realtime.blobs import Blob, Intake
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.flow import Pace
-from impls.realtime.merging import Breakdown, merged_report, restored
+from impls.realtime.merging import Breakdown, highest, merged_report, restored
 from impls.realtime.turn import TurnInput, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.records import Lengths, counts, queue_lengths
@@ -54,6 +55,8 @@ class TurnWorker:
         self._missing: set[int] = set()  # bins routed here whose state has not come, after the last tick
         self._said_final = False
         self._resumed = False  # the task has had an environment
+        self._due: int | None = None  # time of the earliest timer, when the last tick ended
+        self._furthest: dict[int, int] = {}  # highest event time by partition of the input
 
     def hear(self, message: Tick | Marks | Final) -> None:
         """Takes what the driver says."""
@@ -223,7 +226,9 @@ class TurnWorker:
         """Ends the tick and answers."""
         assert self._tick is not None, "it is this one"
         self._report.breakdown = self._breakdown.means()
-        self._say(end_tick(self._open, self._now, self._report, self._blocked(())))
+        ended = end_tick(self._open, self._now, self._report, self._blocked(()))
+        self._due = ended.due
+        self._say(ended)
         self._missing = self._tick.missing
         self._tick, self._report, self._breakdown = None, Report(self._worker), Breakdown()
 
@@ -243,6 +248,21 @@ class TurnWorker:
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
         self._report, self._lengths = done.report, done.lengths
         self._intake.count(blobs)
+        self._look_for_timers()
+
+    def _look_for_timers(self) -> None:
+        """Tells the driver when a partition has come to the time of the earliest timer, once for each partition."""
+        state, event_time = self._open.state, self._spec.operator.event_time
+        if event_time is None:
+            return
+        at = None if self._due is None else self._due + event_time.disorder
+        come = False
+        for partition, time_ in highest([*state.times, *state.ahead]):
+            before = self._furthest.get(partition, NO_TIME)
+            come = come or (at is not None and before < at <= time_)
+            self._furthest[partition] = max(before, time_)
+        if come:
+            self._say(Due(self._worker))
 
     def _blocked(self, pulls: Sequence[Pull]) -> set[int]:
         """Returns the bins that run nothing now.

@@ -8,9 +8,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 
 import lmdb
+import numpy as np
+from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.store.entries import BLOCK_BYTES, open_value
+from impls.store.entries import BLOCK_BYTES, CHECK_BYTES, open_value, wrong_rows
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE
 
 
@@ -105,3 +107,19 @@ def _verify(name: bytes, stored: bytes) -> None:
 
 def _item_at(cursor: lmdb.Cursor) -> Item:
     return bytes(cursor.key()), bytes(cursor.value())
+
+
+_DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
+
+
+def earliest_timers(txn: lmdb.Transaction) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the bins that have timers, and the time of the earliest one of each; raises CorruptStateError."""
+    items = list(whole_range(txn, DUE, bytes([DUE[0] + 1])))
+    raw = b"".join([part for item in items for part in item])
+    if len(raw) != len(items) * _DUE_BYTES:
+        raise CorruptStateError("The time of a bin's earliest timer has the wrong length: its state is damaged.")
+    rows = np.frombuffer(raw, np.uint8).reshape(-1, _DUE_BYTES)
+    numbers, times = (rows[:, a:b].copy().view(kind)[:, 0] for a, b, kind in ((1, 3, ">u2"), (3, 11, ">i8")))
+    if len(wrong_rows(rows)):
+        raise CorruptStateError("The time of a bin's earliest timer is damaged: wrong checksum.")
+    return numbers.astype(np.int64), times.astype(np.int64)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.bins import read_size, write_size
-from impls.store.checked import check_absent, whole_range
+from impls.store.checked import check_absent, earliest_timers, whole_range
 from impls.store.entries import (
     BLOCK_BYTES,
     CHECK_BYTES,
@@ -26,14 +26,12 @@ from impls.store.entries import (
     stored_value,
     stored_values,
     write_counts,
-    wrong_rows,
 )
 from impls.store.packs import beside_packs, unpack, unpack_range
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
 
 _HIGHEST = b"\xff" * 512  # above all keys
 _TURNED = 4_096  # entries turned at a time
-_DUE_BYTES = 3 + 8 + CHECK_BYTES  # table and bin, time, checksum
 
 
 def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
@@ -127,18 +125,14 @@ class BinState:
 
     def bins_with_timers(self, bins: NDArray[np.bool_], until: int) -> list[int]:
         """Returns the bins among those marked, bool of shape (B,), whose earliest timer is at `until` or before."""
-        items = list(whole_range(self._txn, DUE, bytes([DUE[0] + 1])))
-        raw = b"".join([part for item in items for part in item])
-        if len(raw) != len(items) * _DUE_BYTES:
-            raise CorruptStateError("The time of a bin's earliest timer has the wrong length: its state is damaged.")
-        if not items:
-            return []
-        rows = np.frombuffer(raw, np.uint8).reshape(-1, _DUE_BYTES)
-        numbers, times = (rows[:, a:b].copy().view(kind)[:, 0] for a, b, kind in ((1, 3, ">u2"), (3, 11, ">i8")))
-        if len(wrong_rows(rows)):
-            raise CorruptStateError("The time of a bin's earliest timer is damaged: wrong checksum.")
+        numbers, times = earliest_timers(self._txn)
         due: list[int] = numbers[bins[numbers] & (times <= until)].tolist()
         return due
+
+    def earliest_timer(self, bins: NDArray[np.bool_]) -> int | None:
+        """Returns the time of the earliest timer of the bins that are marked, None where they have none."""
+        numbers, times = earliest_timers(self._txn)
+        return min(times[bins[numbers]].tolist(), default=None)
 
     def set_earliest_timer(self, bin_: int, at: int | None) -> None:
         """Notes the time of a bin's earliest timer, None when it has none."""

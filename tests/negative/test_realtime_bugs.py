@@ -9,7 +9,8 @@ from router import Router
 
 from impls.durability import restore
 from impls.durability.frame import Segment
-from impls.protocol.session import Coordinator, Final, Marks
+from impls.protocol.coordinator import Coordinator
+from impls.protocol.session import Final, Marks
 from impls.realtime import environment, turn
 from impls.realtime.blobs import Intake
 from impls.realtime.environment import TurnEnvironment

@@ -1,6 +1,7 @@
 """Puts driver, executor and runner of a real-time query together."""
 
 import re
+import time
 from collections.abc import Callable
 
 import pyspark
@@ -10,6 +11,7 @@ from impls.driver.driver import Driver
 from impls.driver.handle import RunQuery
 from impls.errors import UsageError
 from impls.protocol.controller import Controller
+from impls.protocol.eventtime import EventClock
 from impls.protocol.order import Executor
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Switchboard
@@ -18,15 +20,47 @@ from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_o
 from impls.spark.realtime.settings import real_time_settings
 from impls.spark.source import streaming_sources
 
+_TIMERS_S, _TIMERS_MOST_S = 1.0, 0.1  # of a second, so much has ticks that begin at once for timers
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in a tick: 5 ms in which its records wait
 
 
-def hurries(controller: Controller) -> bool:
-    """Returns whether the next tick is run at once: something moves, or delivers partials that are complete.
+class Haste:
+    """begins() says whether the next tick begins at once, see below; made with the controller and what timers wait for.
 
-    Their results, such as those of a window over all bins, wait for nothing else.
+    It does while something moves, and to deliver partials that are complete: results such as those of a window over all
+    bins wait for nothing else. It does for a timer too, that the watermark has reached, or that the input has: but for
+    100 ms of a second, so that a query with many timers is not busy with ticks alone.
+
+    Args:
+        controller: the query's.
+        timers: returns whether a worker has seen what lets a timer run, and the time of the earliest timer.
+        now: a clock that does not go back, in seconds.
     """
-    return controller.busy or (controller.clock is not None and bool(controller.clock.ready))
+
+    def __init__(
+        self,
+        controller: Controller,
+        timers: Callable[[], tuple[bool, int | None]] = lambda: (False, None),
+        now: Callable[[], float] = time.monotonic,
+    ):
+        self._controller, self._timers, self._now = controller, timers, now
+        self._since = -_TIMERS_S
+
+    def begins(self) -> bool:
+        """Returns whether the next tick begins at once."""
+        controller, clock = self._controller, self._controller.clock
+        if controller.busy or clock is None:
+            return controller.busy
+        return bool(clock.ready) or self._for_timers(clock)
+
+    def _for_timers(self, clock: EventClock) -> bool:
+        waits, due = self._timers()
+        if not waits and not clock.reached(due):
+            return False
+        passed = self._now() - self._since
+        if passed >= _TIMERS_S:
+            self._since, passed = self._now(), 0.0
+        return passed < _TIMERS_MOST_S
 
 
 def run_real_time(
@@ -54,7 +88,7 @@ def run_real_time(
             executor,
             slots=max(slots, 1 + int(controller.routing.max()), 1 + int(controller.location.max())),
             next_tick=lambda: driver.last_epoch + 1,
-            busy=lambda: hurries(controller),
+            busy=Haste(controller, lambda: (executor.timers_wait, executor.due)).begins,
         )
     except BaseException:
         switchboard.close()

@@ -20,9 +20,10 @@ from impls.driver.driver import Driver, StopNeeded
 from impls.driver.epochs import EpochRecord
 from impls.durability.files import Files
 from impls.errors import StateError
+from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
-from impls.protocol.session import Coordinator, Hello, Say
+from impls.protocol.session import Hello, Say
 from impls.realtime.executor import SessionLost, SlotsNeeded
 from impls.store.environment import store_path
 from impls.worker.cells import CELL

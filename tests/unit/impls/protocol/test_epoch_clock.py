@@ -9,7 +9,7 @@ from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.view import Observation
-from impls.spark.realtime.start import hurries
+from impls.spark.realtime.start import Haste
 
 BINS = 4
 
@@ -58,9 +58,29 @@ def test_a_tick_that_delivers_what_is_complete_is_not_waited_for():
     known = controller(EventTime("at"))
     for epoch, more in enumerate(({"times": [(0, 50)]}, {"times": [(0, 60)], "partials": [Partial(40, b"k", 0, 1)]})):
         known.plan(epoch, 1)
-        assert not hurries(known)
+        assert not Haste(known).begins()
         known.observe(observed(epoch, **more))
-    assert hurries(known), "the timers of all bins have run up to 50"
+    assert Haste(known).begins(), "the timers of all bins have run up to 50"
     assert known.plan(2, 1).merged == (Partial(40, b"k", 0, 1),)
     known.observe(observed(2))
-    assert not hurries(known)
+    assert not Haste(known).begins()
+
+
+def test_a_tick_for_a_timer_that_the_watermark_or_the_input_has_reached_is_not_waited_for():
+    known, now, timers = controller(EventTime("at")), [5.0], [(False, None)]
+    haste = Haste(known, lambda: timers[0], lambda: now[0])
+    for epoch, (seen, due) in enumerate([(50, 60), (70, 60), (71, 60)]):
+        known.plan(epoch, 1)
+        known.observe(observed(epoch, times=[(0, seen)]))
+        timers[0] = (False, due)
+        assert haste.begins() == (seen == 70), "the last epoch has run it, or could not"
+    timers[0] = (True, 80)
+    assert haste.begins()
+    now[0] += 0.05
+    assert haste.begins()
+    now[0] += 0.1
+    assert not haste.begins(), "a tenth of a second is all that timers get of one"
+    now[0] += 0.84
+    assert not haste.begins()
+    now[0] += 0.02
+    assert haste.begins()

@@ -9,7 +9,7 @@ import pytest
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
+from impls.protocol.session import Due, Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
 
 ROUTING = np.array([0, 1, 1, 0], np.int32)
 MESSAGES = [
@@ -17,7 +17,8 @@ MESSAGES = [
     Routed(3, (5, 0), ((0, 17),)),
     Marks(3, ((0, 5), (1, 0)), settled=True),
     Final(3, 1),
-    Ended(3, 1, b"{}", b""),
+    Ended(3, 1, b"{}", b"", 17),
+    Due(1),
     Failed("worker", 0, "StateError", "no state"),
 ]
 

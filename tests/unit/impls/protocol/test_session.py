@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.errors import StateError
+from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Coordinator, Ended, Failed, Final, Hello, Marks, Route, Routed, Say, Tick
+from impls.protocol.session import Ended, Failed, Final, Hello, Marks, Route, Routed, Say, Tick
 
 ROUTERS, SLOTS = 2, 3
 

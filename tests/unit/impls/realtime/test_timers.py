@@ -1,0 +1,128 @@
+"""A worker tells when its earliest timer waits for nothing but a tick: at a tick's end, and when the input has come."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from impls.durability.files import Files
+from impls.durability.frame import FOLDER
+from impls.operators import KeyedProcess
+from impls.protocol.coordinator import Coordinator
+from impls.protocol.eventtime import EventTime
+from impls.protocol.order import EpochOrder
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.session import Due, Ended, Hello, Marks, Tick
+from impls.realtime.blobs import Blob
+from impls.realtime.worker import TurnWorker
+from impls.worker.query import QuerySpec
+
+DISORDER = 5
+
+
+class Closing(KeyedProcess):
+    """Sets a timer 100 behind each record."""
+
+    columns = ("at",)
+    event_time = EventTime("at", disorder=DISORDER)
+
+    def record(self, record, context):
+        context.set_timer(context.time + 100)
+
+    def timer(self, context):
+        pass
+
+
+class Unsent:
+    """Takes results and keeps none."""
+
+    def send(self, results, **numbers):
+        pass
+
+
+class Running:
+    """One worker with bins 0 and 1; bin 2 is at another."""
+
+    def __init__(self, folder):
+        files = Files(str(folder / "checkpoint"))
+        files.make_folders([FOLDER])
+        self.said, self._tick, self._numbers = [], -1, {}
+        spec = QuerySpec("q", 3, Closing(), Unsent(), str(folder / "state"), files, turns=True)
+        self.worker = TurnWorker(spec, 0, batch=0, say=self.said.append)
+
+    def tick(self, watermark=None):
+        """Runs one more tick to its end, and returns the time of the earliest timer then."""
+        self._tick += 1
+        plan = EpochPlan(np.array([0, 0, 1], np.int32))
+        written = replace(WrittenPlan(self._tick, 1, 2, plan), watermark=watermark)
+        self.worker.hear(Tick(EpochOrder(written, first=self._tick == 0)))
+        self.worker.hear(Marks(self._tick, tuple(self._numbers.items()), settled=True))
+        self.step()
+        ended = self.said.pop()
+        assert isinstance(ended, Ended)
+        assert ended.tick == self._tick
+        self.said.clear()
+        return ended.due
+
+    def records(self, partition, *times):
+        """Applies records of bin 0, and returns what the worker has said."""
+        number = self._numbers[partition] = self._numbers.get(partition, 0) + 1
+        n = len(times)
+        columns = {
+            "bin": pa.array([0] * n, pa.int32()), "partition": pa.array([partition] * n, pa.int32()),
+            "offset": pa.array(range(number * 100, number * 100 + n), pa.int64()),
+            "time": pa.array([0] * n, pa.int64()), "key": pa.array([b"k"] * n, pa.binary()),
+            "at": pa.array(times, pa.int64()),
+        }  # fmt: skip
+        self.worker.take([Blob(partition, number, self._tick, pa.table(columns))])
+        self.step()
+        said = list(self.said)
+        self.said.clear()
+        return said
+
+    def step(self):
+        while self.worker.step():
+            pass
+
+
+@pytest.fixture
+def running(tmp_path):
+    made = Running(tmp_path)
+    yield made
+    made.worker.close()
+
+
+def test_the_driver_hears_once_of_each_partition_that_it_has_come_to_the_earliest_timer(running):
+    assert running.tick() is None
+    assert running.records(0, 10, 20) == []
+    assert running.tick() == 110
+    assert running.records(0, 110, 114) == []
+    assert running.records(0, 115) == [Due(0)]
+    assert running.records(0, 120) == []
+    assert running.records(1, 10, 130) == [Due(0)]
+    assert running.tick() == 110, "a tick without a watermark runs no timer"
+    assert running.records(0, 140) == []
+    assert running.records(1, 150) == []
+    assert running.tick(115) == 120
+    assert running.records(0, 160) == [], "it was behind 120 before that was the next"
+
+
+def test_a_coordinator_keeps_what_is_due_until_the_next_tick():
+    coordinator = Coordinator()
+    worker = Hello("worker", 0, 1, "a", 0, 7)
+    for hello in (worker, Hello("router", 0, 1, "a", 0, 0)):
+        coordinator.joined(hello)
+
+    def order(tick):
+        return EpochOrder(WrittenPlan(tick, 1, 1, EpochPlan(np.zeros(1, np.int32))))
+
+    coordinator.begin(order(0))
+    assert (coordinator.timers_wait, coordinator.due) == (False, None)
+    coordinator.heard(replace(worker, run="b"), Due(0))
+    assert not coordinator.timers_wait, "it is of another session"
+    coordinator.heard(worker, Ended(0, 0, b"{}", b"", 70))
+    coordinator.heard(worker, Due(0))
+    assert (coordinator.timers_wait, coordinator.due) == (True, 70)
+    coordinator.begin(order(1))
+    assert (coordinator.timers_wait, coordinator.due) == (False, None)
