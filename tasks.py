@@ -32,6 +32,7 @@ from harness.cli.suites import (  # noqa: F401
     generator_speed,
     nexmark,
     perf,
+    profile,
     recovery_curve,
     regress,
     simulate,

@@ -17,6 +17,7 @@ from generators.spec import GeneratorError
 from generators.stream import Block
 
 _HOUR_US = 3_600_000_000
+_COUNTED = 8_192  # lags at a time: to count those of one sending costs more than the sending
 _SUB_BITS = 11  # 2^11 sub-buckets are 3 significant digits
 _OCTAVES = 33 - _SUB_BITS  # an hour has 32 bits of microseconds
 
@@ -24,14 +25,14 @@ _OCTAVES = 33 - _SUB_BITS  # an hour has 32 bits of microseconds
 class LagHistogram:
     """Counts lags of 1 microsecond to 1 hour to 3 significant digits, in the buckets of an HdrHistogram.
 
-    Recording is vectorised; the HdrHistogram itself is filled when percentiles are asked for. Negative lags (the wall
-    clock was stepped back) count as 0 and in `early`, those above an hour as an hour and in `refused`.
+    Lags are counted many at a time, and the HdrHistogram itself is filled when percentiles are asked for. Negative lags
+    (the wall clock was stepped back) count as 0 and in `early`, those above an hour as an hour and in `refused`.
     """
 
     def __init__(self, *, keep: bool = False):
-        self.early = 0
-        self.refused = 0
-        self.max_us = 0
+        self._early = self._refused = self._max_us = 0
+        self._waiting: list[NDArray[np.int64]] = []
+        self._records = 0  # that wait to be counted
         self._counts = np.zeros((_OCTAVES + 1) << _SUB_BITS, np.int64)
         self._kept: list[NDArray[np.int64]] | None = [] if keep else None
 
@@ -39,16 +40,39 @@ class LagHistogram:
         """Counts the lags of some records, in microseconds."""
         if self._kept is not None:
             self._kept.append(lags_us)
-        self.early += int((lags_us < 0).sum())
-        self.refused += int((lags_us > _HOUR_US).sum())
-        self.max_us = max(self.max_us, int(lags_us.max(initial=0)))
+        self._waiting.append(lags_us)
+        self._records += len(lags_us)
+        if self._records >= _COUNTED:
+            self._count()
+
+    def _count(self) -> None:
+        if not self._records:
+            return
+        lags_us = np.concatenate(self._waiting)
+        self._waiting, self._records = [], 0
+        self._early += int((lags_us < 0).sum())
+        self._refused += int((lags_us > _HOUR_US).sum())
+        self._max_us = max(self._max_us, int(lags_us.max(initial=0)))
         lags = np.clip(lags_us, 0, _HOUR_US)
         shift = np.maximum(np.frexp(lags.astype(np.float64))[1].astype(np.int64) - _SUB_BITS, 0)
         buckets, counts = np.unique((shift << _SUB_BITS) + (lags >> shift), return_counts=True)
         self._counts[buckets] += counts
 
+    @property
+    def early(self) -> int:
+        """Number of negative lags."""
+        self._count()
+        return self._early
+
+    @property
+    def refused(self) -> int:
+        """Number of lags above an hour."""
+        self._count()
+        return self._refused
+
     def histogram(self) -> HdrHistogram:
         """Returns all lags as an HdrHistogram, in microseconds."""
+        self._count()
         out = HdrHistogram(1, _HOUR_US, 3)
         for bucket in np.flatnonzero(self._counts).tolist():
             shift = bucket >> _SUB_BITS
@@ -60,7 +84,7 @@ class LagHistogram:
         merged = self.histogram()
         points = {"p50": 50.0, "p99": 99.0, "p999": 99.9}
         out = {name: merged.get_value_at_percentile(at) / 1000 for name, at in points.items()}
-        return {**out, "max": self.max_us / 1000}
+        return {**out, "max": self._max_us / 1000}
 
     def save(self, path: Path) -> None:
         """Writes every lag, in the order of sending, as a numpy int64 array; needs `keep=True`."""

@@ -41,6 +41,12 @@ def nexmark(c: Context, **given: Any) -> None:
     run("harness.suites.nexmark:run_nexmark", given)
 
 
+@verb(*options.PROFILE)
+def profile(c: Context, **given: Any) -> None:
+    """Draw flame graphs of a query under load: of its driver, and of the worker that computes most."""
+    run("harness.suites.profile:run_profile", given)
+
+
 @verb(*options.CHANGES, presets={"--quick": options.CHANGES_QUICK})
 def changes(c: Context, **given: Any) -> None:
     """Change a query while it runs: a filter put in, a function replaced, state of another shape; against restarts."""

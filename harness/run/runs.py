@@ -176,6 +176,11 @@ class Relay(Closing):
         if self._ready is None and folder is not None and not (folder / "done").exists():
             self._ready = _RunProcess(folder)
 
+    def go(self) -> None:
+        """Lets what waits make its state, while what is behind it is drawn: neither is measured."""
+        if self._ready is not None:
+            self._ready.go()
+
     def take(self, folder: Path) -> _RunProcess:
         """Returns the process of a folder, started now unless it waits; another one that waits ends."""
         ready, self._ready = self._ready, None

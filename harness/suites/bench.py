@@ -77,6 +77,8 @@ def run_and_report(
     except KeyboardInterrupt:
         cut_off = True
         view.note(f"cut off; {again}")
+    if relay is not None and not cut_off:
+        relay.go()
     view.note("drawing")
     result = _report(folder)
     if all((folder / "runs" / run.folder / "done").exists() for run in runs):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from harness.experiment.parameters import MICRO_BATCH, MODES, PARAMETERS, running
+from harness.experiment.parameters import MICRO_BATCH, MODES, PARAMETERS, REAL_TIME, running
 from harness.lab.hosts.settings import HOSTS_MOST
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, INTEGER, REAL, TEXT, WORKERS, Option
 
@@ -132,6 +132,14 @@ REGRESS = (
     _of("keys", "1M"), _of("rate"), _of("arrivals"), _of("duration", "18 seconds"), _of("workers"), _of("bins"),
     *(option for option in running("a small load") if option.name != "force"),
     Option("reference", "store the comparison, which names the base of later ones", FLAG, "Output"),
+)
+PROFILE = (
+    _of("mechanism", default="megaphone-batched"), replace(_MODE, group=_WHAT, default=REAL_TIME),
+    _of("workload", default="hash"), _of("query"), _of("keys", default="1M"), _of("rate"), _of("arrivals"),
+    _of("workers", default="2"), _of("bins"),
+    Option("seconds", "length of what is sampled", REAL, _LOAD, 8.0, "seconds", subject="The length", least=1,
+           most=600),
+    Option("output", "folder for results", FOLDER, "Output", default="", shown="results/"),
 )
 CLAIMS = (
     Option("only", "this claim, or several separated by commas", default="", shown="all"),

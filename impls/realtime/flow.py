@@ -170,13 +170,6 @@ class Inbox(Generic[T]):
             self._changed.notify_all()
             return messages, values, self._ended
 
-    def rest(self, seconds: float) -> None:
-        """Waits so long; raises the error that `fail` was given."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure is not None, seconds)
-            if self._failure is not None:
-                raise self._failure
-
     def _something(self) -> bool:
         ended = self._ended and not self._end_taken
         return bool(self._values or self._messages or ended or self._failure is not None)
