@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS
@@ -36,10 +37,7 @@ _RUN = "harness.run.process"
 @ending()
 def run_profile(options: Mapping[str, Any]) -> int:
     """Runs one query, samples it, prints the paths of its flame graphs, and returns the exit code of `./inv bench`."""
-    seconds = read_given(PROFILE, options)["seconds"]
-    names = {option.name for option in PARAMETERS}
-    values = {name: value for name, value in options.items() if name in names and value}
-    experiment = make_experiment(**{"duration_s": _WARM_S + seconds + 2, **read_given(PARAMETERS, values)})
+    experiment, seconds = asked(options)
     output = Path(options.get("output") or RESULTS)
     check_machine(experiment, output)
     ensure_jars()
@@ -54,6 +52,15 @@ def run_profile(options: Mapping[str, Any]) -> int:
     if sampler.failure:
         raise UsageError(sampler.failure)
     return code
+
+
+def asked(options: Mapping[str, Any]) -> tuple[Experiment, float]:
+    """Returns what is run, of one run, and for how many seconds it is sampled; raises UsageError for bad options."""
+    values = {option.name: option.default for option in PROFILE} | {k: v for k, v in options.items() if v is not None}
+    seconds = read_given(PROFILE, values)["seconds"]
+    of_run = {option.name for option in PARAMETERS} & values.keys()
+    shared = read_given(PARAMETERS, {name: values[name] for name in of_run if values[name]})
+    return make_experiment(**{"duration_s": _WARM_S + seconds + 2, **shared}), seconds
 
 
 class Sampler(threading.Thread):

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from harness.suites import profile
-from harness.suites.profile import Sampler
+from harness.suites.profile import Sampler, asked
 
 BUSY = "def spins():\n    while True:\n        sum(range(1000))\nspins()\n"
 
@@ -40,3 +40,16 @@ def test_a_run_without_a_load_is_said_to_have_none():
     sampler.start()
     sampler.end()
     assert (sampler.graphs, sampler.failure) == ({}, "The run had no load that lasted long enough to be sampled.")
+
+
+def test_one_run_of_a_live_query_in_real_time_is_what_is_profiled():
+    experiment, seconds = asked({"seconds": 3.0, "workers": None})
+    [run] = experiment.runs()
+    assert (run.mechanism, run.real_time, experiment.workers, experiment.workload) == (
+        "megaphone-batched",
+        True,
+        2,
+        "hash",
+    )
+    assert experiment.duration_s > seconds == 3
+    assert [run.real_time for run in asked({"mode": "micro-batch"})[0].runs()] == [False]
