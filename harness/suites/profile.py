@@ -1,7 +1,7 @@
 """`./inv profile`: flame graphs of a query under load, of its driver and of the worker that computes most.
 
-py-spy samples both from outside while they run, C code included: no code of the query is another one for it. perf,
-which does so too, knows no Python frames before Python 3.12.
+py-spy samples both from outside while they run: no code of the query is another one for it. perf, which does so too,
+knows no Python frames before Python 3.12. A thread that waits is in the graph with what it waits in.
 """
 
 import subprocess
@@ -103,7 +103,7 @@ class Sampler(threading.Thread):
     def _record(self, pid: int, path: Path) -> subprocess.Popen[bytes]:
         command = [
             str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(pid), "--output", str(path),
-            "--duration", str(round(self._seconds)), "--rate", str(_RATE), "--format", "flamegraph", "--native",
+            "--duration", str(round(self._seconds)), "--rate", str(_RATE), "--format", "flamegraph",
         ]  # fmt: skip
         return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
