@@ -213,6 +213,15 @@ def spark(kafka):
     session.stop()
 
 
+@pytest.fixture
+def board():
+    """The driver's side of connections with the tasks of a real-time query."""
+    from impls.realtime.link import Switchboard
+
+    with Switchboard() as made:
+        yield made
+
+
 class TopicReader:
     """Reads a results topic from its beginning, repeats removed."""
 

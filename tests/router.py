@@ -42,19 +42,6 @@ class Router:
         self._route = route
         return Routed(route.tick, tuple(self._sent), tuple(sorted(self._next.items())))
 
-    def admitted(self, records: pa.RecordBatch, room: NDArray[np.int64]) -> int:
-        """Returns how many of the first records can be packed, so that no slot gets more than it has room for.
-
-        Args:
-            records: as for `pack`, all with a bin.
-            room: records that each slot may be given, shape (slots,).
-        """
-        to = self._in_force().routing[records.column(0).to_numpy()]
-        left = np.maximum(room, 0)  # a window that has shrunk is overdrawn, also where nothing goes now
-        counts = np.bincount(to, minlength=len(room))
-        first = [np.flatnonzero(to == slot)[left[slot]] for slot in np.flatnonzero(counts > left)]
-        return int(min(first, default=len(records)))
-
     def pack(
         self, batches: Sequence[pa.RecordBatch], *, came_us: int = -1, packed_us: int = -1
     ) -> list[tuple[int, bytes]]:
@@ -71,7 +58,8 @@ class Router:
             StateError: no routing has come yet.
         """
         records = _records(batches)
-        route = self._in_force()
+        if (route := self._route) is None:
+            raise StateError("Records came before the first routing.")
         for part, behind in _next_offsets(records).items():
             self._next[part] = max(self._next.get(part, 0), behind)
         blobs = []
@@ -80,11 +68,6 @@ class Router:
             blob = encode(self.source, self._sent[slot], route.tick, part, came_us=came_us, packed_us=packed_us)
             blobs.append((slot, blob))
         return blobs
-
-    def _in_force(self) -> Route:
-        if self._route is None:
-            raise StateError("Records came before the first routing.")
-        return self._route
 
 
 def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[int, pa.RecordBatch]]:

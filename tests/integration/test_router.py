@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline import await_true
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 from router import Router
+from switchboards import DEADLINE_S, Running, heard
 
 from impls.protocol.session import Failed, Hello, Route, Routed
 from impls.realtime.blobs import PAD_BYTES, Blob, decode
 from impls.realtime.flow import Flow
-from impls.realtime.link import Event, Lost, Switchboard, from_json
+from impls.realtime.link import Lost, from_json
 from impls.spark.compiled import new_object
 from impls.spark.realtime import runner
 from impls.spark.realtime.settings import Wiring
@@ -29,7 +29,6 @@ from impls.spark.realtime.settings import Wiring
 pytestmark = pytest.mark.spark
 FOLDER = Path(runner.__file__).parent
 BINS, SLOTS, POOL = 8, 3, 40
-DEADLINE_S = 30.0
 LAST = 1 << 40  # a tick
 PLENTY = [1 << 30] * SLOTS
 EVERY_TYPE = (
@@ -222,38 +221,6 @@ def test_routers_beyond_the_last_column_are_not_counted(spark, made, tmp_path):
     assert list(flow.room()) == begin
 
 
-class Running:
-    """A query in a thread of its own."""
-
-    def __init__(self, act: Any):
-        self.rows: Any = None
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(act,), daemon=True)
-        self._thread.start()
-
-    def _run(self, act: Any) -> None:
-        try:
-            self.rows = act()
-        except (Py4JJavaError, PySparkException) as error:
-            self.error = error
-
-    def ended(self) -> bool:
-        self._thread.join(DEADLINE_S)
-        return not self._thread.is_alive()
-
-
-@pytest.fixture
-def board():
-    with Switchboard() as switchboard:
-        yield switchboard
-
-
-def event(board: Switchboard) -> Event:
-    found = board.next(DEADLINE_S)
-    assert found is not None, "nothing was heard"
-    return found
-
-
 def records(spark, number: int, *, sleep_ms: int = 0, bin_: str = "id % 2"):
     df = spark.range(0, number, 1, 1).selectExpr(f"int({bin_}) bin", "0 partition", "id offset")
     return df.where(f"reflect('java.lang.Thread', 'sleep', {sleep_ms}L) is not null") if sleep_ms else df
@@ -267,7 +234,7 @@ def begun(board):
         wiring = Wiring(board.address, board.key, "run", 2, to_arrow_schema(df.schema, timezone="UTC"))
         flow = Flow.create(wiring.flow, 2)
         running = Running(partial(act, runner.routed(df, wiring, **more)))
-        hello = event(board).message
+        hello = heard(board).message
         assert isinstance(hello, Hello)
         assert (hello.role, hello.index, hello.run, hello.batch, hello.pid) == ("router", 0, "run", 0, 0)
         return running, flow, wiring.schema
@@ -286,30 +253,30 @@ def ids(rows: Any, schema: pa.Schema) -> list[tuple[int, int, list[int]]]:
 def test_it_waits_for_a_routing_and_switches_while_no_record_comes(spark, board, begun):
     running, _, schema = begun(records(spark, 8, sleep_ms=250))
     board.send("router", 0, Route(0, np.array([0, 1], np.int32)))
-    assert event(board).message == Routed(0, (0, 0))
+    assert heard(board).message == Routed(0, (0, 0))
     sent, tick = (0, 0), 0
     while sum(sent) < 3:  # a switch is answered in the 250 ms between two records
         tick += 1
         board.send("router", 0, Route(tick, np.array([0, 1], np.int32)))
-        sent = event(board).message.sent
+        sent = heard(board).message.sent
     board.send("router", 0, Route(LAST, np.array([1, 1], np.int32)))
-    marks = event(board).message
+    marks = heard(board).message
     assert running.ended()
     assert running.error is None
-    got = ids(running.rows, schema)
+    got = ids(running.result, schema)
     assert sorted(at for _, _, offsets in got for at in offsets) == list(range(8))
     before = [(slot, offsets) for slot, tick, offsets in got if tick < LAST]
     assert marks.sent == tuple(sum(slot == wanted for slot, _ in before) for wanted in range(2))
     assert marks.next == ((0, 1 + max(at for _, offsets in before for at in offsets)),)
     assert {slot for slot, tick, _ in got if tick == LAST} == {1}
-    assert isinstance(event(board).message, Lost)
+    assert isinstance(heard(board).message, Lost)
 
 
 def test_records_that_follow_each_other_are_sent_when_the_first_has_lingered(spark, board, begun):
     running, _, schema = begun(records(spark, 200, sleep_ms=1, bin_="0"), idle_us=10_000_000, linger_us=20_000)
     board.send("router", 0, Route(0, np.array([0], np.int32)))
     assert running.ended()
-    got = ids(running.rows, schema)
+    got = ids(running.result, schema)
     assert len(got) >= 2
     assert [at for _, _, offsets in got for at in offsets] == list(range(200))
 
@@ -318,7 +285,7 @@ def test_a_routing_that_does_not_fit_ends_it_and_the_driver_hears_why(spark, boa
     running, _, _ = begun(records(spark, 4))
     board.send("router", 0, Route(0, np.full(2, 2, np.int32)))
     said = "The routing names worker 2, but this query has 2 slots."
-    assert event(board).message == Failed("router", 0, "StateError", said)
+    assert heard(board).message == Failed("router", 0, "StateError", said)
     board.close()  # else Spark's next attempt would wait for a routing
     assert running.ended()
     assert running.error is not None
@@ -328,8 +295,8 @@ def test_an_error_of_the_source_is_that_of_the_query(spark, board, begun):
     broken = records(spark, 10).where("if(offset = 7, raise_error('broken row'), true)")
     running, _, _ = begun(broken)
     board.send("router", 0, Route(0, np.zeros(2, np.int32)))
-    assert event(board).message == Routed(0, (0, 0))
-    failed = event(board).message
+    assert heard(board).message == Routed(0, (0, 0))
+    failed = heard(board).message
     assert isinstance(failed, Failed)
     assert (failed.role, failed.index) == ("router", 0)
     assert "broken row" in failed.text
@@ -342,7 +309,7 @@ def test_an_error_of_the_source_is_that_of_the_query(spark, board, begun):
 def test_it_ends_with_the_driver_also_while_it_holds_records_back(spark, board, begun, number):
     running, _, _ = begun(records(spark, number, sleep_ms=500 if number == 4 else 0))
     board.send("router", 0, Route(0, np.zeros(2, np.int32)))
-    assert event(board).message == Routed(0, (0, 0))
+    assert heard(board).message == Routed(0, (0, 0))
     board.close()
     assert running.ended()
     assert f"The driver at {board.address} is gone" in str(running.error)  # so says Spark's last attempt
@@ -351,12 +318,12 @@ def test_it_ends_with_the_driver_also_while_it_holds_records_back(spark, board, 
 def test_it_holds_records_back_that_no_worker_has_room_for_and_routes_them_when_it_has(spark, board, begun):
     running, flow, schema = begun(records(spark, 300, bin_="0"))
     board.send("router", 0, Route(0, np.array([0], np.int32)))
-    assert event(board).message == Routed(0, (0, 0))
+    assert heard(board).message == Routed(0, (0, 0))
     await_true(lambda: flow._cells[0, 2] == 256, "as many records as the worker has room for")
     board.send("router", 0, Route(1, np.array([1], np.int32)))
-    assert isinstance(event(board).message, Routed)
+    assert isinstance(heard(board).message, Routed)
     assert running.ended()
-    assert [(slot, tick) for slot, tick, _ in ids(running.rows, schema)][-1] == (1, 1)
+    assert [(slot, tick) for slot, tick, _ in ids(running.result, schema)][-1] == (1, 1)
     assert (flow._cells[0, 2], flow._cells[1, 2]) == (256, 44)
 
 
@@ -377,7 +344,7 @@ def test_a_task_that_needs_no_more_blobs_leaves_no_thread(spark, board, begun):
     running, _, _ = begun(records(spark, 1_000_000), lambda blobs: blobs.take(2))
     board.send("router", 0, Route(0, np.zeros(2, np.int32)))
     assert running.ended()
-    assert len(running.rows) == 2
+    assert len(running.result) == 2
     await_true(lambda: threads() == 0, "the router's threads to end")
 
 

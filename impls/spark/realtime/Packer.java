@@ -56,11 +56,10 @@ public class Packer {
 
     /** Routes by a tick's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
     public synchronized String route(long tick, int[] routing) {
-        for (int bin = 0; bin < routing.length; bin++) {
-            if (routing[bin] >= sent.length) {
-                throw new IllegalStateException("The routing names worker " + last(routing) + ", but this query has "
-                    + sent.length + " slots.");
-            }
+        int last = last(routing);
+        if (last >= sent.length) {
+            throw new IllegalStateException("The routing names worker " + last + ", but this query has "
+                + sent.length + " slots.");
         }
         this.tick = tick;
         this.routing = routing;

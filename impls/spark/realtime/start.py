@@ -25,11 +25,12 @@ REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in a tick: 5 ms in 
 
 
 class Haste:
-    """begins() says whether the next tick begins at once, see below; made with the controller and what timers wait for.
+    """begins() says whether the next tick begins at once.
 
-    It does while something moves, and to deliver partials that are complete: results such as those of a window over all
-    bins wait for nothing else. It does for a timer too, that the watermark has reached, or that the input has: but for
-    100 ms of a second, so that a query with many timers is not busy with ticks alone.
+    A tick begins at once while something moves. It also does to deliver complete partials, because results such as
+    those of a window over all bins wait for nothing else, and to run a timer that the watermark or the input has
+    reached. For timers this holds during 100 ms of each second only: else a query with many of them would be busy with
+    ticks.
 
     Args:
         controller: the query's.

@@ -7,25 +7,13 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
 
 import pytest
+from switchboards import DEADLINE_S, heard
 
 from impls.protocol.session import Failed, Hello, Marks
 from impls.realtime.link import Event, Link, Lost, Switchboard
 
-DEADLINE_S = 30.0
 FIRST = Hello("router", 0, 2, "run", 0, 1)
 LATER = replace(FIRST, batch=1)
-
-
-@pytest.fixture
-def board():
-    with Switchboard() as made:
-        yield made
-
-
-def heard(board: Switchboard) -> Event:
-    event = board.next(DEADLINE_S)
-    assert event is not None, "nothing was heard"
-    return event
 
 
 def ended(hear: Callable[[], object]) -> threading.Event:

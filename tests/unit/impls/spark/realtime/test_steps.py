@@ -2,7 +2,6 @@
 
 import os
 import queue
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from router import encode
+from switchboards import DEADLINE_S, Running, heard
 
 from impls.errors import StateError
 from impls.protocol.session import Failed, Hello, Marks
@@ -19,7 +19,6 @@ from impls.realtime.link import Switchboard
 from impls.spark.realtime.settings import Wiring
 from impls.spark.realtime.steps import own_step
 
-DEADLINE_S = 30.0
 SCHEMA = pa.schema([("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
 END = object()
 
@@ -44,33 +43,6 @@ class Input:
             yield batch
 
 
-class Running:
-    """A step in a thread of its own."""
-
-    def __init__(self, step: Iterator[pa.RecordBatch]):
-        self.rows: queue.SimpleQueue[pa.RecordBatch] = queue.SimpleQueue()
-        self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(step,), daemon=True)
-        self._thread.start()
-
-    def _run(self, step: Iterator[pa.RecordBatch]) -> None:
-        try:
-            for batch in step:
-                self.rows.put(batch)
-        except Exception as error:
-            self.error = error
-
-    def ended(self) -> bool:
-        self._thread.join(DEADLINE_S)
-        return not self._thread.is_alive()
-
-
-@pytest.fixture
-def board():
-    with Switchboard() as made:
-        yield made
-
-
 @pytest.fixture
 def wiring(board):
     made = Wired(board.address, board.key, "run", 2, SCHEMA)
@@ -87,12 +59,6 @@ def blob(number: int, *bins: int) -> pa.RecordBatch:
     ]
     raw = encode(0, number, 0, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
     return pa.RecordBatch.from_arrays([pa.array([0, 0], pa.int32()), pa.array([raw, b""], pa.binary())], ["slot", "b"])
-
-
-def heard(board: Switchboard) -> Any:
-    event = board.next(DEADLINE_S)
-    assert event is not None, "nothing was heard"
-    return event.message
 
 
 class Worker:
@@ -140,8 +106,8 @@ def started(board: Switchboard, wiring: Wiring, given: Input, log: list[Any]) ->
     def make(number: int, batch: int, say: Any) -> Worker:
         return Worker(number, batch, say, log)
 
-    running = Running(own_step(make, wiring, given))
-    assert heard(board) == wiring.hello()
+    running = Running(lambda: list(own_step(make, wiring, given)))
+    assert heard(board).message == wiring.hello()
     return running
 
 
@@ -150,7 +116,7 @@ def test_s_hands_blobs_on_in_order_and_ends_when_all_are_applied(board, wiring, 
     running = started(board, wiring, given, worker_log)
     board.send("worker", 0, "go")
     given.put(blob(1, 0, 1))
-    assert heard(board) == Marks(1, ())
+    assert heard(board).message == Marks(1, ())
     given.put(blob(2, 1))
     given.put(blob(3, 1))
     given.put(END)
@@ -167,7 +133,7 @@ def test_s_waits_at_the_end_of_the_input_until_the_driver_says_what_to_do_with_t
     given.put(blob(1, 0))
     given.put(END)
     board.send("worker", 0, "go")
-    assert heard(board) == Marks(1, ())
+    assert heard(board).message == Marks(1, ())
     assert running.ended()
     assert worker_log == [("made", 0, 5), 1, "closed"]
 
@@ -175,7 +141,7 @@ def test_s_waits_at_the_end_of_the_input_until_the_driver_says_what_to_do_with_t
 def test_s_says_why_it_ends_and_closes_what_is_open(board, wiring, worker_log):
     running = started(board, wiring, Input(), worker_log)
     board.send("worker", 0, "fail")
-    assert heard(board) == Failed("worker", 0, "StateError", "as told")
+    assert heard(board).message == Failed("worker", 0, "StateError", "as told")
     assert running.ended()
     assert str(running.error) == "as told"
     assert worker_log[-1] == "closed"
@@ -187,4 +153,4 @@ def test_s_refuses_what_is_no_blob(board, wiring, worker_log):
     given.put(pa.RecordBatch.from_arrays([pa.array([0], pa.int32()), pa.array([b"no"], pa.binary())], ["slot", "b"]))
     assert running.ended()
     assert isinstance(running.error, ValueError)
-    assert heard(board).kind == "ValueError"
+    assert heard(board).message.kind == "ValueError"
