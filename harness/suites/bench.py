@@ -218,10 +218,11 @@ def measure_in_turn(
         check_machine(experiment, output)
     ensure_jars()
     folder, worst = result_folder(suite, output, force=force), 0
-    _first_left(experiments, folder)  # so that results have their order
     with Relay() as relay:
         for number, experiment in enumerate(experiments):
-            relay.behind = _first_left(experiments[number + 1 :], folder)
+            _first_run(experiment, folder)  # before that of the following one, so that folders are named in order
+            following = experiments[number + 1 : number + 2]
+            relay.behind = next((_first_run(another, folder) for another in following), None)
             begun = find_earlier(experiment, folder, finished=False) is not None
             path, code = bench(experiment, folder, resume=begun, again=again, relay=relay)
             worst = max(worst, code)
@@ -232,10 +233,10 @@ def measure_in_turn(
     return folder, worst
 
 
-def _first_left(experiments: Sequence[Experiment], folder: Path) -> Path | None:
-    """Returns the folder of the first run that is left of the first of some experiments, made if there is none."""
-    if not experiments or find_earlier(experiments[0], folder, finished=True) is not None:
+def _first_run(experiment: Experiment, folder: Path) -> Path | None:
+    """Makes an experiment's result unless there is one, and returns the first of its runs that is not done."""
+    if find_earlier(experiment, folder, finished=True) is not None:
         return None
-    begun = find_earlier(experiments[0], folder, finished=False) or _begun(experiments[0], folder)
-    places = (begun / "runs" / run.folder for run in experiments[0].runs())
+    result = find_earlier(experiment, folder, finished=False) or _begun(experiment, folder)
+    places = (result / "runs" / run.folder for run in experiment.runs())
     return next((place for place in places if not (place / "done").exists()), None)
