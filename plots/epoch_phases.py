@@ -129,7 +129,7 @@ FIGURES = (
 _PARTS = {
     "to_router": ("Kafka to router", "grey"),
     "route": ("route", "orange"),
-    "shuffle": ("shuffle", "pink"),
+    "to_worker": ("router to worker", "pink"),
     "wait": ("wait for the turn", "sky"),
     "apply": ("apply", "blue"),
     "commit": ("commit", "green"),

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from impls.errors import StateError
 from impls.protocol.session import Route, Routed
-from impls.realtime.blobs import _HEADER, _MAGIC, _NO_TIME, PAD_BYTES
+from impls.realtime.blobs import _HEADER, _MAGIC, _NO_TIME
 
 
 def encode(
@@ -17,7 +17,7 @@ def encode(
     """Returns the bytes of a blob."""
     body = batch.serialize()
     header = _HEADER.pack(_MAGIC, body.size, source, 0, number, tick, came_us, packed_us)
-    return b"".join((header, memoryview(body), bytes(max(0, PAD_BYTES - len(header) - body.size))))
+    return b"".join((header, memoryview(body)))
 
 
 class Router:

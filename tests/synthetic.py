@@ -143,7 +143,15 @@ class Clockwork:
 
     def tick(self, records: int) -> dict[str, Any]:
         """What the line of a tick has besides."""
-        parts = {"to_router": 4.0, "route": 0.5, "shuffle": 3.0, "wait": 1.0, "apply": 2.0, "commit": 0.5, "send": 1.5}
+        parts = {
+            "to_router": 4.0,
+            "route": 0.5,
+            "to_worker": 3.0,
+            "wait": 1.0,
+            "apply": 2.0,
+            "commit": 0.5,
+            "send": 1.5,
+        }
         return {"turns": 3, "way_ms": parts if records else {}, "latency_ms": 14.0 if records else None}
 
 

@@ -1,7 +1,7 @@
 """Blobs, the records of one worker as a single value, and how they wait for the worker's next turn.
 
-A blob is a header, one Arrow record batch without its schema, and zeros up to `PAD_BYTES`. The routers make them, in
-the JVM (`impls/spark/realtime/Packer.java`).
+A blob is a header and one Arrow record batch without its schema. The routers make them, in the JVM
+(`impls/spark/realtime/Packer.java`).
 """
 
 import struct
@@ -13,9 +13,6 @@ import pyarrow as pa
 
 from impls.errors import StateError
 from impls.store.records import concat
-
-PAD_BYTES = 8192
-"""Least size of a blob: above Spark's limit for an Arrow batch, so that each blob is a batch of its own."""
 
 _HEADER = struct.Struct("<4sIIIqqqq")  # a multiple of 8 bytes, as Arrow reads aligned buffers
 _MAGIC = b"RBB1"

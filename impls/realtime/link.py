@@ -1,30 +1,27 @@
 """Connections between the driver and the long-lived tasks of a real-time query on the same machine.
 
-They are Unix sockets in a folder that only this user can enter, and both sides prove that they know the query's key. A
-worker's messages are pickled. A router runs in the JVM (`impls/spark/realtime/Link.java`), and its messages are JSON.
+They are Unix sockets, see `impls.realtime.port`. A worker's messages are pickled. A router runs in the JVM
+(`impls/spark/realtime/Link.java`), and its messages are JSON.
 """
 
 import contextlib
 import json
-import os
 import pickle
 import queue
 import secrets
 import shutil
-import socket
 import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from multiprocessing.connection import Client, Connection
 from typing import Any
 
 from impls.closing import Closing
 from impls.protocol.session import Failed, Hello, Role, Route, Routed
+from impls.realtime.port import BROKEN, Port, shut_down
 
 _KEY_BYTES = 32
-_CLOSE_S = 5.0
-_BROKEN = (EOFError, OSError)
 
 
 @dataclass(frozen=True)
@@ -57,14 +54,9 @@ class Switchboard(Closing):
         self._known = known
         self._folder = tempfile.mkdtemp(prefix="rescale-")
         self.address, self.key = f"{self._folder}/driver", secrets.token_bytes(_KEY_BYTES)
-        self._listener = Listener(self.address, "AF_UNIX", backlog=128)
         self._events: queue.SimpleQueue[tuple[_Peer, Any]] = queue.SimpleQueue()
         self._peers: dict[tuple[Role, int], _Peer] = {}
-        self._closed = threading.Event()
-        self._lock = threading.Lock()
-        self._open: set[_Peer] = set()
-        self._thread = threading.Thread(target=self._accept, name="switchboard", daemon=True)
-        self._thread.start()
+        self._port = Port(self.address, self.key, self._listen, name="switchboard")
 
     def next(self, timeout_s: float | None = None) -> Event | None:
         """Returns the next event, None when there is none in time."""
@@ -89,51 +81,20 @@ class Switchboard(Closing):
 
     def close(self) -> None:
         """Ends all connections."""
-        if self._closed.is_set():
-            return
-        self._closed.set()
-        with contextlib.suppress(OSError), Client(self.address, "AF_UNIX"):
-            pass  # wakes the thread that accepts
-        self._thread.join(_CLOSE_S)
-        self._listener.close()
-        with self._lock:
-            peers = list(self._open)
-        for peer in peers:
-            peer.close()
+        self._port.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _accept(self) -> None:
-        while not self._closed.is_set():
-            with contextlib.suppress(*_BROKEN):
-                connection = self._listener.accept()
-                if self._closed.is_set():
-                    connection.close()
-                    return
-                peer = _Peer(connection)
-                with self._lock:
-                    self._open.add(peer)
-                threading.Thread(target=self._listen, args=(peer,), name="switchboard-hears", daemon=True).start()
-
-    def _listen(self, peer: "_Peer") -> None:
+    def _listen(self, connection: Connection) -> None:
+        peer = _Peer(connection)
         try:
-            peer.greet(self.key, self._known)
+            peer.greet(self._known)
             self._events.put((peer, peer.hello))
             while True:
                 self._events.put((peer, peer.hear()))
-        except Exception:
-            pass
         finally:
             peer.close()
-            with self._lock:
-                self._open.discard(peer)
             if peer.hello is not None:
                 self._events.put((peer, Lost()))
-
-
-def _shut_down(connection: Connection) -> None:
-    """Ends a connection so that a thread that waits for it wakes; closing its descriptor would leave it waiting."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)
 
 
 class _Peer:
@@ -145,9 +106,7 @@ class _Peer:
         self._connection = connection
         self._outgoing: queue.SimpleQueue[object | None] = queue.SimpleQueue()
 
-    def greet(self, key: bytes, known: Callable[[Hello], Hello]) -> None:
-        deliver_challenge(self._connection, key)
-        answer_challenge(self._connection, key)
+    def greet(self, known: Callable[[Hello], Hello]) -> None:
         hello = self.hear()
         if not isinstance(hello, Hello):
             raise TypeError(f"A task said {type(hello).__name__} before its Hello.")
@@ -164,11 +123,10 @@ class _Peer:
 
     def close(self) -> None:
         self._outgoing.put(None)
-        with contextlib.suppress(OSError):
-            _shut_down(self._connection)
+        shut_down(self._connection)
 
     def _send(self) -> None:
-        with contextlib.suppress(*_BROKEN):
+        with contextlib.suppress(*BROKEN):
             while (message := self._outgoing.get()) is not None:
                 self._connection.send_bytes(to_json(message) if self._speaks_json else pickle.dumps(message))
 
@@ -218,5 +176,4 @@ class Link(Closing):
 
     def close(self) -> None:
         """Ends the connection; a thread that hears gets EOFError."""
-        with contextlib.suppress(OSError):
-            _shut_down(self._connection)
+        shut_down(self._connection)

@@ -218,7 +218,7 @@ def ended_cells(txn: lmdb.Transaction, tick: int) -> bytes:
     return get_of_epoch(txn, _ENDED, tick) or b""
 
 
-STEPS = ("to_router", "route", "shuffle", "wait", "apply", "commit", "log", "send")
+STEPS = ("to_router", "route", "to_worker", "wait", "apply", "commit", "log", "send")
 """From the scheduled time to F, in F, to S, for the turn before, and the phases of the turn."""
 _STAMPED = STEPS[1:4]
 _PHASES = {"drop": "apply", "pull": "apply", "apply": "apply", "commit": "commit", "log": "log", "send": "send"}

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,9 +20,10 @@ from router import Router
 from switchboards import DEADLINE_S, Running, heard
 
 from impls.protocol.session import Failed, Hello, Route, Routed
-from impls.realtime.blobs import PAD_BYTES, Blob, decode
-from impls.realtime.flow import Flow
+from impls.realtime.blobs import Blob, decode
+from impls.realtime.flow import Flow, Inbox
 from impls.realtime.link import Lost, from_json
+from impls.realtime.port import Receiver
 from impls.spark.compiled import new_object
 from impls.spark.realtime import runner
 from impls.spark.realtime.settings import Wiring
@@ -29,6 +31,7 @@ from impls.spark.realtime.settings import Wiring
 pytestmark = pytest.mark.spark
 FOLDER = Path(runner.__file__).parent
 BINS, SLOTS, POOL = 8, 3, 40
+LARGE = 30_000  # characters
 LAST = 1 << 40  # a tick
 PLENTY = [1 << 30] * SLOTS
 EVERY_TYPE = (
@@ -56,7 +59,7 @@ class Packer:
     def __post_init__(self):
         schema = self.df._jdf.schema().json()
         path = FOLDER / "Packer.java"
-        self.packer = new_object(self.spark, path, self.source, self.slots, PAD_BYTES, schema)
+        self.packer = new_object(self.spark, path, self.source, self.slots, schema)
         self.arrow = to_arrow_schema(self.df.schema, timezone="UTC")
         self.rows = self.rows or list(self.df._jdf.queryExecution().executedPlan().executeCollect())
 
@@ -70,9 +73,7 @@ class Packer:
             records.add(self.rows[place])
         left = self._array("long", room)
         taken = self.packer.pack(records, 0, left, *times, out)
-        blobs, behind = [(row.get(0), bytes(row.get(1))) for row in out][::2], list(out)[1::2]
-        assert [(row.get(0), bytes(row.get(1))) for row in behind] == [(slot, b"") for slot, _ in blobs]
-        return taken, list(left), blobs
+        return taken, list(left), [(entry.getKey(), bytes(entry.getValue())) for entry in out]
 
     def decoded(self, raw: bytes) -> Blob:
         return decode(raw, self.arrow)
@@ -131,7 +132,6 @@ def test_it_packs_what_the_model_packs_blob_by_blob(pool, spark, given_steps):
         assert [slot for slot, _ in blobs] == [slot for slot, _ in expected]
         for (_, raw), (_, wanted) in zip(blobs, expected, strict=True):
             assert packer.decoded(raw) == packer.decoded(wanted)
-            assert len(raw) >= PAD_BYTES
             assert raw[:4] == wanted[:4]
 
 
@@ -163,18 +163,16 @@ def test_nothing_is_packed_before_a_routing_and_none_beyond_the_slots_is_taken(m
         packer.switch(Route(0, np.full(BINS, 3, np.int32)))
 
 
-def test_a_record_larger_than_a_blob_and_thousands_of_bins(spark):
+def test_a_large_record_and_thousands_of_bins(spark):
     bins = 5_000
-    df = spark.range(0, bins, 1, 1).selectExpr(
-        "int(id) bin", "0 partition", "id offset", f"repeat('x', 3 * {PAD_BYTES}) text"
-    )
+    df = spark.range(0, bins, 1, 1).selectExpr("int(id) bin", "0 partition", "id offset", f"repeat('x', {LARGE}) text")
     packer = Packer(spark, df.where(f"bin in (0, {bins - 1})"))
     routing = np.zeros(bins, np.int32)
     routing[-1] = 2
     packer.switch(Route(0, routing))
     (first, low), (last, high) = packer.pack([0, 1])[2]
     assert (first, last) == (0, 2)
-    assert packer.decoded(low).table["text"].to_pylist() == ["x" * 3 * PAD_BYTES]
+    assert packer.decoded(low).table["text"].to_pylist() == ["x" * LARGE]
     assert packer.decoded(high).table["bin"].to_pylist() == [bins - 1]
 
 
@@ -226,32 +224,58 @@ def records(spark, number: int, *, sleep_ms: int = 0, bin_: str = "id % 2"):
     return df.where(f"reflect('java.lang.Thread', 'sleep', {sleep_ms}L) is not null") if sleep_ms else df
 
 
+@dataclass
+class Workers:
+    """What the two workers of a query are sent."""
+
+    wiring: Wiring
+    inboxes: list[Inbox[Blob]] = field(default_factory=lambda: [Inbox(1 << 30), Inbox(1 << 30)])
+
+    def __post_init__(self):
+        self.receivers = [
+            Receiver(self.wiring.worker_address(0, slot), self.wiring.key, self.wiring.schema, inbox)
+            for slot, inbox in enumerate(self.inboxes)
+        ]
+
+    def close(self) -> None:
+        for receiver in self.receivers:
+            receiver.close()
+
+    def got(self, sent: Sequence[Any]) -> list[tuple[int, int, list[int]]]:
+        """(slot, tick, offsets) of the blobs; `sent` says how many there are, and they have come."""
+        assert [(row.slot, row.router) for row in sent] == [(0, 0), (1, 0)]
+        blobs = [self.inboxes[row.slot].take(0)[1] if row.blobs else [] for row in sent]
+        assert [len(of_slot) for of_slot in blobs] == [row.blobs for row in sent]
+        return [(slot, b.tick, b.table["offset"].to_pylist()) for slot, got in enumerate(blobs) for b in got]
+
+
 @pytest.fixture
 def begun(board):
-    """Begins a query whose only router has said hello: (query, file of flow, schema)."""
+    """Begins a query whose only router has said hello: (query, file of flow, workers)."""
+    with ExitStack() as stack:
 
-    def begin(df, act=lambda blobs: blobs.collect(), **more):
-        wiring = Wiring(board.address, board.key, "run", 2, to_arrow_schema(df.schema, timezone="UTC"))
-        flow = Flow.create(wiring.flow, 2)
-        running = Running(partial(act, runner.routed(df, wiring, **more)))
-        hello = heard(board).message
-        assert isinstance(hello, Hello)
-        assert (hello.role, hello.index, hello.run, hello.batch, hello.pid) == ("router", 0, "run", 0, 0)
-        return running, flow, wiring.schema
+        def begin(df, **more):
+            wiring = Wiring(board.address, board.key, "run", 2, to_arrow_schema(df.schema, timezone="UTC"))
+            flow, workers = Flow.create(wiring.flow, 2), Workers(wiring)
+            stack.callback(workers.close)
 
-    return begin
+            def run() -> Any:
+                sent = runner.routed(df, wiring, **more).collect()
+                for row in sent:
+                    workers.receivers[row.slot].await_blobs({row.router: row.blobs}, DEADLINE_S)
+                return sent
 
+            running = Running(run)
+            hello = heard(board).message
+            assert isinstance(hello, Hello)
+            assert (hello.role, hello.index, hello.run, hello.batch, hello.pid) == ("router", 0, "run", 0, 0)
+            return running, flow, workers
 
-def ids(rows: Any, schema: pa.Schema) -> list[tuple[int, int, list[int]]]:
-    """(slot, tick, offsets) of the blobs; each has an empty one behind it."""
-    assert {bytes(row["blob"]) for row in rows[1::2]} <= {b""}
-    assert [row["slot"] for row in rows[::2]] == [row["slot"] for row in rows[1::2]]
-    blobs = [(row["slot"], decode(bytes(row["blob"]), schema)) for row in rows[::2]]
-    return [(slot, blob.tick, blob.table["offset"].to_pylist()) for slot, blob in blobs]
+        yield begin
 
 
 def test_it_waits_for_a_routing_and_switches_while_no_record_comes(spark, board, begun):
-    running, _, schema = begun(records(spark, 8, sleep_ms=250))
+    running, _, workers = begun(records(spark, 8, sleep_ms=250))
     board.send("router", 0, Route(0, np.array([0, 1], np.int32)))
     assert heard(board).message == Routed(0, (0, 0))
     sent, tick = (0, 0), 0
@@ -263,7 +287,7 @@ def test_it_waits_for_a_routing_and_switches_while_no_record_comes(spark, board,
     marks = heard(board).message
     assert running.ended()
     assert running.error is None
-    got = ids(running.result, schema)
+    got = workers.got(running.result)
     assert sorted(at for _, _, offsets in got for at in offsets) == list(range(8))
     before = [(slot, offsets) for slot, tick, offsets in got if tick < LAST]
     assert marks.sent == tuple(sum(slot == wanted for slot, _ in before) for wanted in range(2))
@@ -273,10 +297,10 @@ def test_it_waits_for_a_routing_and_switches_while_no_record_comes(spark, board,
 
 
 def test_records_that_follow_each_other_are_sent_when_the_first_has_lingered(spark, board, begun):
-    running, _, schema = begun(records(spark, 200, sleep_ms=1, bin_="0"), idle_us=10_000_000, linger_us=20_000)
+    running, _, workers = begun(records(spark, 200, sleep_ms=1, bin_="0"), idle_us=10_000_000, linger_us=20_000)
     board.send("router", 0, Route(0, np.array([0], np.int32)))
     assert running.ended()
-    got = ids(running.result, schema)
+    got = workers.got(running.result)
     assert len(got) >= 2
     assert [at for _, _, offsets in got for at in offsets] == list(range(200))
 
@@ -316,14 +340,14 @@ def test_it_ends_with_the_driver_also_while_it_holds_records_back(spark, board, 
 
 
 def test_it_holds_records_back_that_no_worker_has_room_for_and_routes_them_when_it_has(spark, board, begun):
-    running, flow, schema = begun(records(spark, 300, bin_="0"))
+    running, flow, workers = begun(records(spark, 300, bin_="0"))
     board.send("router", 0, Route(0, np.array([0], np.int32)))
     assert heard(board).message == Routed(0, (0, 0))
     await_true(lambda: flow._cells[0, 2] == 256, "as many records as the worker has room for")
     board.send("router", 0, Route(1, np.array([1], np.int32)))
     assert isinstance(heard(board).message, Routed)
     assert running.ended()
-    assert [(slot, tick) for slot, tick, _ in ids(running.result, schema)][-1] == (1, 1)
+    assert [(slot, tick) for slot, tick, _ in workers.got(running.result)][-1] == (1, 1)
     assert (flow._cells[0, 2], flow._cells[1, 2]) == (256, 44)
 
 
@@ -336,22 +360,35 @@ def test_a_worker_that_has_applied_records_gets_more(spark, board, begun):
     assert flow._cells[0, 2] == 300
 
 
-def test_a_task_that_needs_no_more_blobs_leaves_no_thread(spark, board, begun):
+def test_a_task_that_is_cancelled_leaves_no_thread(spark, board, begun):
     def threads() -> int:
         names = [thread.getName() for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet().toArray()]
         return sum(name.startswith("rescale-router") for name in names)
 
-    running, _, _ = begun(records(spark, 1_000_000), lambda blobs: blobs.take(2))
+    running, _, _ = begun(records(spark, 1_000_000))
     board.send("router", 0, Route(0, np.zeros(2, np.int32)))
+    assert heard(board).message == Routed(0, (0, 0))
+    spark.sparkContext.cancelAllJobs()
     assert running.ended()
-    assert len(running.result) == 2
+    assert "cancelled" in str(running.error)
     await_true(lambda: threads() == 0, "the router's threads to end")
+
+
+def test_a_worker_that_is_gone_ends_the_router_and_the_driver_hears_which(spark, board, begun):
+    running, _, workers = begun(records(spark, 100, sleep_ms=20, bin_="0"))
+    board.send("router", 0, Route(0, np.array([1], np.int32)))
+    assert heard(board).message == Routed(0, (0, 0))
+    assert workers.inboxes[1].take(DEADLINE_S)[1]
+    workers.close()
+    assert "Worker 1 is gone" in heard(board).message.text
+    board.close()
+    assert running.ended()
 
 
 def test_who_has_another_key_is_turned_away_on_both_sides(spark, board):
     with pytest.raises(Py4JJavaError, match="The driver has another key"):
-        new_object(spark, FOLDER / "Link.java", board.address, b"x" * 32)
+        new_object(spark, FOLDER / "Link.java", "The driver", board.address, b"x" * 32)
     assert board.next(0.2) is None
     board.close()
     with pytest.raises(Py4JJavaError, match=f"The driver at {board.address} is gone"):
-        new_object(spark, FOLDER / "Link.java", board.address, board.key)
+        new_object(spark, FOLDER / "Link.java", "The driver", board.address, board.key)

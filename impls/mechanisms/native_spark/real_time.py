@@ -17,10 +17,10 @@ from impls.errors import StateError
 from impls.mechanisms.native_spark.query import NativeQuery
 from impls.mechanisms.native_spark.ticks import Ends, Ticks, state_bytes
 
-NATIVE_REAL_TIME_SETTINGS = {  # those that this project's own queries have in this mode
+NATIVE_REAL_TIME_SETTINGS = {
     "spark.sql.streaming.realTimeMode.minBatchDuration": "500ms",  # Spark's bound is 5 s
-    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # 50 otherwise
-    "spark.shuffle.streaming.checksum.enabled": "false",
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # a record waits for others so long; 50 otherwise
+    "spark.shuffle.streaming.checksum.enabled": "false",  # between tasks of one process is no network to distrust
 }
 _FIRST_DEADLINE_S = 600
 

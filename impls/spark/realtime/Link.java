@@ -19,9 +19,9 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 /**
- * A router's connection to the driver's switchboard: say from any thread, hear from one; messages are JSON.
+ * A router's connection to the driver's switchboard or to a worker: say and send from any thread, hear from one.
  *
- * Both sides prove that they know the query's key in the way of Python's multiprocessing.connection: each answers a
+ * The driver and a router say JSON. Both sides prove that they know the query's key in the way of Python's multiprocessing.connection: each answers a
  * challenge of the other with its HMAC, which is MD5's before Python 3.12. A message has its length in front of it.
  */
 public class Link {
@@ -33,21 +33,23 @@ public class Link {
     private static final int RANDOM_BYTES = 40;
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    private final String who;
     private final SocketChannel channel;
 
-    /** Connects to the driver; throws IllegalStateException when it is gone. */
-    public Link(String address, byte[] key) throws Exception {
+    /** Connects to whoever listens at an address, such as "The driver"; IllegalStateException when that is gone. */
+    public Link(String who, String address, byte[] key) throws Exception {
+        this.who = who;
         try {
             channel = SocketChannel.open(UnixDomainSocketAddress.of(address));
         } catch (IOException error) {
-            throw new IllegalStateException("The driver at " + address + " is gone: " + error.getMessage());
+            throw new IllegalStateException(who + " at " + address + " is gone: " + error.getMessage());
         }
         try {
             answer(key);
             challenge(key);
         } catch (IOException error) {
             close();
-            throw new IllegalStateException("The driver is gone: " + error.getMessage());
+            throw new IllegalStateException(who + " is gone: " + error.getMessage());
         }
     }
 
@@ -56,7 +58,7 @@ public class Link {
         byte[] message = Arrays.copyOfRange(asked, CHALLENGE.length(), asked.length);
         send(message.length == OLD_BYTES ? hmac("HmacMD5", key, message) : named(hmac("HmacSHA256", key, message)));
         if (!Arrays.equals(receive(), ascii(WELCOME))) {
-            throw new IllegalStateException("The driver has another key.");
+            throw new IllegalStateException(who + " has another key.");
         }
     }
 
@@ -69,7 +71,7 @@ public class Link {
         boolean old = answer.length == OLD_DIGEST_BYTES;
         byte[] expected = old ? hmac("HmacMD5", key, message) : named(hmac("HmacSHA256", key, message));
         if (!MessageDigest.isEqual(answer, expected)) {
-            throw new IllegalStateException("Who listens at the driver's address does not know the query's key.");
+            throw new IllegalStateException("Who listens at the address of a task does not know the query's key.");
         }
         send(ascii(WELCOME));
     }
@@ -107,7 +109,8 @@ public class Link {
         }
     }
 
-    private synchronized void send(byte[] bytes) throws IOException {
+    /** Sends bytes as one message; throws IOException when who listens is gone. */
+    public synchronized void send(byte[] bytes) throws IOException {
         ByteBuffer message = ByteBuffer.allocate(4 + bytes.length);
         message.putInt(bytes.length).put(bytes).flip();
         while (message.hasRemaining()) {

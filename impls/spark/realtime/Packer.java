@@ -4,6 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.Channels;
+import java.util.AbstractMap;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.Iterator;
@@ -15,8 +16,6 @@ import org.apache.arrow.vector.VectorUnloader;
 import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
-import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.DataType;
@@ -31,10 +30,8 @@ import org.apache.spark.sql.types.StructType;
 public class Packer {
     private static final int HEADER_BYTES = 48;
     private static final byte[] MAGIC = {'R', 'B', 'B', '1'};
-    private static final byte[] NOTHING = new byte[0];
 
     private final int source;
-    private final int padBytes;
     private final ArrowWriter writer;
     private final int[] sent;
     private final Map next = new TreeMap();  // by partition of the input
@@ -44,12 +41,10 @@ public class Packer {
     /**
      * @param source number of the router
      * @param slots most workers there can be
-     * @param padBytes least size of a blob
      * @param schema of a record, as JSON of Spark's
      */
-    public Packer(int source, int slots, int padBytes, String schema) {
+    public Packer(int source, int slots, String schema) {
         this.source = source;
-        this.padBytes = padBytes;
         this.sent = new int[slots];
         this.writer = ArrowWriter.create((StructType) DataType.fromJson(schema), "UTC", false, false);
     }
@@ -89,8 +84,7 @@ public class Packer {
      * @param from the first of them to take
      * @param room how many records each slot may be given; it is reduced by those that are packed
      * @param cameUs when the records came, for the header; so is packedUs, when they are packed
-     * @param out gets two Rows for each slot that has records: (slot, blob), and (slot, nothing), because Arrow's
-     *     writer sends a row when the one behind it has come
+     * @param out gets an entry for each slot that has records: (slot, blob)
      */
     public synchronized int pack(List records, int from, long[] room, long cameUs, long packedUs, Collection out)
         throws Exception {
@@ -110,8 +104,7 @@ public class Packer {
                 }
             }
             sent[slot] = sent[slot] + 1;
-            out.add(row(slot, blob(slot, cameUs, packedUs)));
-            out.add(row(slot, NOTHING));
+            out.add(new AbstractMap.SimpleEntry(Integer.valueOf(slot), blob(slot, cameUs, packedUs)));
         }
         return taken;
     }
@@ -140,16 +133,14 @@ public class Packer {
         return to.length;
     }
 
-    private static Row row(int slot, byte[] blob) {
-        Object[] values = new Object[2];
-        values[0] = Integer.valueOf(slot);
-        values[1] = blob;
-        return RowFactory.create(values);
+    /** Returns how many blobs have been packed for each slot. */
+    public synchronized int[] sent() {
+        return (int[]) sent.clone();
     }
 
     private byte[] blob(int slot, long cameUs, long packedUs) throws Exception {
         writer.finish();
-        Blob bytes = new Blob(padBytes);
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         bytes.write(new byte[HEADER_BYTES], 0, HEADER_BYTES);
         ArrowRecordBatch batch = new VectorUnloader(writer.root()).getRecordBatch();
         try {
@@ -158,9 +149,9 @@ public class Packer {
             batch.close();
         }
         writer.reset();
-        byte[] blob = bytes.padded(padBytes);
+        byte[] blob = bytes.toByteArray();
         ByteBuffer header = ByteBuffer.wrap(blob).order(ByteOrder.LITTLE_ENDIAN);
-        header.put(MAGIC).putInt(bytes.size() - HEADER_BYTES).putInt(source).putInt(0);
+        header.put(MAGIC).putInt(blob.length - HEADER_BYTES).putInt(source).putInt(0);
         header.putLong((long) sent[slot]).putLong(tick).putLong(cameUs).putLong(packedUs);
         return blob;
     }
@@ -168,15 +159,5 @@ public class Packer {
     /** Frees the memory of Arrow's columns. */
     public synchronized void close() {
         writer.root().close();
-    }
-
-    private static class Blob extends ByteArrayOutputStream {
-        Blob(int bytes) {
-            super(bytes);
-        }
-
-        byte[] padded(int least) {
-            return Arrays.copyOf(buf, Math.max(least, count));
-        }
     }
 }

@@ -5,6 +5,7 @@ import java.time.Instant;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -12,12 +13,14 @@ import java.util.concurrent.TimeUnit;
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.RowFactory;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
  * Routes the records of one partition of the source until Spark's batch ends.
  *
- * Three threads: one reads records, as their source cannot be asked to wait for a limited time only; one hears the
+ * Blobs go to the workers by connections of the router's own. What goes through Spark's shuffle is how many blobs each
+ * worker has been sent, at the end: a worker may end when it has them. Three threads: one reads records, as their source cannot be asked to wait for a limited time only; one hears the
  * driver, and switches at once, also while no record comes or no worker has room; the task's own packs.
  */
 public class Router implements MapPartitionsFunction {
@@ -32,7 +35,6 @@ public class Router implements MapPartitionsFunction {
     private final String flow;
     private final String schema;
     private final int slots;
-    private final int padBytes;
     private final long idleNs;
     private final long lingerNs;
 
@@ -43,19 +45,17 @@ public class Router implements MapPartitionsFunction {
      * @param flow path of the file by which routers and workers share how far they are
      * @param schema of a record, as JSON of Spark's
      * @param slots most workers there can be
-     * @param padBytes least size of a blob
      * @param idleUs records are packed when no other has come for so long
      * @param lingerUs records are packed when the first of them has waited for so long
      */
-    public Router(String address, byte[] key, String run, String flow, String schema, int slots, int padBytes,
-                  int idleUs, int lingerUs) {
+    public Router(String address, byte[] key, String run, String flow, String schema, int slots, int idleUs,
+                  int lingerUs) {
         this.address = address;
         this.key = key;
         this.run = run;
         this.flow = flow;
         this.schema = schema;
         this.slots = slots;
-        this.padBytes = padBytes;
         this.idleNs = idleUs * 1000L;
         this.lingerNs = lingerUs * 1000L;
     }
@@ -63,18 +63,21 @@ public class Router implements MapPartitionsFunction {
     public Iterator call(Iterator records) throws Exception {
         TaskContext context = TaskContext.get();
         int index = context.partitionId();
-        String batch = context.getLocalProperty("streaming.sql.batchId");
-        Link link = new Link(address, key);
-        link.say("{\"type\": \"Hello\", \"index\": " + index + ", \"run\": \"" + run + "\", \"batch\": "
-            + (batch == null ? "0" : batch) + ", \"stage\": " + context.stageId() + "}");
+        String property = context.getLocalProperty("streaming.sql.batchId");
+        String batch = property == null ? "0" : property;
+        Link link = new Link("The driver", address, key);
+        link.say("{\"type\": \"Hello\", \"index\": " + index + ", \"run\": \"" + run + "\", \"batch\": " + batch
+            + ", \"stage\": " + context.stageId() + "}");
         try {
-            Packer packer = new Packer(index, slots, padBytes, schema);
+            String folder = address.substring(0, address.lastIndexOf('/'));
+            Workers workers = new Workers(folder + "/worker-" + run + "-" + batch + "-", key, slots);
+            Packer packer = new Packer(index, slots, schema);
             Reader reader = new Reader(records, context);
             Driver driver = new Driver(link, packer, reader);
-            context.addTaskCompletionListener(new End(reader, link, packer));
+            context.addTaskCompletionListener(new End(reader, link, workers, packer));
             driver.start();
             reader.start();
-            return new Blobs(this, link, context, driver, new Flow(flow, slots, index));
+            return new Sending(this, link, workers, context, driver, new Flow(flow, slots, index));
         } catch (Exception error) {
             link.fail(index, error);
             link.close();
@@ -86,17 +89,20 @@ public class Router implements MapPartitionsFunction {
     private static class End implements TaskCompletionListener {
         private final Reader reader;
         private final Link link;
+        private final Workers workers;
         private final Packer packer;
 
-        End(Reader reader, Link link, Packer packer) {
+        End(Reader reader, Link link, Workers workers, Packer packer) {
             this.reader = reader;
             this.link = link;
+            this.workers = workers;
             this.packer = packer;
         }
 
         public void onTaskCompletion(TaskContext task) {
             reader.end();
             link.close();
+            workers.close();
             packer.close();
         }
     }
@@ -136,22 +142,26 @@ public class Router implements MapPartitionsFunction {
         }
     }
 
-    /** The rows for Spark's shuffle, see Packer. */
-    private static class Blobs implements Iterator {
+    /** Sends all blobs before its first row; its rows are (slot, router, blobs) for Spark's shuffle. */
+    private static class Sending implements Iterator {
         private final Router router;
         private final Link link;
+        private final Workers workers;
         private final TaskContext context;
         private final Driver driver;
         private final Flow flow;
-        private final ArrayDeque ready = new ArrayDeque();
+        private final ArrayDeque rows = new ArrayDeque();
+        private final ArrayList blobs = new ArrayList();
         private final ArrayList records = new ArrayList();
         private int packed;  // of these records
         private long cameUs;
         private boolean ended;
+        private boolean counted;
 
-        Blobs(Router router, Link link, TaskContext context, Driver driver, Flow flow) {
+        Sending(Router router, Link link, Workers workers, TaskContext context, Driver driver, Flow flow) {
             this.router = router;
             this.link = link;
+            this.workers = workers;
             this.context = context;
             this.driver = driver;
             this.flow = flow;
@@ -159,8 +169,11 @@ public class Router implements MapPartitionsFunction {
 
         public boolean hasNext() {
             try {
-                while (ready.isEmpty() && !(ended && packed == records.size())) {
-                    packNext();
+                while (!ended || packed < records.size()) {
+                    sendNext();
+                }
+                if (!counted) {
+                    count();
                 }
             } catch (RuntimeException thrown) {
                 tell(thrown);
@@ -169,14 +182,14 @@ public class Router implements MapPartitionsFunction {
                 tell(thrown);
                 throw new RuntimeException(thrown);
             }
-            return !ready.isEmpty();
+            return !rows.isEmpty();
         }
 
         public Object next() {
             if (!hasNext()) {
                 throw new NoSuchElementException();
             }
-            return ready.poll();
+            return rows.poll();
         }
 
         public void remove() {
@@ -189,8 +202,20 @@ public class Router implements MapPartitionsFunction {
             }
         }
 
-        /** Packs the records for which there is room, and hands them on before it looks for room again. */
-        private void packNext() throws Exception {
+        private void count() {
+            counted = true;
+            int[] sent = driver.packer.sent();
+            for (int slot = 0; slot < sent.length; slot++) {
+                Object[] values = new Object[3];
+                values[0] = Integer.valueOf(slot);
+                values[1] = Integer.valueOf(context.partitionId());
+                values[2] = Integer.valueOf(sent[slot]);
+                rows.add(RowFactory.create(values));
+            }
+        }
+
+        /** Packs and sends the records for which there is room. */
+        private void sendNext() throws Exception {
             if (!driver.switched.await(ROUTING_DEADLINE_S, TimeUnit.SECONDS)) {
                 throw new IllegalStateException("The driver sent no routing in " + ROUTING_DEADLINE_S + " s.");
             }
@@ -200,12 +225,17 @@ public class Router implements MapPartitionsFunction {
             driver.reader.raise();
             long[] given = flow.room();
             long[] room = (long[]) given.clone();
-            int taken = driver.packer.pack(records, packed, room, cameUs, nowUs(), ready);
+            int taken = driver.packer.pack(records, packed, room, cameUs, nowUs(), blobs);
             for (int slot = 0; slot < room.length; slot++) {
                 given[slot] = given[slot] - room[slot];
             }
             flow.sent(given);
             packed = packed + taken;
+            for (Iterator entries = blobs.iterator(); entries.hasNext();) {
+                Map.Entry blob = (Map.Entry) entries.next();
+                workers.send(((Integer) blob.getKey()).intValue(), (byte[]) blob.getValue());
+            }
+            blobs.clear();
             if (taken == 0 && packed < records.size()) {
                 Thread.sleep(FULL_MS);
             }

@@ -1,7 +1,7 @@
 """The query of real-time mode, and what keeps it running: start, tick after tick, and start again after a failure.
 
-The router runs in the JVM (`Router.java`): nothing in Spark's SQL can look at the time while no row comes, and between
-the JVM and Python a record would wait until the record behind it has come.
+The router runs in the JVM (`Router.java`), because nothing in Spark's SQL can look at the time while no row comes. It
+sends each worker its records itself.
 """
 
 import contextlib
@@ -30,25 +30,24 @@ from impls.driver.handle import RunQuery
 from impls.errors import InvalidPlanError, StateError, UsageError
 from impls.faults import lives
 from impls.protocol.session import Hello
-from impls.realtime.blobs import PAD_BYTES
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
 from impls.spark.cause import cause_of, silence
 from impls.spark.compiled import new_object
 from impls.spark.realtime.settings import Wiring
-from impls.spark.realtime.steps import DONE_SCHEMA, ROUTED_SCHEMA, MakeWorker, own_step, worker_maker  # fmt: skip
+from impls.spark.realtime.steps import DONE_SCHEMA, SENT_SCHEMA, MakeWorker, own_step, worker_maker
 from impls.spark.source import InputLog
 from impls.worker.query import QuerySpec
 
 _SOURCE = Path(__file__).with_name("Router.java")
-_BESIDE = ("Reader.java", "Packer.java", "Link.java", "Flow.java")
+_BESIDE = ("Reader.java", "Packer.java", "Link.java", "Workers.java", "Flow.java")
 _IDLE_US = 300
 _LINGER_US = 2_000
 
 
 def routed(df: DataFrame, wiring: Wiring, *, idle_us: int = _IDLE_US, linger_us: int = _LINGER_US) -> DataFrame:
-    """Returns the blobs of records, with the columns of `ROUTED_SCHEMA`, behind each an empty one.
+    """Returns how many blobs of records each worker has been sent, with the columns of `SENT_SCHEMA`.
 
     Args:
         df: records, as those of `wiring.schema`; rows without a bin are left out.
@@ -64,11 +63,11 @@ def routed(df: DataFrame, wiring: Wiring, *, idle_us: int = _IDLE_US, linger_us:
     as_they_are = sql.catalyst.encoders.ExpressionEncoder(bytes_.encoder(), bytes_.objSerializer(), row)
     router = new_object(
         spark, _SOURCE, wiring.address, wiring.key, wiring.run, str(wiring.flow), schema.json(), wiring.slots,
-        PAD_BYTES, idle_us, linger_us, beside=_BESIDE, in_tasks=True,
+        idle_us, linger_us, beside=_BESIDE, in_tasks=True,
     )  # fmt: skip
     rows = getattr(df.select(F.struct("*").alias("record"))._jdf, "as")(as_they_are)
-    blobs = spark._jsparkSession.parseDataType(ROUTED_SCHEMA.json())
-    return DataFrame(rows.mapPartitions(router, sql.Encoders.row(blobs)), spark)
+    sent = spark._jsparkSession.parseDataType(SENT_SCHEMA.json())
+    return DataFrame(rows.mapPartitions(router, sql.Encoders.row(sent)), spark)
 
 
 _SINK = "noop"
@@ -88,8 +87,8 @@ def _worker_query(frame: DataFrame, make: MakeWorker, wiring: Wiring, batch: str
         wiring: for both steps, with the `_records_schema` of the frame.
         batch: duration of a batch of Spark, as in "60 seconds".
     """
-    blobs = routed(frame, wiring).repartitionById(wiring.slots, F.col("slot"))
-    owned = blobs.mapInArrow(partial(own_step, make, wiring), DONE_SCHEMA)
+    sent = routed(frame, wiring).repartitionById(wiring.slots, F.col("slot"))
+    owned = sent.mapInArrow(partial(own_step, make, wiring), DONE_SCHEMA)
     writer: Any = owned.writeStream.format(_SINK).outputMode("update")  # its type does not know realTime yet
     triggered: DataStreamWriter = writer.trigger(realTime=batch)
     return triggered

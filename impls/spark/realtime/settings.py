@@ -9,19 +9,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from impls.protocol.session import Hello
-from impls.realtime.blobs import PAD_BYTES
 from impls.realtime.link import Link
 
 _SETTINGS = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # mapInArrow is not on Spark's list of what it tested
     "spark.sql.streaming.realTimeMode.minBatchDuration": "500ms",  # tests end batches; Spark's bound is 5 s
-    "spark.python.udf.pipelined.enabled": "true",  # else a task that waits for input hands no output on
-    "spark.python.udf.pipelined.queueDepth": "64",  # Arrow batches that Python reads ahead; 2 let the JVM wait
-    "spark.sql.execution.python.udf.buffer.size": "128",  # else 64 KiB gather before Python sees anything
-    "spark.buffer.size": "512",  # the same on the way back
-    "spark.sql.execution.arrow.maxBytesPerBatch": f"{PAD_BYTES}b",  # what a blob has, so that it is a batch by itself
-    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "2",  # a blob waits for others so long; 50 otherwise
-    "spark.shuffle.streaming.checksum.enabled": "false",  # between tasks of one process there is no network to distrust
 }
 
 
@@ -64,6 +56,10 @@ class Wiring:
     def flow(self) -> Path:
         """The file by which routers and workers share how far they are."""
         return Path(self.address).with_name(f"flow-{self.run}")
+
+    def worker_address(self, batch: int, slot: int) -> str:
+        """Returns where the worker of a slot takes blobs in a batch of Spark's; `Router.java` knows it too."""
+        return str(Path(self.address).with_name(f"worker-{self.run}-{batch}-{slot}"))
 
     def hello(self) -> Hello:
         """Returns the first word of this Spark task, a worker."""

@@ -1,28 +1,30 @@
 """The step S of a real-time query in Spark's tasks: it takes the blobs of one slot, and runs the turns of its worker.
 
-The blobs come from the step F, the routers, which run in the JVM (`Router.java`).
+The blobs come from the step F, the routers, which run in the JVM (`Router.java`), and not through Spark's shuffle. That
+brings how many blobs each router has sent, when Spark's batch ends.
 """
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from impls.errors import StateError
 from impls.protocol.session import Failed, Hello
-from impls.realtime.blobs import Blob, decode
+from impls.realtime.blobs import Blob
 from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace
 from impls.realtime.link import Link
+from impls.realtime.port import Receiver
 from impls.realtime.worker import TurnWorker
 from impls.spark.realtime.settings import Wiring
 from impls.worker.query import QuerySpec
 
-ROUTED_SCHEMA = StructType([StructField("slot", IntegerType()), StructField("blob", BinaryType())])
+SENT_SCHEMA = StructType([StructField(name, IntegerType()) for name in ("slot", "router", "blobs")])
 DONE_SCHEMA = "nothing int"
 _BLOB_BYTES_MAX = 16 << 20  # of blobs that come during a turn
 _END_DEADLINE_S = 60.0
@@ -32,13 +34,12 @@ _Flow = Callable[[int, int], None]  # takes records applied since the last call,
 
 
 @contextmanager
-def _joined(wiring: Wiring) -> Iterator[tuple[Link, Hello]]:
+def _joined(wiring: Wiring, hello: Hello) -> Iterator[Link]:
     """Connects a task to the driver, which hears with what the task fails."""
-    hello = wiring.hello()
     with wiring.connect() as link:
         link.say(hello)
         try:
-            yield link, hello
+            yield link
         except Exception as error:
             link.say(Failed(hello.role, hello.index, type(error).__name__, str(error)))
             raise
@@ -63,10 +64,6 @@ def _heard(link: Link) -> Iterator[Any]:
             yield link.hear()
     except EOFError:
         raise StateError("The driver has ended the connection.") from None
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000
 
 
 class Turns(Protocol):
@@ -116,28 +113,25 @@ def own_step(make: MakeWorker, wiring: Wiring, batches: Iterable[pa.RecordBatch]
     Args:
         make: makes the worker.
         wiring: its schema is that of the records in blobs.
-        batches: rows of `ROUTED_SCHEMA`.
+        batches: rows of `SENT_SCHEMA`, from each router at its end.
 
     Raises:
         StateError: the driver is gone, or the worker's state cannot be used.
     """
-    with _joined(wiring) as (link, hello):
+    hello, inbox = wiring.hello(), Inbox[Blob](_BLOB_BYTES_MAX)
+    receiver = Receiver(wiring.worker_address(hello.batch, hello.index), wiring.key, wiring.schema, inbox)
+    with receiver, closing(inbox), _joined(wiring, hello) as link:
+        _in_thread("hears-driver", inbox, partial(_listen, link, inbox))
+        _in_thread("awaits-end", inbox, partial(_await_end, batches, receiver, inbox))
         flow = partial(Flow(wiring.flow, wiring.slots).applied, hello.index)
-        _work(lambda: make(hello.index, hello.batch, link.say), link, wiring.schema, batches, flow)
+        _work(make(hello.index, hello.batch, link.say), inbox, flow)
     yield from ()
 
 
-def _work(
-    make: Callable[[], Turns], link: Link, schema: pa.Schema, batches: Iterable[pa.RecordBatch], flow: _Flow
-) -> None:
-    inbox: Inbox[Blob] = Inbox(_BLOB_BYTES_MAX)
-    _in_thread("hears-driver", inbox, partial(_listen, link, inbox))
-    _in_thread("reads-blobs", inbox, partial(_read_blobs, batches, schema, inbox))
-    worker = make()
+def _work(worker: Turns, inbox: Inbox[Blob], flow: _Flow) -> None:
     try:
         _turn_until_the_end(worker, inbox, flow)
     finally:
-        inbox.close()
         worker.close()
 
 
@@ -180,9 +174,10 @@ def _listen(link: Link, inbox: Inbox[Blob]) -> None:
         inbox.tell(message)
 
 
-def _read_blobs(batches: Iterable[pa.RecordBatch], schema: pa.Schema, inbox: Inbox[Blob]) -> None:
+def _await_end(batches: Iterable[pa.RecordBatch], receiver: Receiver, inbox: Inbox[Blob]) -> None:
+    """Ends the inbox when all routers have ended, and every blob has come that they have sent this worker."""
+    sent: dict[int, int] = {}
     for batch in batches:
-        for raw in batch.column(1).to_pylist():
-            if raw:
-                inbox.put(decode(raw, schema, read_us=_now_us()), len(raw))
+        sent.update(zip(batch.column(1).to_pylist(), batch.column(2).to_pylist(), strict=True))
+    receiver.await_blobs(sent)
     inbox.end()

@@ -129,7 +129,7 @@ def test_a_run_in_real_time_is_an_entry_of_the_schema_with_its_way(both):
     sooner = next(run for run in result["runs"] if run["mechanism"] == "megaphone-batched, real time")
     assert sooner["mode"] == "real-time"
     assert sooner["verdict"] == "valid"
-    assert sooner["way"]["steady"]["mean_ms"]["shuffle"] == 3.0
+    assert sooner["way"]["steady"]["mean_ms"]["to_worker"] == 3.0
     assert 0.2 < sooner["way"]["steady"]["share"] < 1
     assert sooner["warmup_s"] is not None
     assert sooner["latency_ms"]["steady"]["p50"] < 60
@@ -154,7 +154,7 @@ def test_both_modes_are_lines_of_their_own_in_every_table(both):
 @pytest.mark.lengthy
 def test_the_figures_show_epochs_of_one_mode_and_the_way_of_the_other(both):
     drawn = {figure.name: svg for figure in all_figures() if (svg := svg_of(figure, both)) is not None}
-    assert "shuffle" in drawn["latency_breakdown"]
+    assert "router to worker" in drawn["latency_breakdown"]
     assert "3 turns/s" not in drawn["latency_breakdown"]
     assert "turns/s" in drawn["latency_breakdown"]
     assert "real time" not in drawn["epoch_phases"].split("withheld")[0].split("<metadata")[0].replace("real time:", "")

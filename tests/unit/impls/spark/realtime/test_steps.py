@@ -4,6 +4,7 @@ import os
 import queue
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing.connection import Client
 from typing import Any
 
 import pyarrow as pa
@@ -50,15 +51,34 @@ def wiring(board):
     return made
 
 
-def blob(number: int, *bins: int) -> pa.RecordBatch:
-    """A row as Spark sends it, with the empty one behind it."""
+@pytest.fixture
+def send(wiring):
+    """Sends the worker a blob as its only router would."""
+    routers: list[Any] = []
+
+    def sent(raw: bytes) -> None:
+        if not routers:
+            routers.append(Client(wiring.worker_address(5, 0), "AF_UNIX", authkey=wiring.key))
+        routers[0].send_bytes(raw)
+
+    yield sent
+    for router in routers:
+        router.close()
+
+
+def count(blobs: int) -> pa.RecordBatch:
+    """A row as Spark brings it at the end: what the router has sent."""
+    columns = [pa.array([number], pa.int32()) for number in (0, 0, blobs)]
+    return pa.RecordBatch.from_arrays(columns, ["slot", "router", "blobs"])
+
+
+def blob(number: int, *bins: int) -> bytes:
     columns = [
         pa.array(bins, pa.int32()),
         pa.array([0] * len(bins), pa.int32()),
         pa.array(range(len(bins)), pa.int64()),
     ]
-    raw = encode(0, number, 0, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
-    return pa.RecordBatch.from_arrays([pa.array([0, 0], pa.int32()), pa.array([raw, b""], pa.binary())], ["slot", "b"])
+    return encode(0, number, 0, pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 
 
 class Worker:
@@ -111,26 +131,29 @@ def started(board: Switchboard, wiring: Wiring, given: Input, log: list[Any]) ->
     return running
 
 
-def test_s_hands_blobs_on_in_order_and_ends_when_all_are_applied(board, wiring, worker_log):
+def test_s_hands_blobs_on_in_order_and_ends_when_all_are_applied(board, wiring, send, worker_log):
     given = Input()
     running = started(board, wiring, given, worker_log)
     board.send("worker", 0, "go")
-    given.put(blob(1, 0, 1))
+    send(blob(1, 0, 1))
     assert heard(board).message == Marks(1, ())
-    given.put(blob(2, 1))
-    given.put(blob(3, 1))
+    given.put(count(3))
     given.put(END)
+    send(blob(2, 1))
+    assert heard(board).message == Marks(2, ())
+    send(blob(3, 1))
     assert running.ended()
     assert running.error is None
     assert worker_log == [("made", 0, 5), 1, 2, 3, "closed"]
 
 
 def test_s_waits_at_the_end_of_the_input_until_the_driver_says_what_to_do_with_the_last_blobs(
-    board, wiring, worker_log
+    board, wiring, send, worker_log
 ):
     given = Input()
     running = started(board, wiring, given, worker_log)
-    given.put(blob(1, 0))
+    send(blob(1, 0))
+    given.put(count(1))
     given.put(END)
     board.send("worker", 0, "go")
     assert heard(board).message == Marks(1, ())
@@ -147,10 +170,9 @@ def test_s_says_why_it_ends_and_closes_what_is_open(board, wiring, worker_log):
     assert worker_log[-1] == "closed"
 
 
-def test_s_refuses_what_is_no_blob(board, wiring, worker_log):
-    given = Input()
-    running = started(board, wiring, given, worker_log)
-    given.put(pa.RecordBatch.from_arrays([pa.array([0], pa.int32()), pa.array([b"no"], pa.binary())], ["slot", "b"]))
+def test_s_refuses_what_is_no_blob(board, wiring, send, worker_log):
+    running = started(board, wiring, Input(), worker_log)
+    send(b"no")
     assert running.ended()
     assert isinstance(running.error, ValueError)
     assert heard(board).message.kind == "ValueError"
