@@ -1,7 +1,8 @@
 """The producer process: `python -m generators.producer --help`.
 
 It ends with exit code 0 when all records are acknowledged, or when SIGTERM or SIGINT stopped it and everything queued
-is; 1 when a record could not be delivered; 2 for parameters or a topic that do not fit. It prints nothing but errors.
+is; 1 when a record could not be delivered; 2 for parameters or a topic that do not fit. It prints nothing but errors,
+and `ready` where it is to await its start.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         steering = Steering(stop, extendable=options.extendable)
-        if options.watch_stdin or options.extendable:
+        if options.watch_stdin or options.extendable or options.await_start:
             watch_stdin(lambda: _end_orphaned(stop), steering.take)
         complaint = _produce(options, stop, steering)
     except GeneratorError as error:
@@ -68,7 +69,9 @@ def _check(options: argparse.Namespace) -> None:
         raise GeneratorError(f"Arrivals lie at most {ARRIVALS_MS_MAX} ms apart: give --arrivals above 0, and no more.")
     if options.preload_only and options.extendable:
         raise GeneratorError("A preload does not go on: give one of --preload-only and --extendable.")
-    if options.resume and not options.start_us and not options.preload_only:
+    if options.await_start and options.start_us:
+        raise GeneratorError("A start is either known or awaited: give one of --start-us and --await-start.")
+    if options.resume and not (options.start_us or options.await_start or options.preload_only):
         raise GeneratorError("A stream is resumed on its first schedule: give the --start-us of the first start.")
     if options.resume and options.preload_only and not options.event_start_us:
         raise GeneratorError(
@@ -92,7 +95,11 @@ def _produce(options: argparse.Namespace, stop: threading.Event, steering: Steer
     preloaded = _preload(loop, stream, share, done)
     if options.preload_only:
         stream.records = 0
-    if not options.start_us:
+    if options.await_start:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        stream.start_us = steering.starts_us()
+    elif not options.start_us:
         stream.start_us = now_us() + _HEAD_START_US
     backlog = stream.records_left(share, done, now_us())
     begin_s = time.perf_counter() + max(0, stream.start_us - now_us()) / 1e6
@@ -203,6 +210,10 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--start-us", type=int, default=0, help="microseconds since the Unix epoch; 0 for a second from now"
     )
+    parser.add_argument(
+        "--await-start", action="store_true",
+        help="print `ready` when all is prepared, and wait for the line `start US` on standard input",
+    )  # fmt: skip
     parser.add_argument("--share", default="0/1", metavar="I/N", help="send the records i with i modulo N == I")
     parser.add_argument("--resume", action="store_true", help="go on behind what the topic holds (needs --start-us)")
     parser.add_argument("--out", type=Path, required=True, help="generator.json to write")

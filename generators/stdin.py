@@ -27,24 +27,35 @@ def watch_stdin(on_end: Callable[[], object], on_words: Callable[[bytes], object
 
 
 class Steering:
-    """take(what was said) on a thread; goes_on(sent) waits at the end of what there is to send.
+    """take(what was said) on a thread; starts_us() waits before the first record, goes_on(sent) behind the last one.
 
-    The line `records N` says that the stream goes on up to its record N, the line `end` that it does not go on.
+    The line `start US` says when the stream starts, the line `records N` that it goes on up to its record N, and the
+    line `end` that it does not go on.
     """
 
     def __init__(self, stop: threading.Event, *, extendable: bool):
         self._stop, self._ended = stop, not extendable
-        self._records, self._left = 0, b""
+        self._start_us, self._records, self._left = 0, 0, b""
 
     def take(self, said: bytes) -> None:
         """Takes in the lines that are whole; one that it does not know changes nothing."""
         *lines, self._left = (self._left + said).split(b"\n")
         for line in lines:
             word, _, number = line.partition(b" ")
-            if word == b"records" and number.isdigit():
+            if word == b"start" and number.isdigit():
+                self._start_us = int(number)
+            elif word == b"records" and number.isdigit():
                 self._records = max(self._records, int(number))
             elif word == b"end":
                 self._ended = True
+
+    def starts_us(self) -> int:
+        """Waits until it is known when the stream starts, in µs since 1970; 0 when it is stopped before.
+
+        Raises GeneratorError when nobody says so within two minutes.
+        """
+        self._wait(lambda: self._start_us > 0, "when to start")
+        return self._start_us
 
     def goes_on(self, sent: int) -> int | None:
         """Waits until it is known whether there are records behind the `sent` first ones.
@@ -55,14 +66,15 @@ class Steering:
         Raises:
             GeneratorError: nobody says so within two minutes.
         """
-        end = time.monotonic() + _WORD_DEADLINE_S
-        while self._records <= sent and not self._ended and not self._stop.is_set():
-            if time.monotonic() > end:
-                raise GeneratorError(
-                    f"Nobody said within {_WORD_DEADLINE_S:g} s whether to go on after {sent} records."
-                )
-            time.sleep(_POLL_S)
+        self._wait(lambda: self._records > sent or self._ended, f"whether to go on after {sent} records")
         return None if self._records <= sent or self._stop.is_set() else self._records
+
+    def _wait(self, known: Callable[[], bool], what: str) -> None:
+        end = time.monotonic() + _WORD_DEADLINE_S
+        while not known() and not self._stop.is_set():
+            if time.monotonic() > end:
+                raise GeneratorError(f"Nobody said within {_WORD_DEADLINE_S:g} s {what}.")
+            time.sleep(_POLL_S)
 
 
 class Stop(threading.Event):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -26,13 +27,17 @@ _AHEAD_S = 0.25  # before its end the load is told to go on, so that no record o
 _LOOK_S = 0.05
 _PRELOAD_DEADLINE_S = 600.0
 _HEAD_START_US = 1_500_000  # the generator's own start-up
-_HEAD_START_BEHIND_PRELOAD_US = 4_000_000  # with the check of what is there, 1.8 to 2 s on a busy machine
+_START_IN_US = 250_000  # of a generator that is ready
+_READY_DEADLINE_S = 60.0
 
 
 def schedule(
     folder: Path, experiment: Experiment, topic: str, preloaded: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Returns load.json, made now for a new run and read for a resumed one: the schedule never changes.
+
+    Behind a preload its `start_us` is 0 until the generator is ready: it looks first what the topic holds, which takes
+    1 to 2 s.
 
     Args:
         folder: the run's folder.
@@ -46,9 +51,8 @@ def schedule(
         return data
     folder.mkdir(parents=True, exist_ok=True)
     end_s = experiment.lead_in_s + experiment.duration_s
-    head_start_us = _HEAD_START_US if preloaded is None else _HEAD_START_BEHIND_PRELOAD_US
     data = {
-        "start_us": now_us() + head_start_us,
+        "start_us": now_us() + _HEAD_START_US if preloaded is None else 0,
         "rate": experiment.rate,
         "rate_shape": _own_shape(folder, experiment.rate_shape),
         **_until(experiment.schedule(), end_s),
@@ -146,6 +150,8 @@ class Load(Closing):
 
     With `waits_for` the load is extendable: while that says what it waits for, the load goes on past its planned end,
     second by second on the same schedule, up to load.json's `most_s`. The limit is the experiment's `longest_s`.
+
+    Where the load has no `start_us` yet, it gets one when the generator is ready.
     """
 
     def __init__(
@@ -153,21 +159,48 @@ class Load(Closing):
     ):
         self._folder, self._load, self._waits_for = folder, load, waits_for
         self._log = (folder / "generator.log").open("ab")
+        known = bool(load["start_us"])
         command = [
-            *_command(folder, bootstrap, load), "--start-us", load["start_us"], "--out", folder / "generator.json",
+            *_command(folder, bootstrap, load), *(["--start-us", load["start_us"]] if known else ["--await-start"]),
+            "--out", folder / "generator.json",
             "--watch-stdin" if waits_for is None else "--extendable",
             *(["--resume"] if resume or "nexmark" in load else []),
         ]  # fmt: skip
         self._process = subprocess.Popen(
-            [str(part) for part in command], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
+            [str(part) for part in command], stdin=subprocess.PIPE,
+            stdout=self._log if known else subprocess.PIPE, stderr=self._log,
             cwd=ROOT, start_new_session=True,
         )  # fmt: skip
         _let_go_first(self._process.pid)
         self._closing = threading.Event()
+        if not known:
+            self._start()
         if waits_for is not None:
             planned = make_schedule(_shape(folder, load), load["rate"], load["lead_in_s"])
             self._steer = threading.Thread(target=self._keep_on, args=(waits_for, planned), daemon=True)
             self._steer.start()
+
+    def _start(self) -> None:
+        """Waits until the generator is ready, writes down when it starts, and tells it."""
+        try:
+            self._await_ready()
+            self._load["start_us"] = now_us() + _START_IN_US
+            write_json(self._folder / "load.json", self._load)
+            self._tell(f"start {self._load['start_us']}")
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_ready(self) -> None:
+        out = self._process.stdout
+        assert out is not None, "it is a pipe where the start is awaited"
+        with out:
+            said = out.readline() if select.select([out], [], [], _READY_DEADLINE_S)[0] else b"nothing"
+        if not said:
+            self._process.wait(_READY_DEADLINE_S)
+            self.finished()
+        if said != b"ready\n":
+            raise StateError(f"The generator was not ready in {_READY_DEADLINE_S:.0f} s.")
 
     def _keep_on(self, waits_for: Waits, planned: Schedule) -> None:
         """Tells the generator at each end whether to go on; on a thread, as a restart of the query stops all others."""

@@ -8,12 +8,14 @@ import time
 import pytest
 from topics import DEADLINE_S, contents
 
+from generators.clock import now_us
 from generators.keys import make_keys
 from generators.rates import make_schedule
 from generators.stream import Share, Stream
 from harness.experiment.description import LOAD_MOST, Experiment
 from harness.files import read_json
 from harness.run.load import Load, schedule
+from impls.errors import UsageError
 
 RATE, SECONDS = 400, 3.0
 
@@ -27,10 +29,10 @@ def consumer(kafka):
     reader.close()
 
 
-def sent(kafka, topic, folder, waits_for, shape="constant", resume=False):
+def sent(kafka, topic, folder, waits_for, shape="constant", resume=False, **more):
     """Carries a load out and returns load.json and generator.json."""
     experiment = Experiment(rate=RATE, rate_shape=shape, duration_s=SECONDS, lead_in_s=0.5, keys=1000)
-    load = schedule(folder, experiment, topic)
+    load = {**schedule(folder, experiment, topic), **more}
     with Load(folder, kafka, load, resume=resume, waits_for=lambda: waits_for(load)) as generator:
         end = time.monotonic() + DEADLINE_S
         while not generator.finished():
@@ -62,6 +64,19 @@ def test_nothing_outstanding_leaves_the_load_as_it_was_planned(kafka, topic_fact
     assert told["records"] == load["records"] == int(3.5 * RATE)
     assert load["end_s"] == load["planned_s"] == 3.5
     assert "unmet" not in load
+
+
+def test_a_load_without_a_start_begins_when_the_generator_is_ready(kafka, topic_factory, consumer, tmp_path):
+    topic, before = topic_factory(2), now_us()
+    load, told = sent(kafka, topic, tmp_path, lambda _: "", start_us=0)
+    assert load["start_us"] > before
+    assert (told["records"], told["early"]) == (load["records"], 0)
+    assert contents(consumer, topic) == stream(load, "constant")
+
+
+def test_a_generator_that_fails_before_its_start_says_why(kafka, tmp_path):
+    with pytest.raises(UsageError, match="The generator failed: The topic 'nowhere' does not exist"):
+        sent(kafka, "nowhere", tmp_path, lambda _: "", start_us=0)
 
 
 @pytest.mark.parametrize("shape", ["constant", "sine:period=2", "csv"])

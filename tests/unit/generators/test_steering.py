@@ -25,14 +25,23 @@ def test_the_words_are_obeyed_and_others_passed_over():
     assert told.goes_on(30) is None
 
 
+def test_it_starts_when_it_is_told():
+    told = Steering(threading.Event(), extendable=False)
+    told.take(b"start\nstart now\nstart 1700000000000000\n")
+    assert told.starts_us() == 1_700_000_000_000_000
+
+
 def test_a_stop_ends_the_wait():
     stop = threading.Event()
     told = Steering(stop, extendable=True)
     threading.Timer(0.1, stop.set).start()
     assert told.goes_on(10) is None
+    assert told.starts_us() == 0
 
 
 def test_without_a_word_it_says_so(monkeypatch):
     monkeypatch.setattr(stdin, "_WORD_DEADLINE_S", 0.1)
     with pytest.raises(GeneratorError, match="go on after 10 records"):
         Steering(threading.Event(), extendable=True).goes_on(10)
+    with pytest.raises(GeneratorError, match=r"when to start\."):
+        Steering(threading.Event(), extendable=False).starts_us()
