@@ -9,6 +9,7 @@ import java.util.Map;
 import java.util.NoSuchElementException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import org.apache.spark.TaskContext;
@@ -245,24 +246,28 @@ public class Router implements MapPartitionsFunction {
         private void take() throws Exception {
             records.clear();
             packed = 0;
-            Object record = driver.reader.queue.take();
+            records.add(driver.reader.queue.take());
             long sinceNs = System.nanoTime();
             long firstUs = nowUs();
             long laterUs = 0L;
-            while (record != null && record != Reader.END) {
-                laterUs = laterUs + (System.nanoTime() - sinceNs) / 1000L;
-                records.add(record);
-                if (records.size() >= PACKED_RECORDS_MAX) {
+            int before = 0;
+            long leftNs = router.idleNs;
+            while (true) {
+                driver.reader.queue.drainTo(records, PACKED_RECORDS_MAX - records.size());
+                int came = records.size() - before;
+                long passedNs = System.nanoTime() - sinceNs;
+                laterUs = laterUs + came * passedNs / 1000L;
+                ended = records.get(records.size() - 1) == Reader.END;
+                leftNs = Math.min(router.idleNs, router.lingerNs - passedNs);
+                if (came == 0 || ended || records.size() >= PACKED_RECORDS_MAX || leftNs <= 0L) {
                     break;
                 }
-                record = driver.reader.queue.poll();
-                if (record == null) {
-                    long passedNs = System.nanoTime() - sinceNs;
-                    long leftNs = Math.min(router.idleNs, router.lingerNs - passedNs);
-                    record = driver.reader.queue.poll(leftNs, TimeUnit.NANOSECONDS);
-                }
+                before = records.size();
+                LockSupport.parkNanos(leftNs);  // and not until the next record, as each would wake this thread
             }
-            ended = record == Reader.END;
+            if (ended) {
+                records.remove(records.size() - 1);
+            }
             cameUs = firstUs + laterUs / Math.max(1, records.size());
         }
 
