@@ -134,7 +134,8 @@ def stream(
     how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
     start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files)
+    tasks = real_time.slots if start is real_time else None
+    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, tasks)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
@@ -251,12 +252,14 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
     return Nowhere() if results is None else results
 
 
-def _ready(frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path]) -> DataFrame:
-    """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
+def _ready(
+    frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], tasks: int | None
+) -> DataFrame:
+    """Checks a frame's session, sends the executors what they need, connects the workers of the tasks, see there."""
     spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
-    warm_workers(spark, sink)
+    warm_workers(spark, sink, tasks)
     return frame
 
 
