@@ -160,7 +160,7 @@ DEFINITIONS: dict[str, Definition] = {
             FROM bid WINDOW bids AS (PARTITION BY bidder ORDER BY "dateTime")),
         numbered AS (
             SELECT bidder, "dateTime", count(*) FILTER (begins) OVER (
-                PARTITION BY bidder ORDER BY "dateTime" ROWS UNBOUNDED PRECEDING) AS session FROM parted)
+                PARTITION BY bidder ORDER BY "dateTime" RANGE UNBOUNDED PRECEDING) AS session FROM parted)
         SELECT bidder, count(*), min("dateTime"), max("dateTime") + {10 * _S} FROM numbered GROUP BY bidder, session
         HAVING max("dateTime") + {10 * _S} <= $watermark""",
     ),

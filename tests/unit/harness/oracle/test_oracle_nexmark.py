@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import duckdb
 import numpy as np
 import pytest
 from auctions import FROM_SCRATCH, ends, random_events
@@ -54,6 +55,18 @@ def test_what_is_lost_doubled_or_wrong_is_found(name):
     changed = [{**answers[0], field: answers[0][field] + 777_777}, *answers[1:]]
     totals = judged(name, events, results(changed))[0].totals
     assert (totals["lost"], totals["wrong"]) == (1, 1)
+
+
+def test_bids_of_equal_time_are_in_one_session():
+    """A sort by time alone puts them in any order, and in another one the next time."""
+    db = duckdb.connect(config={"threads": 4})
+    db.execute(
+        'CREATE TABLE bid AS SELECT i % 7 AS bidder, (i // 7 % 50) * 100_000_000 AS "dateTime" '
+        "FROM range(49_000) r(i) ORDER BY hash(i)"
+    )
+    sql = DEFINITIONS["q11"].sql.replace("$watermark", str(10**12))
+    found = db.execute(f'SELECT bids, count(*) FROM ({sql}) s(bidder, bids, "start", "end") GROUP BY bids').fetchall()
+    assert found == [(140, 350)]
 
 
 def test_windows_of_processing_time_must_have_each_bid_once():
