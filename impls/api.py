@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,6 @@ from impls.worker.sinks import ForeachBatch, Nowhere, Sink
 __all__ = ["ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"]
 
 _MODES = ("micro-batch", "real-time")
-_IN_TURNS = {"linger.ms": "0.5"}  # the Kafka client sends a turn's results while the next turn is applied; 5 otherwise
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,8 @@ def stream(
     how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
     start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, start)
+    tasks = real_time.slots if start is real_time else None
+    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, tasks)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
@@ -249,19 +249,17 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
             "In real-time mode results leave in turns, not in epochs that a ForeachBatch could be given: send them to "
             'Kafka, or use mode="micro-batch".'
         )
-    if isinstance(results, Output) and mode == "real-time":
-        return replace(results, options={**_IN_TURNS, **results.options})
     return Nowhere() if results is None else results
 
 
 def _ready(
-    frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], how_to: RealTime | str
+    frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], tasks: int | None
 ) -> DataFrame:
-    """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
+    """Checks a frame's session, sends the executors what they need, connects the workers of the tasks, see there."""
     spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
-    warm_workers(spark, sink, how_to.slots if isinstance(how_to, RealTime) else None)
+    warm_workers(spark, sink, tasks)
     return frame
 
 

@@ -4,18 +4,17 @@ from collections import defaultdict
 
 from impls.store.records import Results
 from impls.worker.results import Deduplicator
-from impls.worker.sinks import AtOnce
 
 RESULTS: dict[str, list[tuple[int, int, int, bytes, bytes]]] = defaultdict(list)
 
 
-class MemoryOutput(AtOnce):
+class MemoryOutput:
     """Takes results as a topic with one partition; equal names share their content."""
 
     def __init__(self, name: str):
         self.name = name
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
+    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
         rows = zip(results.bins.tolist(), results.keys, results.payloads, strict=True)
         RESULTS[self.name] += [(worker, epoch, i, key, value) for i, (_, key, value) in enumerate(rows)]
 

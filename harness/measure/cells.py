@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from harness.files import read_lines
 from harness.measure.hdr import highest_equivalent
 from impls.protocol.report import Report
-from impls.realtime.breakdown import STEPS
+from impls.realtime.merging import STEPS
 from impls.worker.cells import CELL, INTERVAL_US
 
 

@@ -146,7 +146,7 @@ class Report:
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
         done_us: wall clock when the last result was acknowledged; `negative`: records with a latency below zero.
         ms: time by phase.
-        turns: in real-time mode its commits; `breakdown`: mean ms of a record by step, see `impls.realtime.breakdown`.
+        turns: in real-time mode its commits; `breakdown`: mean ms of a record by step, see `impls.realtime.merging`.
         queues, moves, replication, changelog, snapshot, event_time, cache, pipelines: see their classes.
     """
 

@@ -1,6 +1,5 @@
 """A worker's environment while its task lives: opened for a tick, committed turn by turn, each with its frame."""
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -60,7 +59,6 @@ class TurnEnvironment:
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
         self._segment: Segment | None = None
         self._segment_tick = -1
-        self._posted_s: float | None = None
         try:
             self.state = self._read(batch)
             self._catch_up()
@@ -148,31 +146,14 @@ class TurnEnvironment:
         if lock is not None and not holds(lock, path):
             raise StateError(f"Another task has taken over the state in {path}: this one is outdated.")
 
-    def post(self, frame: Frame, results: Results) -> None:
-        """Sends a turn's results, which have arrived when `settle` returns."""
+    def send(self, frame: Frame, results: Results) -> None:
+        """Sends a turn's results."""
         assert frame.turn is not None, "it is the frame of a turn"
-        spec, self._posted_s = self.task.spec, time.perf_counter()
-        spec.output.post(
+        spec = self.task.spec
+        spec.output.send(
             results, bins=spec.bins, worker=self.task.worker, generation=frame.generation, epoch=frame.epoch,
             first=int(frame.turn["of"]) << INDEX_BITS,
         )  # fmt: skip
-
-    @property
-    def posted(self) -> bool:
-        """Whether results of a turn are not known to have arrived."""
-        return self._posted_s is not None
-
-    def settle(self) -> Report | None:
-        """Waits until the last turn's results have arrived, and reports that; None when they have before.
-
-        A commit takes the place of the results that the one before has stored, so they must have arrived by then.
-        """
-        if self._posted_s is None:
-            return None
-        self.task.spec.output.settle()
-        passed_s, self._posted_s = time.perf_counter() - self._posted_s, None
-        negative = self.latencies.arrived()
-        return Report(self.task.worker, ms={"send": passed_s * 1e3}, done_us=time.time_ns() // 1000, negative=negative)
 
     def stored_report(self, tick: int) -> tuple[bytes | None, bytes]:
         """Returns report and latency cells with which the worker has ended a tick, None and b"" when it has not."""
@@ -213,9 +194,7 @@ class TurnEnvironment:
                 changed = sorted({bin_ for turn in logged for bin_ in turn.bins()})
                 self.report.changelog = Written(changed, segment.size)
         if frame.results:
-            self.post(frame, Results.unpacked(frame.results))
-            self.task.spec.output.settle()
-            self._posted_s = None
+            self.send(frame, Results.unpacked(frame.results))
 
     def _begin_batch(self, batch: int, *, resumed: bool) -> None:
         """Notes where Spark's batch begins; what was queued of a batch that comes again is given up.

@@ -1,4 +1,4 @@
-"""The report of a tick from those of its turns: event times and latencies. Pure.
+"""The report of a tick from those of its turns: event times, latencies and their breakdown. Pure.
 
 A watermark may rise to the time of a record when every worker has all records before it in its partition. So records
 count in the report of the tick behind the one by whose routing they were sent: with event time no worker ends a tick
@@ -7,7 +7,7 @@ after a failure, what a worker has seen of it says nothing of what others have.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator
-from impls.protocol.eventtime import NO_TIME, Partial, merge_partials
+from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
 from impls.realtime.blobs import Blob
 from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
@@ -70,31 +70,6 @@ def counted(report: Report, times: Times) -> Report:
     return replace(report, event_time=replace(event, times=highest([*event.times, *times]))) if times else report
 
 
-class TimerWatch:
-    """reached() says when a partition of the input has come to the time of the earliest timer, once for each partition.
-
-    Attributes:
-        due: time of the earliest timer, None where there is none.
-
-    Args:
-        disorder: of the operator's `EventTime`.
-    """
-
-    def __init__(self, disorder: int):
-        self.due: int | None = None
-        self._disorder = disorder
-        self._furthest: dict[int, int] = {}
-
-    def reached(self, state: TurnState) -> bool:
-        """Takes in the times of a worker after a turn."""
-        at, reached = None if self.due is None else self.due + self._disorder, False
-        for partition, time_ in highest([*state.times, *state.ahead]):
-            before = self._furthest.get(partition, NO_TIME)
-            reached = reached or (at is not None and before < at <= time_)
-            self._furthest[partition] = max(before, time_)
-        return reached
-
-
 _SUMS = ("records", "results", "negative", "turns")
 
 
@@ -121,16 +96,6 @@ def merged_report(first: Report, second: Report) -> Report:
     first.pipelines = _pipelines(first.pipelines, second.pipelines)
     first.recovered = first.recovered or second.recovered
     return first
-
-
-def merged_told(first: Report, second: Report) -> Report:
-    """Returns of what a worker did in two parts of a tick that of which `lasting` keeps something."""
-    moves, pipelines = _moves(first.moves, second.moves), _pipelines(first.pipelines, second.pipelines)
-    records, results = first.records + second.records, first.results + second.results
-    event_time = _times(first.event_time, second.event_time)
-    return Report(
-        first.worker, records=records, results=results, moves=moves, event_time=event_time, pipelines=pipelines
-    )
 
 
 def _added(first: tuple[list[int], list[int]], second: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:
@@ -251,3 +216,43 @@ class Latencies:
 def ended_cells(txn: lmdb.Transaction, tick: int) -> bytes:
     """Returns the cells with which a tick ended, none if another one has ended since."""
     return get_of_epoch(txn, _ENDED, tick) or b""
+
+
+STEPS = ("to_router", "route", "to_worker", "wait", "apply", "commit", "log", "send")
+"""From the scheduled time to F, in F, to S, for the turn before, and the phases of the turn."""
+_STAMPED = STEPS[1:4]
+_PHASES = {"drop": "apply", "pull": "apply", "apply": "apply", "commit": "commit", "log": "log", "send": "send"}
+
+
+class Breakdown:
+    """begin() with the blobs of a turn, done() with its phases; means() at the end of a tick."""
+
+    def __init__(self) -> None:
+        self._sums = dict.fromkeys(STEPS, 0.0)
+        self._records = self._turn = 0
+
+    def begin(self, blobs: Sequence[Blob]) -> None:
+        """Takes the stamps of a turn's blobs."""
+        now_us, self._turn = time.time_ns() // 1000, 0
+        for blob in blobs:
+            records = len(blob.table)
+            if not records or blob.came_us < 0 or (due_us := _mean(blob.table.column("time"))) is None:
+                continue
+            stamps = (due_us, blob.came_us, blob.packed_us, blob.read_us, now_us)
+            for step, before, after in zip(("to_router", *_STAMPED), stamps, stamps[1:], strict=False):
+                self._sums[step] += records * (after - before) / 1e3
+            self._turn += records
+        self._records += self._turn
+
+    def done(self, ms: Mapping[str, float]) -> None:
+        """Takes the milliseconds of the turn's phases: all of its records wait for each."""
+        for phase, step in _PHASES.items():
+            self._sums[step] += self._turn * ms.get(phase, 0.0)
+
+    def means(self) -> dict[str, float]:
+        """Returns milliseconds by step, {} without records."""
+        return {step: round(total / self._records, 3) for step, total in self._sums.items()} if self._records else {}
+
+
+def _mean(times: pa.ChunkedArray) -> float | None:
+    return None if times.null_count else float(times.to_numpy().mean())

@@ -1,6 +1,7 @@
 """One turn of a worker: drops, pulls and records in one commit, then its frame and results; and its part of a tick."""
 
 import os
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from impls.protocol.report import Report, Written
 from impls.protocol.session import Ended, Final, Marks
 from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, merged_told, seen
+from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
 from impls.store.records import Lengths, Results, counts
 from impls.store.state import BinState
@@ -47,10 +48,7 @@ class TurnInput:
 
 @dataclass(frozen=True)
 class Turned:
-    """What a turn leaves: the report of the tick so far, lengths of the queues, milliseconds of the turn's phases.
-
-    Of the phases, `send` is that of the turn before, as far as it is known only now.
-    """
+    """What a turn leaves: the report of the tick so far, lengths of the queues, milliseconds of the turn's phases."""
 
     report: Report
     lengths: Lengths
@@ -58,21 +56,20 @@ class Turned:
 
 
 def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Report) -> Turned:
-    """Commits a turn, logs its frame and sends its results; `so_far` is the tick's report before.
+    """Commits a turn, logs its frame, sends its results and counts latencies; `so_far` is the tick's report before.
 
-    The results of the turn before have arrived behind it, and its own are on their way. Raises lmdb.Error or
-    CorruptStateError, and has changed nothing then, before the commit; StateError behind it.
+    Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it.
     """
     report = Report(task.worker, turns=1)
     txn = env.begin()
     try:
         work = _work(env, task, txn, turn_input, report)
-        _arrived(report, env.settle())
         with Phase(report.ms, "commit"):
             frame = env.frame(pulls=[(pull.bin, pull.source) for pull in turn_input.pulls], **work.logged())
+            total = merged_report(so_far, report)
             state = seen(env.state, turn_input.blobs, task.spec.operator)
             begun = task.epoch if turn_input.in_tick else state.begun
-            after = replace(state, turn=state.turn + 1, begun=begun, **lasting(merged_told(so_far, report)))
+            after = replace(state, turn=state.turn + 1, begun=begun, **lasting(total))
             env.latencies.turn(work.records, task.order.moving)
             raw = env.commit(txn, frame, work.results, after)
     except BaseException:
@@ -80,16 +77,11 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
         raise
     if work.advance is not None:
         work.advance.hold()
-    _publish(env, frame, work.results, raw, report)
+    late = _publish(env, task, work, frame, raw)
     if task.spec.files is not None:
-        report.changelog = Written(_changed(task, frame, report), len(raw))
-    return Turned(merged_report(so_far, report), work.queued(), report.ms)
-
-
-def _arrived(report: Report, last: Report | None) -> None:
-    """Takes in that the results of the turn before have arrived."""
-    if last is not None:
-        report.ms["send"], report.done_us, report.negative = last.ms["send"], last.done_us, last.negative
+        late.changelog = Written(_changed(task, frame, report), len(raw))
+    late.queues = report.queues
+    return Turned(merged_report(total, late), work.queued(), {**report.ms, **late.ms})
 
 
 def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, turn_input: TurnInput, report: Report) -> Applying:
@@ -126,13 +118,18 @@ def _begin_drops(env: TurnEnvironment, txn: lmdb.Transaction, bins: Sequence[int
     env.offsets.forget(bins)
 
 
-def _publish(env: TurnEnvironment, frame: Frame, results: Results, raw: bytes, report: Report) -> None:
-    """Logs the frame, then hands the results over: whoever finds the frame lost has sent nothing of its turn."""
-    _fault(env.task, "after-commit")
-    with Phase(report.ms, "log"):
+def _publish(env: TurnEnvironment, task: Task, work: Applying, frame: Frame, raw: bytes) -> Report:
+    """Logs the frame, then sends the results: whoever finds the frame lost has sent nothing of its turn."""
+    late = Report(task.worker)
+    _fault(task, "after-commit")
+    with Phase(late.ms, "log"):
         env.log(frame.epoch, raw)
-    _fault(env.task, "before-results")
-    env.post(frame, results)
+    _fault(task, "before-results")
+    with Phase(late.ms, "send"):
+        env.send(frame, work.results)
+    late.done_us = time.time_ns() // 1000
+    late.negative = env.latencies.arrived()
+    return late
 
 
 def _changed(task: Task, frame: Frame, report: Report) -> list[int]:
@@ -154,8 +151,6 @@ def _fault(task: Task, point: str) -> None:
 
 def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collection[int]) -> Ended:
     """Commits that the worker has ended its tick, and returns what to answer; a task that comes later repeats it.
-
-    The results of its turns have arrived.
 
     Args:
         env: the worker's environment.
@@ -206,7 +201,6 @@ class WorkerTick:
 
     Attributes:
         missing: bins routed here whose state has not come.
-        held: bins routed here that the plan holds.
 
     Args:
         order: the tick's.
@@ -220,7 +214,6 @@ class WorkerTick:
         routing = self._plan.routing
         mine = [p for p in self._plan.pulls if p.target == worker and p.bin not in done]
         self.missing = {bin_ for bin_, _ in order.elsewhere if routing[bin_] == worker} - set(done)
-        self.held = {bin_ for bin_ in self._plan.hold if routing[bin_] == worker}
         if not self._plan.on_demand:
             mine = within_budget(mine, self._sizes, self._plan.budget_bytes)
         self._left = mine

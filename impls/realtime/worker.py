@@ -9,15 +9,15 @@ from typing import Any
 import lmdb
 
 from impls.errors import StateError
+from impls.protocol.eventtime import NO_TIME
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.report import Report
 from impls.protocol.session import Due, Ended, Final, Marks, Tick
 from impls.realtime.blobs import Blob, Intake
-from impls.realtime.breakdown import Breakdown
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.flow import Pace
-from impls.realtime.merging import TimerWatch, merged_report, restored
+from impls.realtime.merging import Breakdown, highest, merged_report, restored
 from impls.realtime.turn import TurnInput, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.records import Lengths, counts, queue_lengths
@@ -55,8 +55,8 @@ class TurnWorker:
         self._missing: set[int] = set()  # bins routed here whose state has not come, after the last tick
         self._said_final = False
         self._resumed = False  # the task has had an environment
-        event_time = spec.operator.event_time
-        self._timers = None if event_time is None else TimerWatch(event_time.disorder)
+        self._due: int | None = None  # time of the earliest timer, when the last tick ended
+        self._furthest: dict[int, int] = {}  # highest event time by partition of the input
 
     def hear(self, message: Tick | Marks | Final) -> None:
         """Takes what the driver says."""
@@ -127,8 +127,6 @@ class TurnWorker:
         pulls = self._tick.due(self._need(blobs), closing=closing)
         if blobs or pulls or self._first_turn():
             self._turn(blobs, pulls)
-        else:
-            self._settle()
         self._tick.pulled(pulls, closing=closing)
         return self._answer()
 
@@ -136,7 +134,6 @@ class TurnWorker:
         """Says what can be said now, and returns whether to go on at once."""
         assert self._tick is not None, "a tick has begun"
         if not self._said_final and self._tick.reached(self._intake.applied):
-            self._settle()  # a bin's next owner sends results behind those of this one
             self._said_final = True
             self._say(Final(self._now.epoch, self._worker))
         closing = self._tick.closing(self._intake.applied)
@@ -146,27 +143,14 @@ class TurnWorker:
             self._tick.pulled([], closing=True)
         if self._tick.ready(self._intake.applied):
             self._end_tick()
-        return self._more
-
-    @property
-    def _more(self) -> bool:
-        """Whether step() has to be called again: also where only results are on their way, that others go first."""
-        return not self.spare or (self._env is not None and self._env.posted)
-
-    def _settle(self) -> None:
-        """Waits until the results of the last turn have arrived."""
-        if self._env is not None and (arrived := self._env.settle()) is not None:
-            self._report = merged_report(self._report, arrived)
-            self._breakdown.sent(arrived.ms)
+        return not self.spare
 
     def _between_ticks(self) -> bool:
         """Goes on applying by the last order until the next one comes."""
         self._told.clear()  # what is said of a tick that has ended
         if self._env is not None and (blobs := self._intake.next(self._now.epoch, self.pace.window)):
             self._turn(blobs, [])
-        else:
-            self._settle()
-        return self._more
+        return not self.spare
 
     @property
     def _now(self) -> Task:
@@ -208,7 +192,6 @@ class TurnWorker:
     def _open_for(self, task: Task) -> None:
         """Opens the environment, also anew when the worker was not in the last ticks."""
         if self._env is not None and self._env.ended_tick not in {task.epoch - 1, task.epoch}:
-            self._settle()
             self.close()
         if self._env is None:
             self._env = self._environment(task)
@@ -242,11 +225,9 @@ class TurnWorker:
     def _end_tick(self) -> None:
         """Ends the tick and answers."""
         assert self._tick is not None, "it is this one"
-        self._settle()
         self._report.breakdown = self._breakdown.means()
         ended = end_tick(self._open, self._now, self._report, self._blocked(()))
-        if self._timers is not None:
-            self._timers.due = ended.due
+        self._due = ended.due
         self._say(ended)
         self._missing = self._tick.missing
         self._tick, self._report, self._breakdown = None, Report(self._worker), Breakdown()
@@ -267,7 +248,20 @@ class TurnWorker:
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
         self._report, self._lengths = done.report, done.lengths
         self._intake.count(blobs)
-        if self._timers is not None and self._timers.reached(self._open.state):
+        self._look_for_timers()
+
+    def _look_for_timers(self) -> None:
+        """Tells the driver when a partition has come to the time of the earliest timer, once for each partition."""
+        state, event_time = self._open.state, self._spec.operator.event_time
+        if event_time is None:
+            return
+        at = None if self._due is None else self._due + event_time.disorder
+        come = False
+        for partition, time_ in highest([*state.times, *state.ahead]):
+            before = self._furthest.get(partition, NO_TIME)
+            come = come or (at is not None and before < at <= time_)
+            self._furthest[partition] = max(before, time_)
+        if come:
             self._say(Due(self._worker))
 
     def _blocked(self, pulls: Sequence[Pull]) -> set[int]:
@@ -279,7 +273,9 @@ class TurnWorker:
         """
         if self._tick is None:
             return self._missing
-        return (self._tick.missing - {pull.bin for pull in pulls}) | self._tick.held
+        plan = self._now.order.written.plan
+        held = {bin_ for bin_ in plan.hold if int(plan.routing[bin_]) == self._worker}
+        return (self._tick.missing - {pull.bin for pull in pulls}) | held
 
     def _rebuild(self, error: BaseException) -> None:
         """Replaces an environment that turned out to be damaged by one from the checkpoint."""

@@ -107,30 +107,7 @@ class ResultReader:
 
 _SEND_DEADLINE_S = 60.0
 _CONNECT_DEADLINE_S = 5.0
-
-
-@dataclass
-class _Sender:
-    """A process's producer, with what was handed to it since all was acknowledged.
-
-    Attributes:
-        failed: why results were not taken.
-        posted: how many were handed over.
-        epoch: of the last ones.
-    """
-
-    producer: Producer
-    failed: list[str] = field(default_factory=list)
-    posted: int = 0
-    epoch: int = 0
-
-    def delivered(self, error: Any, message: Any) -> None:
-        """Takes in why a result was not taken; the producer tells nothing of the others."""
-        if error is not None:
-            self.failed.append(_reason(error, message.value()))
-
-
-_senders: dict[tuple[tuple[str, Any], ...], _Sender] = {}
+_producers: dict[tuple[tuple[str, Any], ...], Producer] = {}
 
 
 @dataclass(frozen=True)
@@ -157,46 +134,41 @@ class Output:
     def connect(self) -> None:
         """Connects this process to the broker, as far as that goes in 5 s: what does not work is seen by `send`."""
         with contextlib.suppress(KafkaException):
-            _sender(self).producer.list_topics(self.topic, _CONNECT_DEADLINE_S)
+            _producer(self).list_topics(self.topic, _CONNECT_DEADLINE_S)
 
     def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
         """Sends results of a query with `bins` bins, numbered from `first`, and returns when all are acknowledged.
 
-        Raises StateError if they are not in 60 s.
+        Raises StateError if it has not in 60 s.
         """
-        self.post(results, bins=bins, worker=worker, generation=generation, epoch=epoch, first=first)
-        self.settle()
-
-    def post(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        """Hands results to the Kafka client, which sends them; raises StateError if it refuses one."""
         if not results.keys:
             return
-        sender = _sender(self)
+        producer, failed = _producer(self), []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                failed.append(_reason(error, message.value()))
+
         partitions = (results.bins.astype(np.int64) * self.partitions // bins).tolist()
         numbers = numbers_of(worker, generation, epoch, len(partitions), first=first)
         for partition, key, value, number in zip(partitions, results.keys, results.payloads, numbers, strict=True):
             while True:
                 try:
-                    sender.producer.produce(
-                        self.topic, value, key, partition, on_delivery=sender.delivered, headers=[(HEADER, number)]
+                    producer.produce(
+                        self.topic, value, key, partition, on_delivery=delivered, headers=[(HEADER, number)]
                     )
                     break
                 except BufferError:
-                    sender.producer.poll(0.1)
+                    producer.poll(0.1)
                 except KafkaException as error:
                     why = _reason(error.args[0], value)
                     raise StateError(f"Results cannot be sent to topic {self.topic}: {why}.") from error
-        sender.epoch, sender.posted = epoch, sender.posted + len(results.keys)
-
-    def settle(self) -> None:
-        """Returns when all results handed over are acknowledged; raises StateError if they are not in 60 s."""
-        sender = _sender(self)
-        left = sender.producer.flush(_SEND_DEADLINE_S)
-        total, sender.posted = sender.posted, 0
-        if left or sender.failed:
-            _senders.clear()
-            reason = next(iter(sender.failed), f"{left} of {total} not acknowledged in {_SEND_DEADLINE_S:.0f} s")
-            raise StateError(f"Results of epoch {sender.epoch} were not taken by {self.bootstrap}: {reason}.")
+        left = producer.flush(_SEND_DEADLINE_S)
+        if left or failed:
+            _producers.clear()
+            total = len(results.keys)
+            reason = failed[0] if failed else f"{left} of {total} not acknowledged in {_SEND_DEADLINE_S:.0f} s"
+            raise StateError(f"Results of epoch {epoch} were not taken by {self.bootstrap}: {reason}.")
 
 
 def _reason(error: KafkaError, value: bytes) -> str:
@@ -210,7 +182,7 @@ def _reason(error: KafkaError, value: bytes) -> str:
     )
 
 
-def _sender(output: Output) -> _Sender:
+def _producer(output: Output) -> Producer:
     settings = {
         "bootstrap.servers": output.bootstrap,
         "enable.idempotence": "true",
@@ -221,11 +193,11 @@ def _sender(output: Output) -> _Sender:
         **output.options,
     }
     name = tuple(sorted(settings.items()))
-    if name not in _senders:
-        _senders[name] = _Sender(Producer(dict(settings)))
-    return _senders[name]
+    if name not in _producers:
+        _producers[name] = Producer(dict(settings))
+    return _producers[name]
 
 
 def close_producers() -> None:
     """Ends this process's producers; they would log errors about a broker that is gone."""
-    _senders.clear()
+    _producers.clear()

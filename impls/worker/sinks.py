@@ -23,30 +23,9 @@ class Sink(Protocol):
         Raises StateError if they have not.
         """
 
-    def post(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        """Hands results over that have arrived when `settle` returns; takes and raises what `send` does."""
-
-    def settle(self) -> None:
-        """Returns when all results handed over have arrived; raises StateError if one has not."""
-
-
-class AtOnce:
-    """A sink whose results have arrived when they are handed over."""
-
-    def post(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        """Sends results."""
-        self.send(results, bins=bins, worker=worker, generation=generation, epoch=epoch, first=first)
-
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        """Sends results."""
-        raise NotImplementedError
-
-    def settle(self) -> None:
-        """Has nothing to wait for."""
-
 
 @dataclass(frozen=True)
-class ForeachBatch(AtOnce):
+class ForeachBatch:
     """Gives the results of each epoch to a function of yours as a Spark DataFrame: `function(frame, epoch)`.
 
     The function runs in the driver when all workers have committed the epoch and before Spark does, on the thread of
@@ -91,7 +70,7 @@ def _stays_in_the_driver(_frame: Any, _epoch: int) -> None:
 
 
 @dataclass
-class Taken(AtOnce):
+class Taken:
     """Keeps what a worker sends in one epoch, so that its task can return it to Spark; a repeat replaces it.
 
     Attributes:
@@ -108,7 +87,7 @@ class Taken(AtOnce):
         self.results = results
 
 
-class Nowhere(AtOnce):
+class Nowhere:
     """Takes results and drops them: the sink of a query whose state is all that it is for (`results=None`)."""
 
     def connect(self) -> None:

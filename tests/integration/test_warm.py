@@ -32,7 +32,7 @@ def test_each_slot_gets_a_worker_of_its_own_that_knows_the_broker(spark, kafka, 
 
         list(batches)
         BarrierTaskContext.get().barrier()
-        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "producers": [len(outbox._senders)]})
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "producers": [len(outbox._producers)]})
 
     table = spark.range(0, slots, 1, slots)
     rows = table.mapInArrow(known, "pid long, producers long", barrier=True).collect()

@@ -66,8 +66,6 @@ class Commits:
 
         def committed(env: Any, txn: Any, frame: Any, *given: Any) -> bytes:
             before, work, self._work = env.state, self._work, None
-            if work is not None and work._txn is not txn:  # its turn has died before its commit
-                work = None
             raw = commit(env, txn, frame, *given)
             self._add(_commit_of(env.task, before, frame, work))
             return raw

@@ -19,8 +19,7 @@ from impls.durability import frame
 from impls.durability.files import Files
 from impls.errors import CorruptStateError
 from impls.protocol import changing, events
-from impls.realtime import blobs, breakdown, merging, turn
-from impls.realtime import environment as turns
+from impls.realtime import blobs, merging, turn
 from impls.realtime.environment import TurnEnvironment
 from impls.store import environment, lock
 from impls.store import environment as stores
@@ -59,7 +58,7 @@ def simulated(p: Parameters, point: Point) -> Iterator[None]:
     random, clock = Random(p.seed + 4), Clock()
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, merging, lock, opening, parts, breakdown, turns):
+        for module in (driver, merging, lock, opening, parts, turn):
             stack.enter_context(mock.patch.object(module, "time", clock))
         for module in (checkpoint, environment, events, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))

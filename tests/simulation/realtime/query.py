@@ -198,8 +198,6 @@ class Query:
             require(tick is None, "stuck", f"nobody can do anything for tick {tick}")
         if self.load.left and self._random.random() < 0.1:
             self.load.produce(self._random.randint(1, 8))
-        if self._random.random() < 0.2:
-            self.topic.arrive(self._random.randrange(self._slots), self._random.randint(1, 4))
         if actions:
             self._random.choice(actions)()
 
@@ -233,17 +231,10 @@ class Query:
             return
         self.session.close()
         self.session = None
-        for worker in range(self._slots):
-            self._last_of(worker)
         for worker in range(self._slots if self.files is not None else 0):
             if self._troubles.hit("lose"):
                 path = self._random.choice((store_path, store_path, replica_path))(self.spec.state_dir, worker)
                 shutil.rmtree(path, ignore_errors=True)
-
-    def _last_of(self, worker: int) -> None:
-        """Some of what a dead worker has sent arrives."""
-        self.topic.arrive(worker, self._random.randint(0, 4))
-        self.topic.lose(worker)
 
     def _tell(self, peer: Peer) -> None:
         """The driver takes in a task's next word, or that it is gone."""
@@ -293,8 +284,6 @@ class Query:
         session = self.session
         assert session is not None
         session.end(name)
-        if name[0] == "worker":
-            self._last_of(name[1])
         if session.dying is None:
             session.dying = self._random.randint(0, self._p.linger)
 
