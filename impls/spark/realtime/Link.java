@@ -21,8 +21,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 /**
  * A router's connection to the driver's switchboard or to a worker: say and send from any thread, hear from one.
  *
- * The driver and a router say JSON. Both sides prove that they know the query's key in the way of Python's multiprocessing.connection: each answers a
- * challenge of the other with its HMAC, which is MD5's before Python 3.12. A message has its length in front of it.
+ * The driver and a router say JSON. Both sides prove that they know the query's key in the way of Python's
+ * multiprocessing.connection: each answers a challenge of the other with its HMAC, which is MD5's before Python 3.12. A
+ * message has its length in front of it.
  */
 public class Link {
     private static final String CHALLENGE = "#CHALLENGE#";

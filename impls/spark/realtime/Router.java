@@ -20,8 +20,10 @@ import org.apache.spark.util.TaskCompletionListener;
 /**
  * Routes the records of one partition of the source until Spark's batch ends.
  *
- * Blobs go to the workers by connections of the router's own. What goes through Spark's shuffle is how many blobs each
- * worker has been sent, at the end: a worker may end when it has them. Three threads: one reads records, as their source cannot be asked to wait for a limited time only; one hears the
+ * Blobs go to the workers by connections of the router's own. Through Spark's shuffle goes, at the end, how many blobs
+ * each worker has been sent; it may end when it has them.
+ *
+ * Three threads: one reads records, as their source cannot be asked to wait for a limited time only; one hears the
  * driver, and switches at once, also while no record comes or no worker has room; the task's own packs.
  */
 public class Router implements MapPartitionsFunction {
@@ -251,14 +253,13 @@ public class Router implements MapPartitionsFunction {
             long firstUs = nowUs();
             long laterUs = 0L;
             int before = 0;
-            long leftNs = router.idleNs;
             while (true) {
                 driver.reader.queue.drainTo(records, PACKED_RECORDS_MAX - records.size());
                 int came = records.size() - before;
                 long passedNs = System.nanoTime() - sinceNs;
                 laterUs = laterUs + came * passedNs / 1000L;
                 ended = records.get(records.size() - 1) == Reader.END;
-                leftNs = Math.min(router.idleNs, router.lingerNs - passedNs);
+                long leftNs = Math.min(router.idleNs, router.lingerNs - passedNs);
                 if (came == 0 || ended || records.size() >= PACKED_RECORDS_MAX || leftNs <= 0L) {
                     break;
                 }
