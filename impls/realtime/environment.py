@@ -59,6 +59,7 @@ class TurnEnvironment:
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
         self._segment: Segment | None = None
         self._segment_tick = -1
+        self._path = store_path(task.state_dir, task.worker)
         try:
             self.state = self._read(batch)
             self._catch_up()
@@ -142,9 +143,9 @@ class TurnEnvironment:
 
     def _check_ours(self) -> None:
         """Raises StateError when another task has set the environment aside: what this one has to say is outdated."""
-        lock, path = self._opened.lock, store_path(self.task.state_dir, self.task.worker)
-        if lock is not None and not holds(lock, path):
-            raise StateError(f"Another task has taken over the state in {path}: this one is outdated.")
+        lock = self._opened.lock
+        if lock is not None and not holds(lock, self._path):
+            raise StateError(f"Another task has taken over the state in {self._path}: this one is outdated.")
 
     def send(self, frame: Frame, results: Results) -> None:
         """Sends a turn's results."""

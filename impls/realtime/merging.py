@@ -23,7 +23,7 @@ from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
 from impls.realtime.blobs import Blob
 from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
-from impls.worker.cells import CELL, are_moved, make_cells
+from impls.worker.cells import are_moved, make_cells
 from impls.worker.turns import highest_times
 from impls.worker.turnstate import TurnState
 
@@ -98,6 +98,16 @@ def merged_report(first: Report, second: Report) -> Report:
     return first
 
 
+def merged_told(first: Report, second: Report) -> Report:
+    """Returns of what a worker did in two parts of a tick that of which `lasting` keeps something."""
+    moves, pipelines = _moves(first.moves, second.moves), _pipelines(first.pipelines, second.pipelines)
+    records, results = first.records + second.records, first.results + second.results
+    event_time = _times(first.event_time, second.event_time)
+    return Report(
+        first.worker, records=records, results=results, moves=moves, event_time=event_time, pipelines=pipelines
+    )
+
+
 def _added(first: tuple[list[int], list[int]], second: tuple[list[int], list[int]]) -> tuple[list[int], list[int]]:
     total = dict(zip(*first, strict=True))
     for bin_, number in zip(*second, strict=True):
@@ -154,19 +164,19 @@ def merge_told(report: Report, operator: Operator) -> None:
 
 
 _NOW, _ENDED = OUTBOX + b"cells", OUTBOX + b"ended-cells"
-_WHEN = np.dtype([("time", "<i8"), ("moved", "u1")])
+_WHEN = np.dtype([("time", "<i8"), ("done", "<i8"), ("moved", "u1")])
 
 
 @dataclass
 class Latencies:
-    """Cells of a tick so far, dtype CELL, and records of the last turn whose results are not known to have arrived.
+    """When the records of a tick were due and their results arrived, from which cells are made when the tick ends.
 
     Attributes:
-        cells: of the turns before.
-        sent: scheduled time and `moved` of each record of the last turn.
+        turns: of each turn whose results have arrived, dtype _WHEN: scheduled time, arrival, `moved`.
+        sent: the same of the last turn, whose results are not known to have arrived.
     """
 
-    cells: list[NDArray[np.void]]
+    turns: list[NDArray[np.void]]
     sent: NDArray[np.void]
 
     @classmethod
@@ -179,7 +189,7 @@ class Latencies:
         """Returns what `write` stored with the last turn, its records counted as of now: their results have come."""
         raw = get_checked(txn, _NOW) or bytes(8)
         size = int.from_bytes(raw[:8], "little") * _WHEN.itemsize
-        found = cls([np.frombuffer(raw[8 + size :], CELL)], np.frombuffer(raw[8 : 8 + size], _WHEN))
+        found = cls([np.frombuffer(raw[8 + size :], _WHEN)], np.frombuffer(raw[8 : 8 + size], _WHEN).copy())
         found.arrived()
         return found
 
@@ -192,25 +202,27 @@ class Latencies:
         self.sent["time"] = records.column("time").to_numpy()
         self.sent["moved"] = are_moved(records, moving)
 
-    def arrived(self) -> int:
-        """Counts the last turn's records, whose results have been acknowledged; returns latencies below 0."""
-        cells, negative = make_cells(self.sent["time"], time.time_ns() // 1000, self.sent["moved"])
-        self.cells.append(cells)
+    def arrived(self) -> None:
+        """Takes in that the results of the last turn have arrived."""
+        self.sent["done"] = time.time_ns() // 1000
+        self.turns.append(self.sent)
         self.sent = np.empty(0, _WHEN)
-        return negative
 
     def write(self, txn: lmdb.Transaction) -> None:
         """Stores them with a turn."""
-        put_checked(txn, _NOW, b"".join((len(self.sent).to_bytes(8, "little"), self.sent.tobytes(), self.to_bytes())))
+        parts = (self.sent, *self.turns)
+        put_checked(txn, _NOW, b"".join((len(self.sent).to_bytes(8, "little"), *(part.tobytes() for part in parts))))
 
     def end(self, txn: lmdb.Transaction, tick: int) -> None:
         """Stores them with the turn that ends a tick."""
-        put_of_epoch(txn, _ENDED, tick, self.to_bytes())
+        put_of_epoch(txn, _ENDED, tick, self.cells()[0])
         put_checked(txn, _NOW, bytes(8))
 
-    def to_bytes(self) -> bytes:
-        """Returns the cells."""
-        return b"".join(cells.tobytes() for cells in self.cells)
+    def cells(self) -> tuple[bytes, int]:
+        """Returns the cells, dtype CELL, and how many latencies were below 0."""
+        when = np.concatenate([np.empty(0, _WHEN), *self.turns])
+        cells, negative = make_cells(when["time"], when["done"], when["moved"])
+        return cells.tobytes(), negative
 
 
 def ended_cells(txn: lmdb.Transaction, tick: int) -> bytes:

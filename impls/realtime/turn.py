@@ -16,7 +16,7 @@ from impls.protocol.report import Report, Written
 from impls.protocol.session import Ended, Final, Marks
 from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
+from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, merged_told, seen
 from impls.store.bins import begin_drop, drop_piece
 from impls.store.records import Lengths, Results, counts
 from impls.store.state import BinState
@@ -66,10 +66,9 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
         work = _work(env, task, txn, turn_input, report)
         with Phase(report.ms, "commit"):
             frame = env.frame(pulls=[(pull.bin, pull.source) for pull in turn_input.pulls], **work.logged())
-            total = merged_report(so_far, report)
             state = seen(env.state, turn_input.blobs, task.spec.operator)
             begun = task.epoch if turn_input.in_tick else state.begun
-            after = replace(state, turn=state.turn + 1, begun=begun, **lasting(total))
+            after = replace(state, turn=state.turn + 1, begun=begun, **lasting(merged_told(so_far, report)))
             env.latencies.turn(work.records, task.order.moving)
             raw = env.commit(txn, frame, work.results, after)
     except BaseException:
@@ -77,11 +76,10 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
         raise
     if work.advance is not None:
         work.advance.hold()
-    late = _publish(env, task, work, frame, raw)
+    _publish(env, frame, work.results, raw, report)
     if task.spec.files is not None:
-        late.changelog = Written(_changed(task, frame, report), len(raw))
-    late.queues = report.queues
-    return Turned(merged_report(total, late), work.queued(), {**report.ms, **late.ms})
+        report.changelog = Written(_changed(task, frame, report), len(raw))
+    return Turned(merged_report(so_far, report), work.queued(), report.ms)
 
 
 def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, turn_input: TurnInput, report: Report) -> Applying:
@@ -118,18 +116,16 @@ def _begin_drops(env: TurnEnvironment, txn: lmdb.Transaction, bins: Sequence[int
     env.offsets.forget(bins)
 
 
-def _publish(env: TurnEnvironment, task: Task, work: Applying, frame: Frame, raw: bytes) -> Report:
+def _publish(env: TurnEnvironment, frame: Frame, results: Results, raw: bytes, report: Report) -> None:
     """Logs the frame, then sends the results: whoever finds the frame lost has sent nothing of its turn."""
-    late = Report(task.worker)
-    _fault(task, "after-commit")
-    with Phase(late.ms, "log"):
+    _fault(env.task, "after-commit")
+    with Phase(report.ms, "log"):
         env.log(frame.epoch, raw)
-    _fault(task, "before-results")
-    with Phase(late.ms, "send"):
-        env.send(frame, work.results)
-    late.done_us = time.time_ns() // 1000
-    late.negative = env.latencies.arrived()
-    return late
+    _fault(env.task, "before-results")
+    with Phase(report.ms, "send"):
+        env.send(frame, results)
+    report.done_us = time.time_ns() // 1000
+    env.latencies.arrived()
 
 
 def _changed(task: Task, frame: Frame, report: Report) -> list[int]:
@@ -159,6 +155,7 @@ def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collecti
         blocked: bins of the worker that run nothing at the tick's end: those that it has not pulled, or holds.
     """
     report.pid, report.lmdb_bytes = os.getpid(), env.used_bytes
+    cells, report.negative = env.latencies.cells()
     if task.spec.operator.event_time is not None:
         merge_told(report, task.spec.operator)
         report.event_time = replace(report.event_time, waits=sorted(blocked))
@@ -168,7 +165,7 @@ def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collecti
             write_snapshot(task, view, report)
     keep_replicas(task, [], report)
     fault("before-report", worker=task.worker, epoch=task.epoch, migrating=task.order.written.migrating)
-    raw, cells = counted(report, env.state.said).to_json(), env.latencies.to_bytes()
+    raw = counted(report, env.state.said).to_json()
     env.latencies = Latencies.none()
     return Ended(task.epoch, task.worker, raw, cells, _due(env, task, blocked))
 

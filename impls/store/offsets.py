@@ -83,8 +83,10 @@ class Offsets:
         self._widen(int(partitions.max(initial=-1)))
         codes = bins.astype(np.int64) << 32 | partitions
         order = np.lexsort((offsets, codes))
-        last = np.flatnonzero(np.diff(codes[order], append=-1))
-        places, after = codes[order][last], offsets[order][last] + 1
+        codes = codes[order]
+        last = np.ones(len(codes), bool)
+        last[:-1] = codes[1:] != codes[:-1]
+        places, after = codes[last], offsets[order][last] + 1
         rows, columns = places >> 32, places & 0xFFFFFFFF
         new = (self._next[rows, columns] == 0).tolist()
         state.put_offsets(rows.tolist(), columns.tolist(), after.tolist(), new=new)

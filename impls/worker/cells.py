@@ -31,14 +31,16 @@ def quantise(latency_us: NDArray[Any]) -> NDArray[np.int64]:
     return (values >> shift) << shift
 
 
-def make_cells(scheduled_us: NDArray[np.int64], done_us: int, moved: NDArray[Any]) -> tuple[NDArray[np.void], int]:
+def make_cells(
+    scheduled_us: NDArray[np.int64], done_us: int | NDArray[np.int64], moved: NDArray[Any]
+) -> tuple[NDArray[np.void], int]:
     """Counts records with the same interval, quantised latency and `moved`; returns (cells, negative latencies).
 
     A negative latency is counted as 0 as well, so that the cells hold every record; one beyond 2^32 us saturates.
 
     Args:
         scheduled_us: scheduled time of each record, wall clock microseconds.
-        done_us: when the results of all of them were acknowledged, on the same clock.
+        done_us: when the results of each, or of all of them, were acknowledged, on the same clock.
         moved: whether a record's bin is part of the migration under way.
     """
     if not len(scheduled_us):

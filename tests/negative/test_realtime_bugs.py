@@ -65,13 +65,11 @@ def offsets_of_a_pulled_bin_not_read(patch):
 
 
 def results_before_the_frame(patch):
-    def publish(env, task, work, frame, raw):
-        late = turn.Report(task.worker)
-        env.send(frame, work.results)
-        turn._fault(task, "after-commit")
+    def publish(env, frame, results, raw, report):
+        env.send(frame, results)
+        turn._fault(env.task, "after-commit")
         env.log(frame.epoch, raw)
-        late.negative = env.latencies.arrived()
-        return late
+        env.latencies.arrived()
 
     patch.setattr(turn, "_publish", publish)
 
