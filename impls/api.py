@@ -134,8 +134,7 @@ def stream(
     how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
     start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    tasks = real_time.slots if start is real_time else None
-    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, tasks)
+    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
@@ -253,13 +252,13 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
 
 
 def _ready(
-    frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], tasks: int | None
+    frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], how_to: RealTime | str
 ) -> DataFrame:
-    """Checks a frame's session, sends the executors what they need, connects the workers of the tasks, see there."""
+    """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
-    warm_workers(spark, sink, tasks)
+    warm_workers(spark, sink, how_to.slots if isinstance(how_to, RealTime) else None)
     return frame
 
 

@@ -25,6 +25,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.hello: dict[tuple[Role, int], Hello] = {}
+        self._known: set[tuple[Role, int]] = set()  # tasks that have joined this session, also those that have left it
         self.ended: dict[int, Ended] = {}
         self.failed: Failed | None = None
         self.needed: dict[int, int] = {}
@@ -76,7 +77,10 @@ class Coordinator:
         self._replace(("", -1))
 
     def joined(self, hello: Hello) -> list[Say]:
-        """Takes in a task; one of another session than before begins that."""
+        """Takes in a task; one of another session than before begins that.
+
+        One that Spark has started again in its session fails that: nobody sends it again what it had taken before.
+        """
         run, batch = self._session
         if hello.run in self._ended_runs or (hello.run == run and hello.batch < batch):
             return []  # it comes late, its session is over
@@ -84,6 +88,10 @@ class Coordinator:
             if run != hello.run:
                 self._ended_runs.add(run)
             self._replace((hello.run, hello.batch))
+        if (hello.role, hello.index) in self._known:
+            self.failed = self.failed or Failed(hello.role, hello.index, "StateError", "Spark has started it again")
+            return []
+        self._known.add((hello.role, hello.index))
         self.hello[hello.role, hello.index] = hello
         return self._tell()
 
@@ -92,7 +100,7 @@ class Coordinator:
         self._session = session
         if not self.done:
             self.ended = {}
-        self.hello, self._route, self._begun, self.failed = {}, None, False, None
+        self.hello, self._known, self._route, self._begun, self.failed = {}, set(), None, False, None
 
     def left(self, peer: Hello) -> None:
         """Takes in that a task's connection ended."""

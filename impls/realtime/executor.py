@@ -73,6 +73,11 @@ class RealTimeExecutor:
         """Whether all tasks of the session are connected."""
         return self._coordinator.complete
 
+    def check_tasks(self) -> None:
+        """Raises SessionLost when a task of the session has failed."""
+        if (failed := self._coordinator.failed) is not None:
+            raise SessionLost(f"{failed.role} {failed.index}: {failed.kind}: {failed.text}")
+
     def end_session(self) -> None:
         """Forgets the session, as the query is ended; a task of it that comes late is not taken for the next one's."""
         self._coordinator.end()
@@ -111,9 +116,8 @@ class RealTimeExecutor:
         return self._coordinator.heard(peer, message)
 
     def _look_after(self, order: EpochOrder) -> None:
-        failed, slots = self._coordinator.failed, self._coordinator.slots
-        if failed is not None:
-            raise SessionLost(f"{failed.role} {failed.index}: {failed.kind}: {failed.text}")
+        slots = self._coordinator.slots
+        self.check_tasks()
         self.check()
         if slots and order.written.workers > slots:
             raise SlotsNeeded(order.written.workers)

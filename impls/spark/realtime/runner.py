@@ -219,6 +219,7 @@ class _Runner:
         end = time.monotonic() + _SESSION_DEADLINE_S
         while not self._executor.complete:
             self._executor.take(_LOOK_S)
+            self._executor.check_tasks()
             self._check()
             if time.monotonic() > end:
                 raise SessionLost(f"Spark did not start all tasks of the query in {_SESSION_DEADLINE_S:.0f} s")

@@ -1,5 +1,7 @@
 """The coordinator: who is told what in a tick, whatever tasks come, go and speak in whatever order."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -170,6 +172,17 @@ def test_a_task_that_comes_late_begins_no_session(late):
     assert coordinator.joined(late) == []
     assert coordinator.complete
     assert coordinator.begin(order()) != []
+
+
+def test_a_task_that_is_started_again_in_its_session_fails_it_and_the_next_one_begins_well():
+    coordinator = begun()
+    coordinator.left(worker(1))
+    again = replace(worker(1), pid=99)
+    assert coordinator.joined(again) == []
+    assert coordinator.failed == Failed("worker", 1, "StateError", "Spark has started it again")
+    coordinator.end()
+    assert kinds(session(coordinator, "b")) == TOLD
+    assert coordinator.failed is None
 
 
 def test_a_session_that_is_ended_is_forgotten():
