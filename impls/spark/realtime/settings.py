@@ -14,6 +14,7 @@ from impls.realtime.link import Link
 _SETTINGS = {
     "spark.sql.streaming.realTimeMode.allowlistCheck": "false",  # mapInArrow is not on Spark's list of what it tested
     "spark.sql.streaming.realTimeMode.minBatchDuration": "500ms",  # tests end batches; Spark's bound is 5 s
+    "spark.python.udf.pipelined.enabled": "true",  # else a task that waits for input does not see its process die
 }
 
 
