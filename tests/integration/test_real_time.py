@@ -82,9 +82,9 @@ def test_a_record_that_nothing_follows_is_counted_and_killed_tasks_lose_and_doub
 
     worker = query.ask("status")["pids"]["0"]
     os.kill(worker, signal.SIGKILL)
-    counts.send_and_await(500)
-    # its tick ends after its results have come
+    # also while no record shows that it is gone
     await_true(lambda: query.ask("status")["pids"]["0"] != worker, "another process of worker 0", DEADLINE_S)
+    counts.send_and_await(500)
 
     query.ask("fail_router")
     counts.send_and_await(500)
