@@ -99,7 +99,7 @@ def merged_report(first: Report, second: Report) -> Report:
 
 
 def merged_told(first: Report, second: Report) -> Report:
-    """Returns of what a worker did in two parts of a tick that of which `lasting` keeps something."""
+    """Returns what `lasting` needs of the report of a tick so far and of that of a further turn."""
     moves, pipelines = _moves(first.moves, second.moves), _pipelines(first.pipelines, second.pipelines)
     records, results = first.records + second.records, first.results + second.results
     event_time = _times(first.event_time, second.event_time)
@@ -163,7 +163,7 @@ def merge_told(report: Report, operator: Operator) -> None:
         report.event_time = EventTimes(event.times, told, event.waits, event.late, event.fired)
 
 
-_NOW, _ENDED = OUTBOX + b"cells", OUTBOX + b"ended-cells"
+_NOW, _ENDED = OUTBOX + b"latencies", OUTBOX + b"ended-cells"  # "cells", of former versions, has another form
 _WHEN = np.dtype([("time", "<i8"), ("done", "<i8"), ("moved", "u1")])
 
 
