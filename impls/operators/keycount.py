@@ -140,6 +140,7 @@ class HashCount(Operator):
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Counts the records; see `Operator.apply`."""
+        _keys_by_bin.cache_clear()  # 8 bytes a key, which only the creation of bins needs
         if self.cost_us:
             pay(len(records), self.cost_us, self.cost)
         distinct, first, counts = np.unique(records.column("key").to_numpy(), return_index=True, return_counts=True)

@@ -80,7 +80,7 @@ class BatchingWindow:
         lately_s: a router that has sent nothing for so long is not waited for.
     """
 
-    def __init__(self, *, wait_s: float = 0.003, lately_s: float = 0.02):
+    def __init__(self, *, wait_s: float = 0.001, lately_s: float = 0.02):
         self._wait_s, self._lately_s = wait_s, lately_s
         self._sent: dict[int, float] = {}
         self._since: float | None = None

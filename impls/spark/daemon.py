@@ -25,7 +25,8 @@ def preload() -> bool:
 
     import impls.operators.nexmark  # noqa: PLC0415
     import impls.spark.realtime.steps  # noqa: PLC0415
-    import impls.spark.step  # noqa: F401, PLC0415
+    import impls.spark.step  # noqa: PLC0415
+    import impls.worker.results  # noqa: F401, PLC0415
 
     gc.collect()
     gc.freeze()  # what was imported stays shared with the workers: their collector does not touch it

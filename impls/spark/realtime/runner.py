@@ -42,7 +42,7 @@ from impls.worker.query import QuerySpec
 
 _SOURCE = Path(__file__).with_name("Router.java")
 _BESIDE = ("Reader.java", "Packer.java", "Link.java", "Workers.java", "Flow.java")
-_IDLE_US = 300
+_IDLE_US = 100
 _LINGER_US = 2_000
 
 

@@ -10,7 +10,7 @@ from harness.experiment.description import Experiment
 from harness.run.pipeline import operator_for
 from impls.errors import UsageError
 from impls.operators import DenseCount, HashCount
-from impls.operators.keycount import padding, pay
+from impls.operators.keycount import _keys_by_bin, padding, pay
 from impls.store.bins import read_size
 from impls.store.environment import Store
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -49,6 +49,11 @@ def test_a_value_is_the_count_and_padding_of_its_key(store, size):
     expected = [(2).to_bytes(8, "little") + padding(key.to_bytes(8, "big"), size) for key in (3, 99, 7)]
     assert values == expected
     assert used == (KEYS + 1) * (8 + size + 4)
+
+
+def test_a_worker_that_counts_keeps_no_list_of_all_keys(store):
+    counted(store, HashCount(KEYS), [3])
+    assert _keys_by_bin.cache_info().currsize == 0
 
 
 def test_padding_has_its_length_and_follows_from_the_key():
