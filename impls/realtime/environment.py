@@ -11,7 +11,7 @@ from impls.durability.files import Files
 from impls.durability.frame import Frame, Segment
 from impls.errors import StateError
 from impls.protocol.report import Report, Written
-from impls.realtime.merging import Latencies, again, counted, ended_cells, settled
+from impls.realtime.merging import Latencies, again, counted, end_latencies, ended_cells, settled
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
@@ -102,14 +102,19 @@ class TurnEnvironment:
         found: AbstractContextManager[lmdb.Transaction] = self._opened.store.reading(buffers=buffers)
         return found
 
-    def commit(self, txn: lmdb.Transaction, frame: Frame, results: Results, after: TurnState) -> bytes:
-        """Commits a turn with all that repeats its frame and results; returns the encoded frame."""
+    def commit(
+        self, txn: lmdb.Transaction, frame: Frame, results: Results, after: TurnState, *, cells: bytes = b""
+    ) -> bytes:
+        """Commits a turn with all that repeats its frame and results; returns the encoded frame.
+
+        `cells` are the latencies of the tick, where the turn ends it.
+        """
         frame.turn = {"of": self.state.turn, "after": after.to_json()}
         frame.results = results.packed() if results.keys else b""
         raw = frame.encode()
         write_turn(txn, replace(after, ended=""))
         if after.ended:
-            self.latencies.end(txn, frame.epoch)
+            end_latencies(txn, frame.epoch, cells)
         else:
             self.latencies.write(txn)
         put_frame(txn, raw)

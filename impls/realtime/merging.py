@@ -213,16 +213,17 @@ class Latencies:
         parts = (self.sent, *self.turns)
         put_checked(txn, _NOW, b"".join((len(self.sent).to_bytes(8, "little"), *(part.tobytes() for part in parts))))
 
-    def end(self, txn: lmdb.Transaction, tick: int) -> None:
-        """Stores them with the turn that ends a tick."""
-        put_of_epoch(txn, _ENDED, tick, self.cells()[0])
-        put_checked(txn, _NOW, bytes(8))
-
     def cells(self) -> tuple[bytes, int]:
         """Returns the cells, dtype CELL, and how many latencies were below 0."""
         when = np.concatenate([np.empty(0, _WHEN), *self.turns])
         cells, negative = make_cells(when["time"], when["done"], when["moved"])
         return cells.tobytes(), negative
+
+
+def end_latencies(txn: lmdb.Transaction, tick: int, cells: bytes) -> None:
+    """Stores the cells of a tick with the turn that ends it, in place of its latencies."""
+    put_of_epoch(txn, _ENDED, tick, cells)
+    put_checked(txn, _NOW, bytes(8))
 
 
 def ended_cells(txn: lmdb.Transaction, tick: int) -> bytes:

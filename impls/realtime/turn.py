@@ -159,7 +159,7 @@ def end_tick(env: TurnEnvironment, task: Task, report: Report, blocked: Collecti
     if task.spec.operator.event_time is not None:
         merge_told(report, task.spec.operator)
         report.event_time = replace(report.event_time, waits=sorted(blocked))
-    _commit(env, task, report)
+    _commit(env, task, report, cells)
     if task.spec.files is not None and task.order.snapshot:
         with env.reading(buffers=False) as view:
             write_snapshot(task, view, report)
@@ -181,12 +181,13 @@ def _due(env: TurnEnvironment, task: Task, blocked: Collection[int]) -> int | No
         return BinState(view, task.spec.bins).earliest_timer(bins)
 
 
-def _commit(env: TurnEnvironment, task: Task, report: Report) -> None:
+def _commit(env: TurnEnvironment, task: Task, report: Report, cells: bytes) -> None:
     after = replace(ended(env.state), tick=task.epoch + 1, turn=0, begun=task.epoch, report="", records=0, results=0)
     txn, frame = env.begin(), env.frame()
     try:
         Applying(task, txn, report).report_queues()
-        raw = env.commit(txn, frame, Results.none(), replace(after, ended=report.to_json().decode()))
+        after = replace(after, ended=report.to_json().decode())  # here: it may have queues only now
+        raw = env.commit(txn, frame, Results.none(), after, cells=cells)
     except BaseException:
         txn.abort()
         raise

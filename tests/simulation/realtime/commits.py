@@ -64,9 +64,9 @@ class Commits:
             work.required = running.required
             report(work, running)
 
-        def committed(env: Any, txn: Any, frame: Any, *given: Any) -> bytes:
+        def committed(env: Any, txn: Any, frame: Any, *given: Any, **more: Any) -> bytes:
             before, work, self._work = env.state, self._work, None
-            raw = commit(env, txn, frame, *given)
+            raw = commit(env, txn, frame, *given, **more)
             self._add(_commit_of(env.task, before, frame, work))
             return raw
 
