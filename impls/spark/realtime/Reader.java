@@ -2,6 +2,7 @@ package rescale;
 
 import java.util.Iterator;
 import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.locks.LockSupport;
 
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -12,12 +13,17 @@ class Reader extends Thread {
     static final Object END = new Object();
     private static final int QUEUED_RECORDS_MAX = 8192;
     private static final long STOP_MS = 10000L;
+    private static final long FETCH_NS = 200000L;  // who waits longer for a record waits for the broker
+    private static final long DENSE_NS = 3000000L;
+    private static final int DENSE_WAITS = 3;  // in a row, as a burst may come in two answers
+    private static final long REST_NS = 2000000L;
 
     final ArrayBlockingQueue queue = new ArrayBlockingQueue(QUEUED_RECORDS_MAX);
     private final Iterator records;
     private final TaskContext context;
     private volatile Throwable failure;
     private volatile boolean ended;
+    private int denseWaits;
 
     Reader(Iterator records, TaskContext context) {
         super("rescale-router-reads");
@@ -29,7 +35,7 @@ class Reader extends Thread {
     public void run() {
         org.apache.spark.TaskContext$.MODULE$.setTaskContext(context);
         try {
-            while (records.hasNext()) {
+            while (hasNext()) {
                 queue.put(((InternalRow) records.next()).copy());  // the source uses its row again
             }
         } catch (Throwable thrown) {
@@ -43,6 +49,20 @@ class Reader extends Thread {
                 continue;
             }
         }
+    }
+
+    /** As the source's; rests after some short waits for the broker, so that its next answer brings more records. */
+    private boolean hasNext() {
+        long sinceNs = System.nanoTime();
+        boolean more = records.hasNext();
+        long waitedNs = System.nanoTime() - sinceNs;
+        if (waitedNs > FETCH_NS) {
+            denseWaits = waitedNs < DENSE_NS ? denseWaits + 1 : 0;
+            if (denseWaits >= DENSE_WAITS && more) {
+                LockSupport.parkNanos(REST_NS);
+            }
+        }
+        return more;
     }
 
     /** Lets raise() throw this, and wakes who waits for a record; a full queue lets nobody wait. */
