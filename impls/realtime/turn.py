@@ -186,7 +186,7 @@ def _commit(env: TurnEnvironment, task: Task, report: Report, cells: bytes) -> N
     txn, frame = env.begin(), env.frame()
     try:
         Applying(task, txn, report).report_queues()
-        after = replace(after, ended=report.to_json().decode())  # here: it may have queues only now
+        after = replace(after, ended=report.to_json().decode())  # report_queues() has completed it
         raw = env.commit(txn, frame, Results.none(), after, cells=cells)
     except BaseException:
         txn.abort()

@@ -13,9 +13,9 @@ class Reader extends Thread {
     static final Object END = new Object();
     private static final int QUEUED_RECORDS_MAX = 8192;
     private static final long STOP_MS = 10000L;
-    private static final long FETCH_NS = 200000L;  // who waits longer for a record waits for the broker
-    private static final long DENSE_NS = 3000000L;
-    private static final int DENSE_WAITS = 3;  // in a row, as a burst may come in two answers
+    private static final long BROKER_WAIT_MIN_NS = 200000L;  // a record that is here already comes sooner
+    private static final long SHORT_WAIT_NS = 3000000L;
+    private static final int SHORT_WAITS_MIN = 3;  // in a row; after one it would rest within a burst, too
     private static final long REST_NS = 2000000L;
 
     final ArrayBlockingQueue queue = new ArrayBlockingQueue(QUEUED_RECORDS_MAX);
@@ -23,7 +23,7 @@ class Reader extends Thread {
     private final TaskContext context;
     private volatile Throwable failure;
     private volatile boolean ended;
-    private int denseWaits;
+    private int shortWaits;  // for the broker, in a row
 
     Reader(Iterator records, TaskContext context) {
         super("rescale-router-reads");
@@ -51,14 +51,14 @@ class Reader extends Thread {
         }
     }
 
-    /** As the source's; rests after some short waits for the broker, so that its next answer brings more records. */
+    /** Asks the source; rests after some short waits for the broker, so that its next answer brings more records. */
     private boolean hasNext() {
         long sinceNs = System.nanoTime();
         boolean more = records.hasNext();
         long waitedNs = System.nanoTime() - sinceNs;
-        if (waitedNs > FETCH_NS) {
-            denseWaits = waitedNs < DENSE_NS ? denseWaits + 1 : 0;
-            if (denseWaits >= DENSE_WAITS && more) {
+        if (waitedNs > BROKER_WAIT_MIN_NS) {
+            shortWaits = waitedNs < SHORT_WAIT_NS ? shortWaits + 1 : 0;
+            if (shortWaits >= SHORT_WAITS_MIN && more) {
                 LockSupport.parkNanos(REST_NS);
             }
         }
