@@ -24,7 +24,7 @@ __all__ = ["end", "use_archives"]
 
 _SPARK, _BROKER = "SPARK_SUBMIT_OPTS", "RESCALE_BROKER_JVM"
 _QUIET = "-Xlog:disable"  # where the archive does not fit, and what cannot go into it
-_DEADLINE_S = 150.0
+_DEADLINE_S = 400.0
 _USE = "use"  # argument
 _ROOT = Path(__file__).parents[1]
 

@@ -37,9 +37,8 @@ def _drivers_of(master):
 def test_a_run_on_a_cluster_is_valid_and_the_archive_goes_with_the_session(tmp_path):
     with hosts(1, folder=tmp_path / "cluster", isolated=False) as cluster:
         done = _bench(
-            cluster.master, tmp_path / "results", "--mechanism", "megaphone-batched", "--keys", "20k", "--rate", "1k",
-            "--duration", "4",
-        )  # fmt: skip
+            cluster.master, tmp_path / "results", "--mechanism", "megaphone-batched", "--keys", "20k", "--rate", "1k"
+        )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
         fetched = list((tmp_path / "cluster").rglob("impls.zip"))
         assert fetched, "executors fetched the package from the driver"

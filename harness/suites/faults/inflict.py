@@ -14,7 +14,15 @@ from harness.files import read_json
 from harness.lab.processes import jvm_of, kill_all, lives, processes_of, python_workers, signal_if_alive
 from harness.suites.faults.schedule import Fault
 from harness.suites.faults.site import BINS, Site, StuckError
-from harness.suites.faults.storage import flip_bit, limit_files, lose, newest_frame, snapshot_in_use, truncate
+from harness.suites.faults.storage import (
+    flip_bit,
+    holds_deleted,
+    limit_files,
+    lose,
+    newest_frame,
+    snapshot_in_use,
+    truncate,
+)
 from impls.durability.frame import frame_name
 from impls.store.environment import store_path
 
@@ -63,6 +71,8 @@ def kill(site: Site, fault: Fault) -> FaultEffect:
     migrate_if_asked(site, fault)
     if recovers := fault.point == "during-recovery":
         lose(store_path(site.state, fault.draw % 2))
+    # A worker outlives its driver for a moment, in which it can end the rebuilding that no line of an epoch tells of.
+    recovers = recovers and fault.victim in ("worker", "broker")
     return FaultEffect(await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
 
 
@@ -207,6 +217,7 @@ def _full_disk(site: Site, fault: Fault) -> FaultEffect:
     site.held = True
     for worker in (2, 3):
         lose(store_path(site.state, worker))  # of retired workers: nobody's state, but space
+    site.await_true(lambda: not _held(site), "the lost environments to be closed", _SETTLE_DEADLINE_S)
     at_us = now_us()
     if site.disk.mounted:
         site.disk.fill()
@@ -214,6 +225,11 @@ def _full_disk(site: Site, fault: Fault) -> FaultEffect:
         limit_files([pid for pid in processes_of(site.arming.file) if pid != site.query.pid], 1)
     site.migrate()
     return FaultEffect(at_us, names=("No space left", "File too large"), repair=site.disk.free)
+
+
+def _held(site: Site) -> bool:
+    """Returns whether a process of the query keeps the space of deleted files: in real time until its next tick."""
+    return holds_deleted(processes_of(site.arming.file), site.state)
 
 
 def _read_only_disk(site: Site, fault: Fault) -> FaultEffect:

@@ -66,6 +66,18 @@ def snapshot_in_use(durable: Path, query: str, bins: int, draw: int) -> Path | N
     return durable / snapshot_name(*manifest.state_file(bin_))
 
 
+def holds_deleted(pids: list[int], folder: Path) -> bool:
+    """Returns whether a process has a deleted file of a folder open, whose space is not free then (Linux)."""
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):  # it was closed
+                    path = str(descriptor.readlink())
+                    if path.startswith(f"{folder}/") and path.endswith(" (deleted)"):
+                        return True
+    return False
+
+
 def limit_files(pids: list[int], size: int) -> None:
     """Lets processes write no file beyond `size` bytes (Linux)."""
     for pid in pids:

@@ -234,8 +234,11 @@ class _Runner:
             self._executor.take(_LOOK_S)
 
     def _check(self) -> None:
-        """Raises SessionLost when the query has ended."""
+        """Raises SessionLost when the query has ended, with what its tasks have said of it until then."""
         if self._running is None or not self._running.isActive:
+            while self._executor.take(0):  # a task says with what it fails before Spark ends the query
+                pass
+            self._executor.check_tasks()
             raise SessionLost
 
     def _count(self, lost: SessionLost) -> None:

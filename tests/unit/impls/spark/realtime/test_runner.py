@@ -48,16 +48,24 @@ class Query:
 
 
 class Executor:
-    """All tasks are there at once."""
+    """All tasks are there at once; `words` are what one has failed with, and are not heard yet."""
 
-    def __init__(self, pids: list[int] | None = None):
+    def __init__(self, pids: list[int] | None = None, words: str = ""):
         self.complete, self.pids, self.needed = True, pids or [], {}
         self.check: Callable[[], None] = lambda: None
+        self._words, self._heard = words, False
 
     def end_session(self):
-        self.pids = []
+        self.pids, self._heard = [], False
+
+    def check_tasks(self) -> None:
+        if self._heard:
+            raise SessionLost(self._words)
 
     def take(self, timeout_s: float) -> bool:
+        if self._words and not self._heard:
+            self._heard = True
+            return True
         if timeout_s:  # what is lost is heard a little later
             self.pids = []
         return False
@@ -133,6 +141,13 @@ def test_a_query_that_ends_by_itself_is_told_by_its_own_message():
     assert isinstance(ended, StateError)
     assert "the broker is gone" in str(ended)
     assert query.started[-1].stopped == 1
+
+
+def test_what_a_task_has_said_names_the_cause_before_sparks_words_do():
+    query = Query(*["IllegalStateException: Worker 3 is gone"] * 9)
+    ended, _, _ = run(query, executor=Executor(words="worker 3: StateError: No space left on device"))
+    assert "No space left on device" in str(ended)
+    assert "Worker 3 is gone" not in str(ended)
 
 
 def test_too_few_threads_are_not_tried_again():
