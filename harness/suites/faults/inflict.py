@@ -65,6 +65,9 @@ def kill(site: Site, fault: Fault) -> FaultEffect:
     pids = {"driver": site.query.pid, "jvm": _jvm(site), "broker": site.broker.pid or 0}
     if fault.victim == "worker" and fault.point in DRIVER_POINTS:
         pids["worker"] = _worker(site, fault)
+    if fault.point == "during-snapshot":  # where no record has come since the last snapshot, there is none to write
+        before = site.applied()
+        site.await_true(lambda: site.applied() > before, "records to be applied", _FIRE_DEADLINE_S)
     migrating = fault.phase == "migrating"
     conditions = {} if fault.point in ANY_PHASE else {"migrating": migrating}
     site.arming.arm(fault.id, victim=fault.victim, point=fault.point, pids=pids, conditions=conditions)
