@@ -65,17 +65,18 @@ def kill(site: Site, fault: Fault) -> FaultEffect:
     pids = {"driver": site.query.pid, "jvm": _jvm(site), "broker": site.broker.pid or 0}
     if fault.victim == "worker" and fault.point in DRIVER_POINTS:
         pids["worker"] = _worker(site, fault)
-    if fault.point == "during-snapshot":  # where no record has come since the last snapshot, there is none to write
+    if fault.point == "during-snapshot":  # a worker writes none where no record has come since the last one
         before = site.applied()
         site.await_true(lambda: site.applied() > before, "records to be applied", _FIRE_DEADLINE_S)
     migrating = fault.phase == "migrating"
     conditions = {} if fault.point in ANY_PHASE else {"migrating": migrating}
     site.arming.arm(fault.id, victim=fault.victim, point=fault.point, pids=pids, conditions=conditions)
     migrate_if_asked(site, fault)
-    if recovers := fault.point == "during-recovery":
+    rebuilds = fault.point == "during-recovery"
+    if rebuilds:
         lose(store_path(site.state, fault.draw % 2))
-    # A worker outlives its driver for a moment, in which it can end the rebuilding that no line of an epoch tells of.
-    recovers = recovers and fault.victim in ("worker", "broker")
+    # A worker outlives its driver and its JVM for a moment: no epoch's line tells of a rebuilding that it ends then.
+    recovers = rebuilds and fault.victim in ("worker", "broker")
     return FaultEffect(await_fired(site, fault), again=fault.victim == "worker", recovers=recovers)
 
 
@@ -220,7 +221,11 @@ def _full_disk(site: Site, fault: Fault) -> FaultEffect:
     site.held = True
     for worker in (2, 3):
         lose(store_path(site.state, worker))  # of retired workers: nobody's state, but space
-    site.await_true(lambda: not _held(site), "the lost environments to be closed", _SETTLE_DEADLINE_S)
+
+    def are_closed() -> bool:  # whose space is free then; in real time at the workers' next tick
+        return not holds_deleted(processes_of(site.arming.file), site.state)
+
+    site.await_true(are_closed, "the lost environments to be closed", _SETTLE_DEADLINE_S)
     at_us = now_us()
     if site.disk.mounted:
         site.disk.fill()
@@ -228,11 +233,6 @@ def _full_disk(site: Site, fault: Fault) -> FaultEffect:
         limit_files([pid for pid in processes_of(site.arming.file) if pid != site.query.pid], 1)
     site.migrate()
     return FaultEffect(at_us, names=("No space left", "File too large"), repair=site.disk.free)
-
-
-def _held(site: Site) -> bool:
-    """Returns whether a process of the query keeps the space of deleted files: in real time until its next tick."""
-    return holds_deleted(processes_of(site.arming.file), site.state)
 
 
 def _read_only_disk(site: Site, fault: Fault) -> FaultEffect:

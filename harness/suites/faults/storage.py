@@ -68,14 +68,18 @@ def snapshot_in_use(durable: Path, query: str, bins: int, draw: int) -> Path | N
 
 def holds_deleted(pids: list[int], folder: Path) -> bool:
     """Returns whether a process has a deleted file of a folder open, whose space is not free then (Linux)."""
-    for pid in pids:
-        with contextlib.suppress(OSError):  # it has ended
-            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-                with contextlib.suppress(OSError):  # it was closed
-                    path = str(descriptor.readlink())
-                    if path.startswith(f"{folder}/") and path.endswith(" (deleted)"):
-                        return True
-    return False
+    paths = (path for pid in pids for path in _open_files(pid))
+    return any(path.startswith(f"{folder}/") and path.endswith(" (deleted)") for path in paths)
+
+
+def _open_files(pid: int) -> list[str]:
+    """Returns what a process has open, as the kernel names it; nothing of one that has ended (Linux)."""
+    found = []
+    with contextlib.suppress(OSError):  # it has ended
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it was closed
+                found.append(str(descriptor.readlink()))
+    return found
 
 
 def limit_files(pids: list[int], size: int) -> None:

@@ -234,7 +234,7 @@ class _Runner:
             self._executor.take(_LOOK_S)
 
     def _check(self) -> None:
-        """Raises SessionLost when the query has ended, with what its tasks have said of it until then."""
+        """Raises SessionLost when the query has ended, with the words of a task if one has said that it failed."""
         if self._running is None or not self._running.isActive:
             while self._executor.take(0):  # a task says with what it fails before Spark ends the query
                 pass

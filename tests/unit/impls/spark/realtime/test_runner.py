@@ -48,7 +48,7 @@ class Query:
 
 
 class Executor:
-    """All tasks are there at once; `words` are what one has failed with, and are not heard yet."""
+    """All tasks are there at once; one has said in `words` with what it failed, and nobody has heard it yet."""
 
     def __init__(self, pids: list[int] | None = None, words: str = ""):
         self.complete, self.pids, self.needed = True, pids or [], {}
