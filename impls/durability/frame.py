@@ -242,12 +242,12 @@ def frames_in(files: Files, worker: int, epoch: int) -> list[Frame]:
     return frames_of(files.read(name) or b"", files.path(name))[0]
 
 
-def last_frame(files: Files, worker: int, epoch: int) -> Frame | None:
-    """Returns the newest whole frame of a worker among the segments of `epoch` - 1 to `epoch` + 1, None without one.
+def last_segment(files: Files, worker: int, epoch: int) -> list[Frame]:
+    """Returns the whole frames of a worker's newest segment among those of `epoch` - 1 to `epoch` + 1, [] for none.
 
     Raises CorruptStateError that names the file when one is damaged.
     """
     for number in (epoch + 1, epoch, epoch - 1):
         if found := frames_in(files, worker, number):
-            return found[-1]
-    return None
+            return found
+    return []

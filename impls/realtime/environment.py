@@ -11,7 +11,7 @@ from impls.durability.files import Files
 from impls.durability.frame import Frame, Segment
 from impls.errors import StateError
 from impls.protocol.report import Report, Written
-from impls.realtime.merging import Latencies, again, counted, end_latencies, ended_cells, settled
+from impls.realtime.merging import Latencies, again, counted, end_latencies, ended_cells, lasting, restored, settled
 from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
@@ -57,6 +57,7 @@ class TurnEnvironment:
         self.task, self.report = task, Report(task.worker)
         self.offsets = Offsets(task.spec.bins)
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
+        self._told = ""  # the report so far that is in the environment's own record, which older versions had not
         self._segment: Segment | None = None
         self._segment_tick = -1
         self._path = store_path(task.state_dir, task.worker)
@@ -109,10 +110,11 @@ class TurnEnvironment:
 
         `cells` are the latencies of the tick, where the turn ends it.
         """
-        frame.turn = {"of": self.state.turn, "after": after.to_json()}
+        told = after.report != self._told
+        frame.turn = {"of": self.state.turn, "after": (after if told else replace(after, report="")).to_json()}
         frame.results = results.packed() if results.keys else b""
         raw = frame.encode()
-        write_turn(txn, replace(after, ended=""))
+        write_turn(txn, after, told=told)
         if after.ended:
             end_latencies(txn, frame.epoch, cells)
         else:
@@ -125,7 +127,7 @@ class TurnEnvironment:
             put_of_epoch(txn, _REPORT, frame.epoch, after.ended.encode())
         txn.commit()
         self._opened.meta = meta
-        self.state = replace(after, ended="")
+        self.state, self._told = replace(after, ended=""), after.report
         if self.task.spec.files is not None:
             self._opened.store.extend_file()
         return raw
@@ -215,8 +217,8 @@ class TurnEnvironment:
             return
         if not known:
             state, times = settled(self.state)
-            self.report = counted(self.report, times)
-            self.state = replace(state, batch=batch, since=self.state.number)
+            state = replace(state, batch=batch, since=self.state.number)
+            self.state = lasting(state, restored(state, self.task.worker), counted(Report(self.task.worker), times))
         since = max(self.state.since, self.state.first)
         self._keep_queued(queues, since)
         doubled = {bin_: entries for bin_, entries in queues.items() if _number(entries[-1]) >= since}

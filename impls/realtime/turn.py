@@ -16,7 +16,7 @@ from impls.protocol.report import Report, Written
 from impls.protocol.session import Ended, Final, Marks
 from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, merged_told, seen
+from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
 from impls.store.records import Lengths, Results, counts
 from impls.store.state import BinState
@@ -68,7 +68,7 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
             frame = env.frame(pulls=[(pull.bin, pull.source) for pull in turn_input.pulls], **work.logged())
             state = seen(env.state, turn_input.blobs, task.spec.operator)
             begun = task.epoch if turn_input.in_tick else state.begun
-            after = replace(state, turn=state.turn + 1, begun=begun, **lasting(merged_told(so_far, report)))
+            after = lasting(replace(state, turn=state.turn + 1, begun=begun), so_far, report)
             env.latencies.turn(work.records, task.order.moving)
             raw = env.commit(txn, frame, work.results, after)
     except BaseException:

@@ -1,23 +1,23 @@
 """What a worker in real-time mode knows beside its bins, committed with every turn, and how that is rebuilt."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import lmdb
 import numpy as np
 
-from impls.durability.frame import frames_in, last_frame
+from impls.durability.frame import Frame, frames_in, last_segment
 from impls.durability.restore import Restored, RestoreRequest, restore
 from impls.errors import StateError
 from impls.protocol.jsontext import from_text, to_text
-from impls.store.checked import get_checked, put_checked, put_of_epoch
+from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
 from impls.worker.query import Task
 
 INDEX_BITS = 18  # results of a turn are numbered below 2^18, turns of a tick below 2^14: together 32 bits
 _TURNS = 1 << (32 - INDEX_BITS)
-_TURN, _FRAME = OUTBOX + b"turn", OUTBOX + b"frame"
+_TURN, _TOLD, _FRAME = OUTBOX + b"turn", OUTBOX + b"told", OUTBOX + b"frame"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class TurnState:
         since: the number of the first turn of that batch; what was queued from then on comes again with the batch.
         begun: the last tick whose drops and merged partials are done.
         report: of the tick under way, what must not be lost: pulls, and all of operators with event time; "" for none.
+            It has a record of its own, and is in the frames of those turns alone that add to it.
         records, results: how many of each the tick has had so far.
         ended: of a turn that ends a tick, the worker's whole report, without `said`.
         times, ahead: [partition, highest event time] of the batch's records that count in the report of the tick under
@@ -74,12 +75,18 @@ class TurnState:
 def read_turn(txn: lmdb.Transaction) -> TurnState | None:
     """Returns what the last turn has committed, None before the first."""
     raw = get_checked(txn, _TURN)
-    return None if raw is None else TurnState(**from_text(raw))
+    if raw is None:
+        return None
+    state = TurnState(**from_text(raw))
+    told = get_of_epoch(txn, _TOLD, state.tick)
+    return state if told is None else replace(state, report=told.decode())
 
 
-def write_turn(txn: lmdb.Transaction, state: TurnState) -> None:
-    """Writes a worker's state after a turn."""
-    put_checked(txn, _TURN, to_text(state.to_json()))
+def write_turn(txn: lmdb.Transaction, state: TurnState, *, told: bool) -> None:
+    """Writes a worker's state after a turn without `ended`, and its report where that is another one than before."""
+    put_checked(txn, _TURN, to_text(replace(state, ended="", report="").to_json()))
+    if told:
+        put_of_epoch(txn, _TOLD, state.tick, state.report.encode())
 
 
 def put_frame(txn: lmdb.Transaction, frame: bytes) -> None:
@@ -98,6 +105,13 @@ def has_worked(task: Task) -> bool:
     return task.spec.turns and files is not None and bool(frames_in(files, task.worker, task.epoch))
 
 
+def _after(segment: Sequence[Frame]) -> TurnState:
+    """Returns a worker's state after the last turn of a segment."""
+    turns = [TurnState(**(frame.turn or {})["after"]) for frame in segment]
+    told = [turn.report for turn in turns if turn.report and turn.tick == turns[-1].tick]
+    return replace(turns[-1], report=told[-1] if told else "")
+
+
 def refill(task: Task, txn: lmdb.Transaction, states: dict[int, int], have: Mapping[int, int]) -> tuple[Restored, int]:
     """Puts a worker as it was after its last turn into an empty environment; returns also the last epoch it ended.
 
@@ -110,7 +124,8 @@ def refill(task: Task, txn: lmdb.Transaction, states: dict[int, int], have: Mapp
     source, files = task.spec.source(), task.spec.files
     assert source is not None, "an environment is rebuilt from durable files alone"
     assert files is not None, "the same"
-    last = last_frame(files, task.worker, task.epoch)
+    segment = last_segment(files, task.worker, task.epoch)
+    last = segment[-1] if segment else None
     now = frames_in(files, task.worker, task.epoch)
     later = [*now, *frames_in(files, task.worker, task.epoch + 1)]
     states = states | {bin_: task.worker for frame in later for bin_, _ in frame.pulls}
@@ -119,7 +134,7 @@ def refill(task: Task, txn: lmdb.Transaction, states: dict[int, int], have: Mapp
     request = RestoreRequest(states, queues, task.worker, have, open_from=task.epoch)
     restored = restore(source, txn, upto, request)
     if last is not None and last.turn is not None:
-        write_turn(txn, replace(TurnState(**last.turn["after"]), ended=""))
+        write_turn(txn, _after(segment), told=True)
         put_frame(txn, last.encode())
     said = [(frame.turn or {}).get("after", {}).get("ended") for frame in now]
     ended = [report for report in said if report]

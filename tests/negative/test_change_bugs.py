@@ -115,8 +115,8 @@ def _target(running, bin_):
     return versions.shape_of(int(running.required[bin_]), running._versions)
 
 
-def lasting_without_pipelines(report):
-    return _lasting(replace(report, pipelines=merging.Pipelines()))
+def lasting_without_pipelines(state, *reports):
+    return _lasting(state, *(replace(report, pipelines=merging.Pipelines()) for report in reports))
 
 
 _lasting = merging.lasting

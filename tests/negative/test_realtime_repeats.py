@@ -115,7 +115,7 @@ def ticks_of_unchanged_routing_do_not_wait_for_their_marks(patch):
 
 
 def records_of_a_dead_task_not_reported(patch):
-    patch.setattr(turn, "lasting", lambda report: {**merging.lasting(report), "records": 0})
+    patch.setattr(turn, "lasting", lambda *given: replace(merging.lasting(*given), records=0))
 
 
 # what is drawn for it, and the checks that may find it

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from impls.durability import frame as frames
 from impls.durability.files import Files
-from impls.durability.frame import FOLDER, Frame, Segment, frame_name, frames_of, last_frame, merged
+from impls.durability.frame import FOLDER, Frame, Segment, frame_name, frames_of, last_segment, merged
 from impls.errors import CorruptStateError, StateError
 
 
@@ -87,20 +87,16 @@ def test_a_full_disk_leaves_the_segment_as_it_was(files, monkeypatch):
     assert files.read(frame_name(3, 1)) == RAW[0] + RAW[1]
 
 
-def test_the_last_frame_is_the_newest_of_three_ticks(files):
-    assert last_frame(files, 1, 3) is None
+def test_the_last_segment_is_the_newest_of_three_ticks(files):
+    assert last_segment(files, 1, 3) == []
     for epoch, turn in ((2, 5), (3, 0), (3, 1)):
         with Segment(files, epoch, 1) as segment:
             segment.append(frame(turn, epoch=epoch).encode())
-    found = last_frame(files, 1, 3)
-    assert found is not None
-    assert (found.epoch, found.turn["of"]) == (3, 1)
+    assert [(found.epoch, found.turn["of"]) for found in last_segment(files, 1, 3)] == [(3, 0), (3, 1)]
     with Segment(files, 4, 1) as segment:
         segment.append(frame(0, epoch=4).encode())
-    found = last_frame(files, 1, 3)
-    assert found is not None
-    assert found.epoch == 4
-    assert last_frame(files, 2, 3) is None, "another worker has none"
+    assert [found.epoch for found in last_segment(files, 1, 3)] == [4]
+    assert last_segment(files, 2, 3) == [], "another worker has none"
 
 
 def test_merged_frames_say_all_in_their_order():

@@ -12,15 +12,18 @@ from impls.durability.frame import FOLDER, frames_of
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
+from impls.protocol.jsontext import to_text
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.session import Tick
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.worker import TurnWorker
+from impls.store.checked import put_checked
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
 from impls.store.records import Results, put_queued, queue_lengths, to_bytes
 from impls.worker.query import QuerySpec, Task
+from impls.worker.turnstate import _TOLD, _TURN
 
 BINS = 4
 
@@ -35,13 +38,15 @@ def task(tmp_path):
     RESULTS.pop(str(tmp_path), None)
 
 
-def turn(env, queue=(), ended=""):
-    """Commits a turn that queues records, and may end its tick."""
+def turn(env, queue=(), ended="", report=""):
+    """Commits a turn that queues records, may tell what must outlive the task, and may end its tick."""
     txn = env.begin()
     for bin_, entry in queue:
         put_queued(txn, bin_, entry)
     frame = env.frame(queue=list(queue))
-    raw = env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1, ended=ended))
+    report = report or env.state.report
+    after = replace(env.state, turn=env.state.turn + 1, ended=ended, report=report)
+    raw = env.commit(txn, frame, Results.none(), after)
     return frame, raw
 
 
@@ -87,6 +92,39 @@ def test_a_turn_that_was_not_logged_is_logged_when_its_environment_is_opened_aga
     env.close()
     TurnEnvironment(task, batch=1).close()
     assert task.spec.files.read("log/0000000000-00000") == raw
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_what_a_tick_has_told_is_in_the_frames_that_add_to_it_and_comes_back_whole(task, rebuilt):
+    env, told = TurnEnvironment(task, batch=0), '{"worker": 0, "text": "%s"}'
+    lengths = []
+    for text in (told % "a", "", told % ("a" * 10_000), "", ""):
+        frame, raw = turn(env, report=text)
+        env.log(frame.epoch, raw)
+        lengths.append(len(raw))
+    env.close()
+    assert max(lengths[:2] + lengths[3:]) < 1_000 < lengths[2]
+    if rebuilt:
+        set_aside(store_path(task.state_dir, 0))
+    env = TurnEnvironment(task, batch=0)
+    assert (env.state.turn, env.state.report) == (5, told % ("a" * 10_000))
+    env.close()
+
+
+def test_what_a_tick_had_told_in_the_form_of_older_versions_is_kept_by_the_next_turn(task):
+    """They had it in the state of every turn."""
+    env = TurnEnvironment(task, batch=0)
+    turn(env, report="told")
+    txn = env.begin()
+    put_checked(txn, _TURN, to_text(env.state.to_json()))
+    txn.delete(_TOLD)
+    txn.commit()
+    for _ in range(2):
+        env.close()
+        env = TurnEnvironment(task, batch=0)
+        assert env.state.report == "told"
+        turn(env)
+    env.close()
 
 
 @pytest.mark.parametrize("cut", [1, 0])

@@ -53,11 +53,19 @@ def test_changed_bins_moves_and_partials_are_those_of_both():
 
 
 def test_what_must_outlive_the_task_comes_back_and_nothing_is_nothing():
-    told = report(records=9, results=7, moves=Moves([1], [2], 3), event_time=EventTimes([[0, 5]], [[5, "00", 1, "2"]]))
-    back = restored(TurnState(3, **lasting(told)), 1)
-    assert (back.moves, back.event_time, back.records, back.results) == (told.moves, told.event_time, 9, 7)
-    assert lasting(report()) == {"report": "", "records": 0, "results": 0}
+    pulls, times = Moves([1], [2], 3), EventTimes([[0, 5]], [[5, "00", 1, "2"]])
+    state = lasting(TurnState(3), report(records=8, results=7, moves=pulls), report(records=1, event_time=times))
+    back = restored(state, 1)
+    assert (back.moves, back.event_time, back.records, back.results) == (pulls, times, 9, 7)
+    assert lasting(TurnState(3), report(), report()) == TurnState(3)
     assert restored(TurnState(3), 4) == Report(4)
+
+
+def test_a_turn_that_tells_nothing_leaves_the_text_of_what_was_told_as_it_is():
+    state = lasting(TurnState(3), report(), report(records=1, event_time=EventTimes([[0, 5]])))
+    after = lasting(state, restored(state, 1), report(records=4))
+    assert after.report is state.report
+    assert restored(after, 1).records == 5
 
 
 def test_partials_of_equal_time_and_key_are_merged_by_the_operator():
