@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial, merge_partials
+from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial
 from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -107,7 +107,7 @@ class TimedOperator(Operator):
             keyed.flush()
         bins, keys, payloads = keyed.emitted
         out.results = Results(np.array(bins, np.int32), keys, payloads)
-        out.partials = merge_partials(keyed.partials, self.merge)
+        out.partials = keyed.partials(self.merge)
         return out
 
     def _until(self, turn: Turn) -> int | None:

@@ -90,21 +90,35 @@ class EpochClock:
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One contribution: the event time at which it is complete, its key with its bin, and a JSON value."""
+    """One contribution: the event time at which it is complete, its key with its bin, and its value as JSON text.
+
+    A window may end with ten thousand of them, which reports, the driver's journal and plans carry: a value is read
+    where it is used and nowhere else. It is text in their JSON too, as numbers of any size may be in it.
+    """
 
     time: int
     key: bytes
     bin: int
-    value: Any
+    text: str
+
+    @classmethod
+    def of(cls, time: int, key: bytes, bin_: int, value: Any) -> "Partial":
+        """Returns the partial of a value."""
+        return cls(time, key, bin_, json.dumps(value))
+
+    @property
+    def value(self) -> Any:
+        """The value, read anew from its text with each use."""
+        return json.loads(self.text)
 
     def to_json(self) -> list[Any]:
-        """Returns a JSON-ready list; the value is JSON text in it, as numbers of any size may be in there."""
-        return [self.time, self.key.hex(), self.bin, json.dumps(self.value)]
+        """Returns a JSON-ready list."""
+        return [self.time, self.key.hex(), self.bin, self.text]
 
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> "Partial":
         """Reads what `to_json` wrote."""
-        return cls(data[0], bytes.fromhex(data[1]), data[2], json.loads(data[3]))
+        return cls(data[0], bytes.fromhex(data[1]), data[2], data[3])
 
 
 def merge_partials(partials: Iterable[Partial], merge: Merge) -> list[Partial]:
@@ -114,10 +128,11 @@ def merge_partials(partials: Iterable[Partial], merge: Merge) -> list[Partial]:
         groups.setdefault((partial.time, partial.key), []).append(partial)
     merged = []
     for (time, key), group in sorted(groups.items()):
-        values = [partial.value for partial in group]
-        if len(values) > 1:
-            values = merge(values)
-        merged += [Partial(time, key, group[0].bin, value) for value in values]
+        if len(group) == 1:
+            merged += group
+        else:
+            values = merge([partial.value for partial in group])
+            merged += [Partial.of(time, key, group[0].bin, value) for value in values]
     return merged
 
 

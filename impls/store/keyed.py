@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from impls.errors import UsageError
-from impls.protocol.eventtime import Partial
+from impls.protocol.eventtime import Merge, Partial
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
@@ -129,7 +129,7 @@ class Keyed:
         self._firing: tuple[int, int, list[bytes]] = (-1, 0, [])
         self.watermark: int | None = None
         self.emitted: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])
-        self.partials: list[Partial] = []
+        self._contributed: dict[tuple[int, bytes], list[Any]] = {}
 
     # -- results and partials -----------------------------------------------------------------------------------------
 
@@ -142,8 +142,15 @@ class Keyed:
 
     def contribute(self, time: int, key: bytes, value: Any) -> None:
         """Gives a partial that comes, merged, to the bin of its key when all timers up to `time` have run."""
-        bin_ = hash_bytes(key) * self._state.bins >> 64
-        self.partials.append(Partial(time, key, bin_, value))
+        self._contributed.setdefault((time, key), []).append(value)
+
+    def partials(self, merge: Merge) -> list[Partial]:
+        """Returns what was contributed, in order of (time, key), values of equal time and key merged."""
+        return [
+            Partial.of(time, key, hash_bytes(key) * self._state.bins >> 64, value)
+            for (time, key), values in sorted(self._contributed.items())
+            for value in (merge(values) if len(values) > 1 else values)
+        ]
 
     # -- value --------------------------------------------------------------------------------------------------------
 

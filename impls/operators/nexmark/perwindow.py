@@ -167,9 +167,9 @@ class _Statistics(PerWindow):
         union = [sorted(set().union(*ranks)) for ranks in zip(*bidders, strict=True)]
         return [[max(lasts), _sums(bids), union, _sums(auctions)]]
 
-    def numbers(self, partial: Partial) -> list[int]:
-        """Returns the numbers of a group in the order of `_NUMBERS`."""
-        _, bids, bidders, auctions = partial.value
+    def numbers(self, value: Any) -> list[int]:
+        """Returns the numbers of a group, of which a merged value tells, in the order of `_NUMBERS`."""
+        _, bids, bidders, auctions = value
         return [sum(bids), *bids, len(set().union(*bidders)), *map(len, bidders), *auctions]
 
 
@@ -188,7 +188,7 @@ class Q15(_Statistics):
 
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a window's row."""
-        keyed.emit(partial.bin, partial.key, self.result(partial.time - self.size, *self.numbers(partial)))
+        keyed.emit(partial.bin, partial.key, self.result(partial.time - self.size, *self.numbers(partial.value)))
 
 
 class Q16(_Statistics):
@@ -206,6 +206,7 @@ class Q16(_Statistics):
 
     def on_merged(self, partial: Partial, keyed: Keyed) -> None:
         """Sends a channel's row."""
-        minute = datetime.fromtimestamp(partial.value[0] // _MINUTE_MS * 60, UTC).strftime("%H:%M")
-        row = self.result(partial.time - self.size, partial.key.decode(), minute, *self.numbers(partial))
+        value = partial.value
+        minute = datetime.fromtimestamp(value[0] // _MINUTE_MS * 60, UTC).strftime("%H:%M")
+        row = self.result(partial.time - self.size, partial.key.decode(), minute, *self.numbers(value))
         keyed.emit(partial.bin, partial.key, row)

@@ -56,12 +56,14 @@ def test_other_operators_have_no_times_in_their_plans():
 
 def test_a_tick_that_delivers_what_is_complete_is_not_waited_for():
     known = controller(EventTime("at"))
-    for epoch, more in enumerate(({"times": [(0, 50)]}, {"times": [(0, 60)], "partials": [Partial(40, b"k", 0, 1)]})):
+    for epoch, more in enumerate(
+        ({"times": [(0, 50)]}, {"times": [(0, 60)], "partials": [Partial.of(40, b"k", 0, 1)]})
+    ):
         known.plan(epoch, 1)
         assert not Haste(known).begins()
         known.observe(observed(epoch, **more))
     assert Haste(known).begins(), "the timers of all bins have run up to 50"
-    assert known.plan(2, 1).merged == (Partial(40, b"k", 0, 1),)
+    assert known.plan(2, 1).merged == (Partial.of(40, b"k", 0, 1),)
     known.observe(observed(2))
     assert not Haste(known).begins()
 

@@ -99,11 +99,11 @@ def test_the_watermark_waits_for_every_partition_allows_disorder_and_never_falls
 def test_a_partial_waits_for_the_bins_whose_timers_have_not_run():
     clock = EventClock(EventTime("at"), lambda values: [sum(values)], 4)
     clock.observe([(0, 100)], [], [])
-    clock.observe([(0, 200)], [Partial(100, b"k", 1, 2)], [3])
+    clock.observe([(0, 200)], [Partial.of(100, b"k", 1, 2)], [3])
     assert clock.ready == ()
     assert not clock.settled
-    clock.observe([], [Partial(100, b"k", 1, 5), Partial(201, b"k", 1, 9)], [])
-    assert clock.ready == (Partial(100, b"k", 1, 7),)
+    clock.observe([], [Partial.of(100, b"k", 1, 5), Partial.of(201, b"k", 1, 9)], [])
+    assert clock.ready == (Partial.of(100, b"k", 1, 7),)
     clock.observe([(0, 201)], [], [])
     assert clock.ready == ()
 
@@ -111,18 +111,18 @@ def test_a_partial_waits_for_the_bins_whose_timers_have_not_run():
 def test_a_clock_is_restored_as_it_was():
     clock = EventClock(EventTime("at"), sorted, 4)
     clock.observe([(0, 100)], [], [])
-    clock.observe([(0, 200), (1, 120)], [Partial(100, b"k", 1, [2]), Partial(500, b"\xff", 1, [2])], [3])
+    clock.observe([(0, 200), (1, 120)], [Partial.of(100, b"k", 1, [2]), Partial.of(500, b"\xff", 1, [2])], [3])
     other = EventClock(EventTime("at"), sorted, 4)
     other.restore(clock.to_json())
     assert other.to_json() == clock.to_json()
     for each in (clock, other):
         each.observe([], [], [])
-    assert other.ready == clock.ready == (Partial(100, b"k", 1, [2]),)
+    assert other.ready == clock.ready == (Partial.of(100, b"k", 1, [2]),)
 
 
 def test_merging_in_two_steps_is_merging_in_one():
     partials = [
-        Partial(t, k, 0, v) for t, k, v in [(2, b"a", 1), (1, b"b", 2), (2, b"a", 4), (1, b"a", 8), (2, b"a", 3)]
+        Partial.of(t, k, 0, v) for t, k, v in [(2, b"a", 1), (1, b"b", 2), (2, b"a", 4), (1, b"a", 8), (2, b"a", 3)]
     ]
     whole = merge_partials(partials, lambda values: [sum(values)])
     assert [(p.time, p.key, p.value) for p in whole] == [(1, b"a", 8), (1, b"b", 2), (2, b"a", 8)]
