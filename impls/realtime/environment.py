@@ -57,7 +57,7 @@ class TurnEnvironment:
         self.task, self.report = task, Report(task.worker)
         self.offsets = Offsets(task.spec.bins)
         self._opened: Opened = open_worker(task, map_bytes=map_bytes, untrusted=untrusted, report=self.report)
-        self._told = ""  # the report so far that is in the environment's own record, which older versions had not
+        self._told = ""  # as the last commit wrote it; the first writes it anew, as older versions had no record of it
         self._segment: Segment | None = None
         self._segment_tick = -1
         self._path = store_path(task.state_dir, task.worker)

@@ -83,7 +83,7 @@ def read_turn(txn: lmdb.Transaction) -> TurnState | None:
 
 
 def write_turn(txn: lmdb.Transaction, state: TurnState, *, told: bool) -> None:
-    """Writes a worker's state after a turn without `ended`, and its report where that is another one than before."""
+    """Writes a worker's state after a turn, without `ended`; with `told` also its report, which has changed."""
     put_checked(txn, _TURN, to_text(replace(state, ended="", report="").to_json()))
     if told:
         put_of_epoch(txn, _TOLD, state.tick, state.report.encode())

@@ -168,7 +168,7 @@ class _Statistics(PerWindow):
         return [[max(lasts), _sums(bids), union, _sums(auctions)]]
 
     def numbers(self, value: Any) -> list[int]:
-        """Returns the numbers of a group, of which a merged value tells, in the order of `_NUMBERS`."""
+        """Returns the numbers that a group's merged value holds, in the order of `_NUMBERS`."""
         _, bids, bidders, auctions = value
         return [sum(bids), *bids, len(set().union(*bidders)), *map(len, bidders), *auctions]
 
