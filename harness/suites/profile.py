@@ -30,7 +30,7 @@ from impls.errors import UsageError
 
 _LOOK_S = 0.2
 _WARM_S = 4.0  # of the load
-_RATE = 200  # samples a second
+_RATE = 50  # samples a second; at 200, py-spy takes 0.6 of a core from the query that it samples
 _RUN = "harness.run.process"
 
 
