@@ -30,7 +30,7 @@ from impls.errors import UsageError
 
 _LOOK_S = 0.2
 _WARM_S = 4.0  # of the load
-_RATE = 50  # samples a second; at 200, py-spy takes 0.6 of a core from the query that it samples
+_RATE = 50  # samples a second; at 200, py-spy takes a third of its CPU time from the query
 _RUN = "harness.run.process"
 
 
