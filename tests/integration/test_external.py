@@ -31,6 +31,12 @@ def server(tmp_path_factory):
         yield running
 
 
+def flush(url):
+    """Deletes all that a server has."""
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+
+
 @dataclass
 class External(Workers):
     """Workers whose state is in Redis; `shared` says where."""
@@ -49,7 +55,7 @@ class External(Workers):
 @pytest.fixture(params=OPERATORS, ids=["hash", "preloaded", "dense"])
 def workers(request, tmp_path, server):
     cache._caches.clear()
-    redis.Redis.from_url(server.url).flushall()
+    flush(server.url)
     return External(tmp_path, request.param, shared=SharedRedis(server.url))
 
 
@@ -86,7 +92,7 @@ class CountsTwice(DenseCount):
 
 
 def test_a_block_written_twice_in_an_epoch_is_stored_as_it_was_written_last(tmp_path, server):
-    redis.Redis.from_url(server.url).flushall()
+    flush(server.url)
     workers = External(tmp_path, CountsTwice(2000), shared=SharedRedis(server.url, 0))
     for _ in range(4):
         workers.epoch(records=2000)
@@ -199,7 +205,7 @@ def test_epochs_and_drivers_that_do_not_follow_are_refused(workers):
 
 def test_a_store_that_lost_its_data_is_an_error_with_a_sentence(workers):
     workers.epoch()
-    redis.Redis.from_url(workers.shared.url).flushall()
+    flush(workers.shared.url)
     with pytest.raises(StateError, match="has nothing of it: it has lost data, or is another server"):
         workers.epoch()
 
@@ -282,10 +288,10 @@ def test_a_commit_whose_answer_was_lost_is_not_refused(workers, monkeypatch):
 
 def test_what_a_query_stored_is_deleted_and_nothing_else(workers):
     workers.epoch()
-    client = redis.Redis.from_url(workers.shared.url)
-    client.set("other", 1)
-    workers.shared.forget("q")
-    assert client.keys() == [b"other"]
+    with redis.Redis.from_url(workers.shared.url) as client:
+        client.set("other", 1)
+        workers.shared.forget("q")
+        assert client.keys() == [b"other"]
 
 
 @pytest.mark.capability("hash")

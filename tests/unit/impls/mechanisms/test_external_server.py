@@ -25,16 +25,15 @@ def killed(server):
 
 @pytest.mark.parametrize(("durability", "kept"), [("none", None), ("process", b"1"), ("host", b"1")])
 def test_what_was_answered_survives_the_server_as_its_durability_says(tmp_path, durability, kept):
-    with RedisServer(tmp_path / "data", durability) as server:
-        client = redis.Redis.from_url(server.url)
+    with RedisServer(tmp_path / "data", durability) as server, redis.Redis.from_url(server.url) as client:
         assert client.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
         assert durability == "none" or client.config_get("appendfsync")["appendfsync"] != "everysec", "it answers first"
         client.set("a", 1)
         killed(server)
         server.restart()
         assert client.get("a") == kept
-    with RedisServer(tmp_path / "data", durability) as again:
-        assert redis.Redis.from_url(again.url).get("a") == kept
+    with RedisServer(tmp_path / "data", durability) as again, redis.Redis.from_url(again.url) as client:
+        assert client.get("a") == kept
 
 
 def test_a_stopped_server_leaves_no_process_and_gets_a_sentence(tmp_path, monkeypatch):
@@ -64,8 +63,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch):
 
 
 def test_a_server_that_may_throw_state_away_is_refused(tmp_path):
-    with RedisServer(tmp_path, "none") as server:
-        client = redis.Redis.from_url(server.url)
+    with RedisServer(tmp_path, "none") as server, redis.Redis.from_url(server.url) as client:
         client.config_set("maxmemory-policy", "allkeys-lru")
         with pytest.raises(UsageError, match=r"may throw state away .* set it to noeviction"):
             check_server(server.url)
