@@ -10,9 +10,7 @@ from harness.suites.changes.cases import LIVE, RESTART, Case, Setting
 from harness.suites.changes.run import FAULTS, campaign
 from harness.suites.changes.suite import changes
 
-# kafka-python leaves a socket that still connects when its consumer is closed, as on a busy machine, to the collector
-_LEFT = "ignore:Exception ignored in.*socket.socket:pytest.PytestUnraisableExceptionWarning"
-pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings(_LEFT)]
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module", autouse=True)
