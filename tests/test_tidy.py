@@ -36,7 +36,7 @@ BANNED = {
 BANNED_IN_TESTS = {
     r"setattr\(.*\btime(\.|, ?\")(sleep|monotonic|perf_counter|time)":
         "a library's thread meets it too: clocks.set_clock for the module that is tested",
-    r"^(?!.*\bwith ).*\bredis\.Redis[.(]": "the collector finds its open socket in another test: with ... as client",
+    r"^(?!.*\bwith ).*\bredis\.Redis[.(]": "close it, or another test fails for its open socket: with ... as client",
 }  # fmt: skip
 
 
