@@ -41,20 +41,17 @@ class Payments(KeyedProcess):
         one.set_value(None)
 
 
-def read(here: Playground, topic: str, side: str, number: int) -> DataFrame:
-    """A topic's records, their partitions numbered so that those of the two topics differ."""
+def read(here: Playground, topic: str, side: str) -> DataFrame:
+    """A topic's records, with the name of their side."""
     rows = here.spark.readStream.format("kafka").option("kafka.bootstrap.servers", here.kafka)
     rows = rows.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    parsed = rows.selectExpr(
-        "from_json(string(value), 'id string, at long') r", f"'{side}' side", f"partition * 2 + {number} partition",
-        "offset",
-    )  # fmt: skip
-    return parsed.select("r.*", "side", "partition", "offset")
+    parsed = rows.selectExpr("from_json(string(value), 'id string, at long') r", f"'{side}' side")
+    return parsed.select("r.*", "side")
 
 
 def main(here: Playground) -> None:
     orders, payments, results = here.topic("orders", 2), here.topic("payments", 2), here.topic("paid", 4)
-    both = read(here, orders, "order", 0).unionByName(read(here, payments, "payment", 1))
+    both = read(here, orders, "order").unionByName(read(here, payments, "payment"))
     with impls.stream(
         both, key="id", operator=Payments(), results=impls.Output(here.kafka, results, 4),
         state_dir=here.folder / "state", checkpoint=here.folder / "checkpoint", workers=2, bins=64,

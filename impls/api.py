@@ -15,11 +15,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from impls import catalog
 from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
-from impls.driver.arrivals import Arrivals
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
-from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
+from impls.driver.handle import RunQuery, StreamHandle
 from impls.driver.pipeline import INITIAL, PipelineChanges
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
@@ -37,6 +36,8 @@ from impls.realtime.link import Switchboard
 from impls.spark.columns import prepared, readable
 from impls.spark.compiled import with_heartbeat
 from impls.spark.executor import executor_for, runner
+from impls.spark.identity import Identified
+from impls.spark.input import Input
 from impls.spark.master import is_local
 from impls.spark.readiness import warm_workers
 from impls.spark.realtime.batch import BATCH
@@ -44,7 +45,7 @@ from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, check_real_time, run_real_time
 from impls.spark.session import check_session
 from impls.spark.shipping import equip, pickled
-from impls.spark.source import broker_settings, epoch_begin, read_until, tick_begin
+from impls.spark.topics import Topics
 from impls.transfer.settings import Transfer, certificate_of
 from impls.worker.query import QuerySpec
 from impls.worker.results import Output
@@ -103,7 +104,7 @@ def stream(
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
     Args:
-        df: a streaming DataFrame with `partition` and `offset`, Kafka's or your own; files: see `impls.spark.columns`.
+        df: a streaming DataFrame of Kafka topics, or files (`impls.spark.columns`), or with `partition` and `offset`.
         key: column of the key, integer, string or binary; its hash names its bin.
         operator: the keyed operator, see `impls.operators`.
         results: a Kafka topic (`Output`) or a function of yours (`ForeachBatch`); None drops what the operator returns.
@@ -132,23 +133,20 @@ def stream(
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
-    start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
+    read = Input.of(df, sink, Path(checkpoint))
+    start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, start)
+    frame = prepared(read.source, key, operator, bins, time, further=columns, rows=start is real_time)
+    _ready(frame, operator, sink, py_files, start)
     opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
     with _closed_on_error(opened):
+        read.keep(opened.own, fsync=opened.fsync)
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
         spec = QuerySpec(opened.query, bins, first, sink, state, files, how.shared, between, start is real_time)
         controller = _controller(spec, how, initial(bins, workers, policy))
         making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
-        return _handle(frame, spec, opened, making, start, control=control, policy=policy, on_event=on_event)
-
-
-def _source(df: DataFrame, spec: QuerySpec, opened: Checkpoint) -> Arrivals | None:
-    """Returns what tells how far the source goes and was read; None where it is not Kafka."""
-    settings, read = broker_settings(df, spec.output), read_until(opened.spark, real_time=spec.turns)
-    return None if settings is None else Arrivals(settings, read, behind=int(spec.turns))
+        return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
 
 
 @contextmanager
@@ -167,19 +165,23 @@ def _handle(
     making: "_Making",
     how_to: RealTime | str,
     *,
+    read: Input,
     control: ControlTopic | None,
     **more: Any,
 ) -> StreamHandle:
     """Returns the handle of a query in real time, or in micro-batches at a trigger's interval."""
     if isinstance(how_to, RealTime):
-        run, driver, end = _in_real_time(how_to, frame, spec, opened, making)
+        run, driver, end = _in_real_time(how_to, frame, spec, opened, making, read.told_apart)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
+    if driver.controller.clock is not None:
+        driver.controller.clock.forget(read.topics.is_gone)
     changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
-    hear = _listen(control, opened, driver, real_time=spec.turns)
-    return StreamHandle(
-        run, changes, opened, source=partial(_source, frame, spec, opened), end=end, listen=hear, **more
-    )
+    hear = None
+    if control is not None:
+        hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns)).start
+    source = partial(read.arrivals, real_time=spec.turns)
+    return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:
@@ -209,33 +211,24 @@ def _in_micro_batches(trigger: str, frame: DataFrame, spec: QuerySpec, opened: C
     return runner(_writer(ticking, opened, trigger), tell), driver, lambda: None
 
 
-def _in_real_time(how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making) -> _Started:
+def _in_real_time(  # noqa: PLR0917 - as `_in_micro_batches`, and the topics
+    how: RealTime, frame: DataFrame, spec: QuerySpec, opened: Checkpoint, making: _Making, topics: Topics
+) -> _Started:
     """Returns what `run_real_time` does."""
 
     def query(switchboard: Switchboard) -> RealTimeQuery:
-        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch)
+        return RealTimeQuery(frame, spec, switchboard, opened.name, opened.spark, how.batch, topics)
 
     return run_real_time(frame.sparkSession, query, making, slots=how.slots)
 
 
-def _listen(
-    control: ControlTopic | None, opened: Checkpoint, driver: Driver, *, real_time: bool
-) -> Callable[[Answerer], Listener] | None:
-    """Returns what starts to listen to a control topic, None without one."""
-    if control is None:
-        return None
-    location = Path(opened.spark)
-    begin = (lambda _epoch: tick_begin(location)) if real_time else partial(epoch_begin, location)
-    return ControlListener(control, opened, driver, begin).start
-
-
-def _is_real_time(mode: str, df: DataFrame, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:
+def _is_real_time(mode: str, source: Identified, how: Mechanism, checkpoint: str, log_dir: str | None) -> bool:
     """Returns whether the mode is real time; raises UsageError for an unknown one, or what cannot be had in it."""
     if mode not in _MODES:
         raise UsageError(f"The mode {mode!r} is unknown: use {' or '.join(_MODES)}.")
     if mode == "micro-batch":
         return False
-    check_real_time(df, checkpoint=checkpoint, log_dir=log_dir)
+    check_real_time(source, checkpoint=checkpoint, log_dir=log_dir)
     if how.shared is not None:
         raise UsageError('A store that all workers share has one commit in an epoch: use mode="micro-batch" with it.')
     return True
@@ -253,13 +246,12 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
 
 def _ready(
     frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], how_to: RealTime | str
-) -> DataFrame:
+) -> None:
     """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
     warm_workers(spark, sink, how_to.slots if isinstance(how_to, RealTime) else None)
-    return frame
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.protocol.session import Route, Routed
 from impls.realtime.blobs import _HEADER, _MAGIC, _NO_TIME
+from impls.store.records import ROW
 
 
 def encode(
@@ -27,7 +28,8 @@ class Router:
         """Makes the router of the F task `source` for `slots` workers; it packs nothing before the first `switch`."""
         self.source = source
         self._sent = [0] * slots
-        self._next: dict[int, int] = {}
+        self._last: dict[int, tuple[int, int]] = {}  # by input partition: offset and row
+        self._several = False  # a record can have several rows
         self._route: Route | None = None
 
     def switch(self, route: Route) -> Routed:
@@ -40,7 +42,10 @@ class Router:
         if last >= len(self._sent):
             raise StateError(f"The routing names worker {last}, but this query has {len(self._sent)} slots.")
         self._route = route
-        return Routed(route.tick, tuple(self._sent), tuple(sorted(self._next.items())))
+        behind = 0 if self._several else 1
+        return Routed(
+            route.tick, tuple(self._sent), tuple((part, at + behind) for part, (at, _) in sorted(self._last.items()))
+        )
 
     def pack(
         self, batches: Sequence[pa.RecordBatch], *, came_us: int = -1, packed_us: int = -1
@@ -60,14 +65,27 @@ class Router:
         records = _records(batches)
         if (route := self._route) is None:
             raise StateError("Records came before the first routing.")
-        for part, behind in _next_offsets(records).items():
-            self._next[part] = max(self._next.get(part, 0), behind)
+        records = self._numbered(records)
         blobs = []
         for slot, part in _parts(records, route.routing) if len(records) else ():
             self._sent[slot] += 1
             blob = encode(self.source, self._sent[slot], route.tick, part, came_us=came_us, packed_us=packed_us)
             blobs.append((slot, blob))
         return blobs
+
+    def _numbered(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns rows with their numbers among those of their records, where records can have several."""
+        self._several = ROW in records.schema.names
+        numbers = []
+        for part, offset in zip(*(records.column(name).to_pylist() for name in ("partition", "offset")), strict=True):
+            before, row = self._last.get(part, (-1, 0))
+            if offset < before or (offset == before and not self._several):
+                raise StateError(f"Input partition {part} has offset {offset} behind offset {before}")
+            self._last[part] = offset, row + 1 if offset == before else 0
+            numbers.append(self._last[part][1])
+        if not self._several:
+            return records
+        return records.set_column(records.schema.get_field_index(ROW), ROW, pa.array(numbers, pa.int64()))
 
 
 def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[int, pa.RecordBatch]]:
@@ -80,12 +98,6 @@ def _parts(records: pa.RecordBatch, routing: NDArray[np.int32]) -> list[tuple[in
     ordered = records.take(pa.array(np.argsort(to, kind="stable")))
     ends = np.cumsum(counts)
     return [(slot, ordered.slice(int(ends[slot] - counts[slot]), int(counts[slot]))) for slot in slots.tolist()]
-
-
-def _next_offsets(records: pa.RecordBatch) -> dict[int, int]:
-    """Returns the offset behind the last record of each partition of the input."""
-    partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
-    return {int(part): int(offsets[partitions == part].max()) + 1 for part in np.unique(partitions)}
 
 
 def _records(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

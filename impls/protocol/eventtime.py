@@ -198,10 +198,19 @@ class EventClock:
         self._last, self._waited = self._held, tuple(waits)
         for partition, time in times:
             self._seen[partition] = max(time, self._seen.get(partition, time))
+        self._advance()
+
+    def _advance(self) -> None:
+        """Lets the watermark rise to what the input partitions seen allow."""
         if self._seen and len(self._seen) >= self._event_time.partitions:
             furthest = (max if self._event_time.of_all else min)(self._seen.values())
             now = furthest - self._event_time.disorder
             self.watermark = now if self.watermark is None else max(now, self.watermark)
+
+    def forget(self, is_gone: Callable[[int], bool]) -> None:
+        """Waits no longer for input partitions that are gone, as those of a topic that was made anew."""
+        self._seen = {partition: time for partition, time in self._seen.items() if not is_gone(partition)}
+        self._advance()
 
     def to_json(self) -> dict[str, Any]:
         """Returns all that later epochs depend on, ready for JSON."""

@@ -26,7 +26,8 @@ from pyspark.sql.types import IntegralType
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
-from impls.store.records import TIES
+from impls.spark.identity import OFFSET, PARTITION, Identified
+from impls.store.records import ROW, TIES
 
 _ORDER = ("partition", "offset")
 _PLACES = ("row_index", "file_block_start")  # Parquet counts rows; the rows of a block of another format come in order
@@ -79,12 +80,16 @@ _DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `asci
 
 
 def prepared(
-    df: DataFrame, key: str, operator: Operator, bins: int, time: str | None, *, further: Sequence[str] = ()
-) -> DataFrame:
+    source: DataFrame | Identified, key: str, operator: Operator, bins: int, time: str | None, *,
+    further: Sequence[str] = (), rows: bool = False,
+) -> DataFrame:  # fmt: skip
     """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones.
 
-    Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`).
+    Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`), and with `rows`,
+    where a record can become several, a place for the row's number in its record.
     """
+    found = source if isinstance(source, Identified) else Identified(source)
+    df = found.frame
     columns_read = dict.fromkeys([*operator.columns, *further])
     missing = [c for c in (key, time, *columns_read) if c and c not in df.columns]
     if missing:
@@ -94,7 +99,8 @@ def prepared(
             f"The operator reads a column {taken[0]!r}, a name that every record has for another purpose: give the "
             f"input's column another one, as df.withColumnRenamed({taken[0]!r}, 'my_{taken[0]}') does."
         )
-    df = ordered(df)
+    df, order = (df, (PARTITION, OFFSET)) if found.carried else (ordered(df), _ORDER)
+    numbered = [F.lit(0).cast("long").alias(ROW)] if rows and found.several else []
     when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
     whole = isinstance(df.schema[key].dataType, IntegralType)
     if operator.key_type == "long" and not whole:
@@ -103,11 +109,11 @@ def prepared(
     name = F.col(key).cast(kind)
     return df.select(
         F.expr(operator.bin_sql(f"cast(`{key}` as {kind})", bins)).alias("bin"),
-        F.col("partition").cast("int"),
-        F.col("offset").cast("long"),
+        *[F.col(name).cast("long").alias(alias) for name, alias in zip(order, _ORDER, strict=True)],
         when.alias("time"),
         (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
         *[F.col(c) for c in (*columns_read, *TIES) if c in df.columns],
+        *numbered,
     )
 
 

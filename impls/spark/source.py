@@ -6,20 +6,20 @@ before Spark's query is started again the offsets that Spark goes on from are pu
 batch that it has committed, or those that its Kafka source noted at the very beginning. The number of the batch stays.
 """
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from impls.autoscale.intervals import PartitionOffsets
 from impls.controltopic.commands import Offsets
 from impls.driver.journal import replace_bytes
 from impls.protocol.eventtime import NO_TIME
-from impls.worker.results import Output
-from impls.worker.sinks import Sink
+from impls.spark.topics import Topics
 
 _HEAD_LINES = 2  # of a file of Spark's offset log: its version, and the batch's settings
 
@@ -64,94 +64,122 @@ class InputLog:
 
     Args:
         location: folder of Spark's own checkpoint of the query.
+        topics: the numbers of its topics.
     """
 
-    def __init__(self, location: str):
-        self._location = Path(location)
+    def __init__(self, location: str, topics: Topics):
+        self._location, self._topics = Path(location), topics
         self._kept: dict[int, int] = {}
 
     def keep(self, needed: Mapping[int, int]) -> None:
-        """Stores, by partition, the first offset that is needed again; what is there already is not written again."""
+        """Stores, by input partition, the first offset that is needed again, unless that is what is there."""
         if needed and needed != self._kept:
             self._kept = dict(needed)
             raw = json.dumps({str(part): at for part, at in needed.items()}).encode()
             replace_bytes(self._location / _NEEDED, raw)  # what is lost, or torn, lets more come again
 
-    def put_forward(self) -> None:
-        """Lets the batch that comes again begin at the first record that is needed.
+    def begin_anew(self, topics: Collection[str]) -> None:
+        """Lets the next batch begin at the first record of topics that were made anew."""
+        with contextlib.suppress(OSError):
+            for path, first in self._begin():
+                _put_forward(path, first, lambda topic, _partition, at: 0 if topic in topics else at)
 
-        What is not in the form of one Kafka topic's offsets stays as it is: then more comes again than is needed.
+    def put_forward(self) -> None:
+        """Lets the batch that comes again begin at the first record of each partition that is needed.
+
+        What is not in the form of Kafka's offsets stays as it is: then more comes again than is needed.
         """
         try:
-            needed = json.loads((self._location / _NEEDED).read_bytes())
-            path = self._begin()
-            head, _, last = path.read_bytes().rpartition(b"\n")
-            offsets = _forward(json.loads(last), needed)
+            needed = _needed(self._location)
+            for path, first in self._begin():
+                _put_forward(path, first, partial(self._later, needed))
         except (OSError, ValueError):
             return
-        if offsets is not None:
-            replace_bytes(path, head + b"\n" + json.dumps(offsets, separators=(",", ":")).encode(), fsync=True)
-            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # of a file system with checksums
 
-    def _begin(self) -> Path:
-        """Returns the file with the offsets at which the batch begins."""
+    def _begin(self) -> list[tuple[Path, int]]:
+        """Returns the files with the offsets at which the batch begins, and the first line of them in each."""
         commits = (path.name for path in (self._location / "commits").glob("[0-9]*"))
         last = max((int(name) for name in commits if name.isdecimal()), default=None)
-        return self._location / ("sources/0/0" if last is None else f"offsets/{last}")
+        if last is not None:
+            return [(self._location / "offsets" / str(last), _HEAD_LINES)]
+        return [(path / "0", 1) for path in sorted((self._location / "sources").iterdir())]
+
+    def _later(self, needed: Mapping[int, int], topic: str, partition: int, at: int) -> int:
+        return max(at, _first_needed(self._topics, needed, topic, partition) or at)
 
 
-def tick_begin(location: Path) -> Offsets | None:
-    """Returns the offsets that the next tick of real-time mode is not before, {} if there are several topics.
+def _needed(location: Path) -> dict[int, int]:
+    """Reads what `keep` stored; raises OSError or ValueError where that is not there or torn."""
+    found = json.loads((location / _NEEDED).read_bytes())
+    if not isinstance(found, dict):
+        raise ValueError(f"{_NEEDED} holds no offsets")  # noqa: TRY004 - as for text that is no JSON
+    return {int(part): int(at) for part, at in found.items()}
 
-    The runner notes them by partition behind every tick (`InputLog`), Spark's source notes the
-    topic at the query's beginning. None until both have.
-    """
+
+def _first_needed(topics: Topics, needed: Mapping[int, int], topic: str, partition: int) -> int | None:
+    """Returns the first offset that any source of a topic's partition needs, None where one has not said."""
+    found = [needed.get(one) for one in topics.input_partitions(topic, partition)]
+    return None if not found or None in found else min(at for at in found if at is not None)
+
+
+def _put_forward(path: Path, first: int, later: Callable[[str, int, int], int]) -> None:
+    """Writes the later offsets into a file's lines from the first on that are in the form of Kafka's."""
+    lines = path.read_bytes().split(b"\n")
+    new = [*lines[:first], *(_line(line, later) for line in lines[first:])]
+    if new != lines:
+        replace_bytes(path, b"\n".join(new), fsync=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # of a file system with checksums
+
+
+def _line(line: bytes, later: Callable[[str, int, int], int]) -> bytes:
     try:
-        needed = json.loads((location / _NEEDED).read_bytes())
-        sources = [(folder / "0").read_bytes() for folder in (location / "sources").iterdir()]
-    except (OSError, ValueError):
-        return None
-    topics = [topic for source in sources for topic, _ in topics_of(source.rpartition(b"\n")[2])]
-    return {topics[0]: {int(part): at for part, at in needed.items()}} if len(topics) == 1 else {}
-
-
-def _forward(found: Any, needed: Any) -> dict[str, dict[str, int]] | None:
-    """Returns offsets of a topic with what is needed, None if it is another form or nothing is to be changed."""
-    if not isinstance(found, dict) or len(found) != 1:
-        return None
-    ((topic, offsets),) = found.items()
-    if not _are_offsets(offsets) or not _are_offsets(needed):
-        return None
-    later = {part: max(at, needed.get(part, at)) for part, at in offsets.items()}
-    return None if later == offsets else {topic: later}
+        found: Any = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(found, dict) or not found or not all(map(_are_offsets, found.values())):
+        return line
+    offsets = {t: {part: later(t, int(part), at) for part, at in parts.items()} for t, parts in found.items()}
+    return line if offsets == found else json.dumps(offsets, separators=(",", ":")).encode()
 
 
 def _are_offsets(found: Any) -> bool:
-    return isinstance(found, dict) and all(type(at) is int and at >= 0 for at in found.values())
+    return isinstance(found, dict) and all(
+        part.isdecimal() and type(at) is int and at >= 0 for part, at in found.items()
+    )
 
 
-_KAFKA = "kafka"
-_BOOTSTRAP = "kafka.bootstrap.servers"
+def tick_begin(location: Path, topics: Topics) -> Offsets | None:
+    """Returns the offsets that the next tick of real-time mode is not before.
 
-
-def streaming_sources(df: DataFrame) -> list[Any]:
-    """Returns the JVM's nodes of a DataFrame's plan that read a streaming source."""
-    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
-    return [leaf for leaf in (leaves.apply(place) for place in range(leaves.size())) if leaf.isStreaming()]
-
-
-def broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
-    """Returns librdkafka's settings for the broker of a DataFrame's Kafka source, None if it has none, or several.
-
-    What a client needs besides the address, such as a password, it takes from the options of the results' topic.
+    The runner notes them by input partition behind every tick (`InputLog`), Spark's sources note their topics at the
+    query's beginning, and a batch those that came since. None until both have, {} where topics are not told apart.
     """
-    sources = streaming_sources(df)
-    found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in sources if str(leaf.sourceName()) == _KAFKA}
-    more = results.options if isinstance(results, Output) else {}
-    return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
+    if not topics.readings:
+        return {}
+    try:
+        needed = _needed(location)
+        lines = [(folder / "0").read_bytes().rpartition(b"\n")[2] for folder in (location / "sources").iterdir()]
+    except (OSError, ValueError):
+        return None
+    begin: Offsets = {}
+    for topic, parts in (pair for line in [*lines, *last_batch(location)] for pair in topics_of(line)):
+        for part in parts:
+            at = _first_needed(topics, needed, topic, part)
+            if at is not None:
+                begin.setdefault(topic, {})[part] = at
+    return begin or None
 
 
-def read_until(location: str, *, real_time: bool) -> Callable[[int], PartitionOffsets]:
+def last_batch(location: Path) -> list[bytes]:
+    """Returns the lines of offsets of the last batch that Spark has noted, [] before the first."""
+    names = (path.name for path in (location / "offsets").glob("[0-9]*"))
+    last = max((int(name) for name in names if name.isdecimal()), default=None)
+    if last is None:
+        return []
+    return (location / "offsets" / str(last)).read_bytes().split(b"\n")[_HEAD_LINES:]
+
+
+def read_until(location: str, topics: Topics, *, real_time: bool) -> Callable[[int], PartitionOffsets]:
     """Returns what reads, in Spark's checkpoint, the offsets behind what an epoch and all before it have read.
 
     In real time they are those behind a tick when the next one has ended. Nothing while Spark has noted none.
@@ -159,7 +187,7 @@ def read_until(location: str, *, real_time: bool) -> Callable[[int], PartitionOf
     place = Path(location)
 
     def consumed(epoch: int) -> PartitionOffsets:
-        found = tick_begin(place) if real_time else epoch_begin(place, epoch + 1)
+        found = tick_begin(place, topics) if real_time else epoch_begin(place, epoch + 1)
         return {(topic, part): at for topic, parts in (found or {}).items() for part, at in parts.items()}
 
     return consumed

@@ -1,7 +1,8 @@
-"""What bins have applied of the input: for each bin and input partition the next offset, kept with the bin's state.
+"""What bins have applied of the input: for each bin and input partition the last row, kept with the bin's state.
 
 In real-time mode Spark sends everything since a batch began once more after a failure, in other pieces and perhaps to
-other workers. Whoever owns a bin knows from its state which records it has applied already.
+other workers. Whoever owns a bin knows from its state which rows it has applied already. A row has the offset of its
+record, and a number among the record's rows where there can be several (`impls.store.records.ROW`).
 """
 
 from collections.abc import Iterable
@@ -11,108 +12,159 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import CorruptStateError
+from impls.errors import CorruptStateError, StateError
 from impls.store.checked import whole_range
 from impls.store.entries import open_value
+from impls.store.records import ROW
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_range
 
-_NAME_BYTES = 7  # table, bin, partition
+_NAME_BYTES = 11  # table, bin, input partition
+_FORMER_NAME_BYTES = 7
+_NOTHING = -1  # before the first offset
+WHOLE = (1 << 63) - 1  # the last row of a record that has one row only
+
+Place = tuple[int, int]
+"""Offset and row."""
 
 
 class Offsets:
-    """The next offsets of a worker's bins in memory, int64 of shape (bins, partitions), 0 where nothing was applied."""
+    """The last rows that a worker's bins have applied, in memory; int64 of shape (bins, input partitions) each."""
 
     def __init__(self, bins: int):
-        self._next = np.zeros((bins, 0), np.int64)
-        self._kept: dict[tuple[int, int], int] = {}
+        self._offset = np.full((bins, 0), _NOTHING, np.int64)
+        self._row = np.zeros((bins, 0), np.int64)
+        self._known = np.empty(0, np.int64)  # input partitions, ascending
+        self._columns = np.empty(0, np.int64)  # of each of them
+        self._kept: dict[tuple[int, int], Place] = {}
 
     def load(self, txn: lmdb.Transaction, bins: Iterable[int] | None = None) -> None:
-        """Reads what an environment has of bins, of all by default; raises CorruptStateError when it is damaged."""
+        """Reads what an environment has of bins, of all by default.
+
+        Raises CorruptStateError when it is damaged, StateError when an earlier version has written it.
+        """
         if bins is None:
-            self._next[:] = 0
+            self._offset[:] = _NOTHING
             ranges = [(OFFSETS, bytes([OFFSETS[0] + 1]))]
         else:
             chosen = list(bins)
-            self._next[chosen] = 0
+            self._offset[chosen] = _NOTHING
             ranges = [bin_range(OFFSETS, bin_) for bin_ in chosen]
         for low, high in ranges:
             for name, stored in whole_range(txn, low, high):
                 self._read(name, stored)
 
     def _read(self, name: bytes, stored: bytes) -> None:
+        if len(name) == _FORMER_NAME_BYTES:
+            raise StateError(
+                "The state was written by an earlier version, which knew the input's partitions without their topics: "
+                "finish the query with that version, or start with a new checkpoint and state folder."
+            )
         bin_ = int.from_bytes(name[1:3], "big")
-        if len(name) != _NAME_BYTES or bin_ >= len(self._next):
-            raise CorruptStateError("The name of a next offset is damaged.")
-        partition = int.from_bytes(name[3:], "big")
-        self._widen(partition)
-        self._next[bin_, partition] = int.from_bytes(open_value(name, stored), "big")
+        if len(name) != _NAME_BYTES or bin_ >= len(self._offset):
+            raise CorruptStateError("The name of an applied offset is damaged.")
+        (column,) = self._places(np.array([int.from_bytes(name[3:], "big", signed=True)]))
+        value = open_value(name, stored)
+        self._offset[bin_, column] = int.from_bytes(value[:8], "big")
+        self._row[bin_, column] = int.from_bytes(value[8:], "big")
 
-    def _widen(self, partition: int) -> None:
-        missing = partition + 1 - self._next.shape[1]
-        if missing > 0:
-            self._next = np.pad(self._next, ((0, 0), (0, missing)))
+    def _places(self, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the columns of input partitions; those that are new get one."""
+        at = np.searchsorted(self._known, partitions)
+        if not len(self._known) or (self._known[np.minimum(at, len(self._known) - 1)] != partitions).any():
+            self._add(np.setdiff1d(partitions, self._known))
+            at = np.searchsorted(self._known, partitions)
+        return self._columns[at]
+
+    def _add(self, partitions: NDArray[np.int64]) -> None:
+        width = self._offset.shape[1]
+        wider = ((0, 0), (0, len(partitions)))
+        self._offset = np.pad(self._offset, wider, constant_values=_NOTHING)
+        self._row = np.pad(self._row, wider)
+        known = np.concatenate([self._known, partitions])
+        columns = np.concatenate([self._columns, width + np.arange(len(partitions))])
+        order = np.argsort(known)
+        self._known, self._columns = known[order], columns[order]
 
     def forget(self, bins: Iterable[int]) -> None:
         """Takes bins for such as nothing was applied to: they were dropped."""
-        self._next[list(bins)] = 0
+        self._offset[list(bins)] = _NOTHING
 
     def keep(self, table: pa.Table) -> None:
         """Takes in records that queues hold: they are left out when they come again, see `unqueued`."""
-        for bin_, partition, offset in _rows(table) if len(table) else ():
-            place = bin_, partition
-            self._kept[place] = max(offset + 1, self._kept.get(place, 0))
+        for bin_, partition, place in _rows(table) if len(table) else ():
+            self._kept[bin_, partition] = max(place, self._kept.get((bin_, partition), place))
 
     def unqueued(self, table: pa.Table) -> pa.Table:
         """Returns records without those that queues hold, or held, from before: these apply them."""
         if not self._kept or not len(table):
             return table
-        new = [offset >= self._kept.get((bin_, partition), 0) for bin_, partition, offset in _rows(table)]
+        new = [place > self._kept.get((bin_, partition), (_NOTHING, 0)) for bin_, partition, place in _rows(table)]
         return table.filter(pa.array(new))
 
     def new(self, table: pa.Table) -> pa.Table:
         """Returns the records of bins that are here that were not applied yet."""
-        bins, partitions, offsets = _columns(table)
-        self._widen(int(partitions.max(initial=-1)))
-        new = offsets >= self._next[bins, partitions]
+        bins, partitions, offsets, rows = _columns(table)
+        columns = self._places(partitions)
+        last = self._offset[bins, columns]
+        new = offsets > last
+        if rows is not None and not new.all():
+            new |= (offsets == last) & (rows > self._row[bins, columns])
         return table if new.all() else table.filter(pa.array(new))
 
     def advance(self, table: pa.Table, state: BinState) -> "Advance":
-        """Writes the next offsets after records into the state; they hold here once `Advance.hold` is called."""
-        bins, partitions, offsets = _columns(table)
-        self._widen(int(partitions.max(initial=-1)))
-        codes = bins.astype(np.int64) << 32 | partitions
-        order = np.lexsort((offsets, codes))
+        """Writes the last rows of records into the state; they hold here once `Advance.hold` is called."""
+        bins, partitions, offsets, rows = _columns(table)
+        columns = self._places(partitions)
+        rows = np.full(len(bins), WHOLE) if rows is None else rows
+        codes = bins.astype(np.int64) << 32 | columns
+        order = np.lexsort((rows, offsets, codes))
         codes = codes[order]
         last = np.ones(len(codes), bool)
         last[:-1] = codes[1:] != codes[:-1]
-        places, after = codes[last], offsets[order][last] + 1
-        rows, columns = places >> 32, places & 0xFFFFFFFF
-        new = (self._next[rows, columns] == 0).tolist()
-        state.put_offsets(rows.tolist(), columns.tolist(), after.tolist(), new=new)
-        return Advance(self._next, rows, columns, after)
+        at = order[last]
+        bins_, columns_ = codes[last] >> 32, codes[last] & 0xFFFFFFFF
+        places = list(zip(offsets[at].tolist(), rows[at].tolist(), strict=True))
+        new = (self._offset[bins_, columns_] == _NOTHING).tolist()
+        state.put_offsets(bins_.tolist(), partitions[at].tolist(), places, new=new)
+        return Advance(self, bins_, columns_, offsets[at], rows[at])
+
+    def hold(self, advance: "Advance") -> None:
+        """Takes over what a committed transaction has written."""
+        self._offset[advance.bins, advance.columns] = advance.offsets
+        self._row[advance.bins, advance.columns] = advance.rows
 
 
 class Advance:
-    """Next offsets that a transaction has written and that hold once it is committed."""
+    """Last rows that a transaction has written and that hold once it is committed."""
 
     def __init__(
         self,
-        target: NDArray[np.int64],
+        target: Offsets,
         bins: NDArray[np.int64],
-        partitions: NDArray[np.int64],
-        after: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        rows: NDArray[np.int64],
     ):
-        self._target, self._bins, self._partitions, self._after = target, bins, partitions, after
+        self._target, self.bins, self.columns, self.offsets, self.rows = target, bins, columns, offsets, rows
 
     def hold(self) -> None:
-        """Takes the offsets over into the memory that they were computed from."""
-        self._target[self._bins, self._partitions] = self._after
+        """Takes them over into the memory that they were computed from."""
+        self._target.hold(self)
 
 
-def _columns(table: pa.Table) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-    return (table.column("bin").to_numpy(), table.column("partition").to_numpy(), table.column("offset").to_numpy())
+_Columns = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]
 
 
-def _rows(table: pa.Table) -> Iterable[tuple[int, int, int]]:
-    return zip(*(column.tolist() for column in _columns(table)), strict=True)
+def _columns(table: pa.Table) -> _Columns:
+    """Returns bin, input partition, offset and, if a record can have several, the row of records."""
+    rows = table.column(ROW).to_numpy() if ROW in table.column_names else None
+    partitions = table.column("partition").to_numpy().astype(np.int64, copy=False)
+    return table.column("bin").to_numpy(), partitions, table.column("offset").to_numpy(), rows
+
+
+def _rows(table: pa.Table) -> Iterable[tuple[int, int, Place]]:
+    bins, partitions, offsets, rows = _columns(table)
+    rows = np.full(len(bins), WHOLE) if rows is None else rows
+    places = zip(offsets.tolist(), rows.tolist(), strict=True)
+    return zip(bins.tolist(), partitions.tolist(), places, strict=True)

@@ -13,6 +13,8 @@ from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
 TIES = ("rescale_file", "rescale_row")
 """Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.columns`."""
+ROW = TIES[1]
+"""Column, 64-bit integers: a row's number among those of its record, where one can become several; or in its file."""
 
 _NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})
 
@@ -90,7 +92,7 @@ def from_bytes(raw: bytes) -> pa.Table:
 
 def concat(tables: list[pa.Table]) -> pa.Table:
     """Returns the records of tables of one schema, in (partition, offset) order: the order of every operator."""
-    table = pa.concat_tables(tables)
+    table = joined(tables)
     if len(table) < 2:
         return table
     by = ["partition", "offset", *(TIES if _of_files(table) else ())]
@@ -103,7 +105,13 @@ def in_turn(tables: list[pa.Table]) -> pa.Table:
 
     Offsets grow from epoch to epoch. Modification times need not: a file may come late with an old one.
     """
-    return pa.concat_tables(tables) if _of_files(tables[0]) else concat(tables)
+    return joined(tables) if _of_files(tables[0]) else concat(tables)
+
+
+def joined(tables: list[pa.Table]) -> pa.Table:
+    """Returns the records of tables; what a queue of version 0.1.0 holds has partitions of 32 bits."""
+    alike = all(table.schema.equals(tables[0].schema) for table in tables[1:])
+    return pa.concat_tables(tables, promote_options="none" if alike else "permissive")
 
 
 def _of_files(table: pa.Table) -> bool:

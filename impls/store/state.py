@@ -187,14 +187,14 @@ class BinState:
                 self._count(bin_, before is None, grown)
 
     def put_offsets(
-        self, bins: Sequence[int], partitions: Sequence[int], after: Sequence[int], *, new: Sequence[bool]
+        self, bins: Sequence[int], partitions: Sequence[int], last: Sequence[tuple[int, int]], *, new: Sequence[bool]
     ) -> None:
-        """Writes the next offset of distinct pairs of bin and input partition, see `impls.store.offsets`.
+        """Writes the last (offset, row) of distinct pairs of bin and input partition, see `impls.store.offsets`.
 
         `new` says which pairs have none yet.
         """
-        names = [bin_key(OFFSETS, b) + p.to_bytes(4, "big") for b, p in zip(bins, partitions, strict=True)]
-        values = stored_values(names, [offset.to_bytes(8, "big") for offset in after])
+        names = [bin_key(OFFSETS, b) + p.to_bytes(8, "big", signed=True) for b, p in zip(bins, partitions, strict=True)]
+        values = stored_values(names, [offset.to_bytes(8, "big") + row.to_bytes(8, "big") for offset, row in last])
         items = sorted(zip(names, values, strict=True))
         self._txn.cursor().putmulti(items)
         self.changes.names += [name for name, _ in items]

@@ -22,13 +22,23 @@ from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EpochClock, Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
-from impls.store.records import Results, concat, put_queued, queue_lengths, queued_records, take_queues, to_bytes
+from impls.store.records import (
+    ROW,
+    Results,
+    concat,
+    joined,
+    put_queued,
+    queue_lengths,
+    queued_records,
+    take_queues,
+    to_bytes,
+)
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.versions import Attempt, Running
 
 _META = b"turn"
-_PLACE = ["bin", "partition", "offset", "time"]
+_PLACE = ("bin", "partition", "offset", "time", ROW)
 _NO_BINS = np.zeros(0, bool)
 
 
@@ -229,8 +239,12 @@ def apply_timed(
     partials = [partial.to_json() for partial in done.partials]
     report.event_time = EventTimes(times, partials, np.flatnonzero(later.bins).tolist(), done.late, done.fired)
     applied = [turn.records for turn in turns if turn.records is not None and len(turn.records)]
-    timed = pa.concat_tables([table.select(_PLACE) for table in applied]) if applied else None
+    timed = joined([_places(table) for table in applied]) if applied else None
     return _Applied(state, done.results, timed, queue)
+
+
+def _places(table: pa.Table) -> pa.Table:
+    return table.select([name for name in _PLACE if name in table.column_names])
 
 
 def _attempt(task: Task, running: Running, records: pa.Table) -> None:

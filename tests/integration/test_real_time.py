@@ -18,6 +18,7 @@ from generators.clock import now_us
 from generators.stream import keycount_values
 from impls.controltopic.client import ControlClient
 from impls.errors import UsageError
+from impls.spark.identity import Identified
 from impls.spark.realtime.settings import real_time_settings
 from impls.spark.realtime.start import check_real_time
 from impls.worker.results import Deduplicator, number_of
@@ -146,7 +147,7 @@ def test_batches_end_one_after_the_other_and_a_migration_goes_on_across_them(beg
 def test_what_real_time_mode_cannot_do_is_refused_with_what_to_use_instead(spark, kafka, topic_factory):
     def refused(df, **more):
         with pytest.raises(UsageError) as caught:
-            check_real_time(df, **{"checkpoint": "/there", "log_dir": None, **more})
+            check_real_time(Identified(df), **{"checkpoint": "/there", "log_dir": None, **more})
         return str(caught.value)
 
     rate = spark.readStream.format("rate").load()

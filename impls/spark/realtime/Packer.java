@@ -17,6 +17,7 @@ import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
@@ -24,8 +25,9 @@ import org.apache.spark.sql.types.StructType;
 /**
  * Packs records into blobs by the routing in force; all methods may be called from any thread.
  *
- * A record's first three columns are its bin, its partition of the input and its offset. impls/realtime/blobs.py says
- * what a blob is. Written for Janino, the compiler that Spark has: no lambdas, no generics.
+ * A row's first three columns are its bin, its input partition and its offset; if its record can have several rows, the
+ * column rescale_row gets its number among them. impls/realtime/blobs.py says what a blob is. Written for Janino, the
+ * compiler that Spark has: no lambdas, no generics.
  */
 public class Packer {
     private static final int HEADER_BYTES = 48;
@@ -34,7 +36,8 @@ public class Packer {
     private final int source;
     private final ArrowWriter writer;
     private final int[] sent;
-    private final Map next = new TreeMap();  // by partition of the input
+    private final int rowColumn;  // -1 where a record has one row only
+    private final Map newest = new TreeMap();  // by input partition: the offset and the row packed last
     private int[] routing;
     private long tick;
 
@@ -46,7 +49,9 @@ public class Packer {
     public Packer(int source, int slots, String schema) {
         this.source = source;
         this.sent = new int[slots];
-        this.writer = ArrowWriter.create((StructType) DataType.fromJson(schema), "UTC", false, false);
+        StructType columns = (StructType) DataType.fromJson(schema);
+        this.writer = ArrowWriter.create(columns, "UTC", false, false);
+        this.rowColumn = Arrays.asList(columns.fieldNames()).indexOf("rescale_row");
     }
 
     /** Routes by a tick's routing from the next blob on, and returns the marks: the message Routed, as JSON. */
@@ -61,9 +66,10 @@ public class Packer {
         StringBuilder said = new StringBuilder("{\"type\": \"Routed\", \"tick\": ").append(tick);
         said.append(", \"sent\": ").append(Arrays.toString(sent)).append(", \"next\": [");
         String between = "";
-        for (Iterator entries = next.entrySet().iterator(); entries.hasNext();) {
+        for (Iterator entries = newest.entrySet().iterator(); entries.hasNext();) {
             Map.Entry entry = (Map.Entry) entries.next();
-            said.append(between).append("[").append(entry.getKey()).append(", ").append(entry.getValue()).append("]");
+            long behind = ((long[]) entry.getValue())[0] + (rowColumn < 0 ? 1L : 0L);  // further rows may come of it
+            said.append(between).append("[").append(entry.getKey()).append(", ").append(behind).append("]");
             between = ", ";
         }
         return said.append("]}").toString();
@@ -123,14 +129,29 @@ public class Packer {
             room[slot] = room[slot] - 1;
             counts[slot] = counts[slot] + 1;
             to[place] = slot;
-            Integer partition = Integer.valueOf(record.getInt(1));
-            Long before = (Long) next.get(partition);
-            long behind = record.getLong(2) + 1L;
-            if (before == null || before.longValue() < behind) {
-                next.put(partition, Long.valueOf(behind));
-            }
+            number((UnsafeRow) record);
         }
         return to.length;
+    }
+
+    /** Notes a row as the last of its input partition, and gives it its number among those of its record. */
+    private void number(UnsafeRow row) {
+        Long partition = Long.valueOf(row.getLong(1));
+        long offset = row.getLong(2);
+        long[] before = (long[]) newest.get(partition);
+        if (before == null) {
+            before = new long[] {-1L, 0L};
+            newest.put(partition, before);
+        }
+        if (offset < before[0] || (offset == before[0] && rowColumn < 0)) {
+            throw new IllegalStateException("Input partition " + partition + " has offset " + offset + " behind offset "
+                + before[0] + ": offsets must grow within a partition. Was its topic made anew?");
+        }
+        before[1] = offset == before[0] ? before[1] + 1L : 0L;
+        before[0] = offset;
+        if (rowColumn >= 0) {
+            row.setLong(rowColumn, before[1]);
+        }
     }
 
     /** Returns how many blobs have been packed for each slot. */

@@ -1,7 +1,6 @@
 """The query of real-time mode, and what keeps it running: start, tick after tick, and start again after a failure.
 
-The router runs in the JVM (`Router.java`), because nothing in Spark's SQL can look at the time while no row comes. It
-sends each worker its records itself.
+The router runs in the JVM (`Router.java`), as nothing in Spark's SQL can look at the time while no row comes.
 """
 
 import contextlib
@@ -38,6 +37,7 @@ from impls.spark.compiled import new_object
 from impls.spark.realtime.settings import Wiring
 from impls.spark.realtime.steps import DONE_SCHEMA, SENT_SCHEMA, MakeWorker, own_step, worker_maker
 from impls.spark.source import InputLog
+from impls.spark.topics import Topics
 from impls.worker.query import QuerySpec
 
 _SOURCE = Path(__file__).with_name("Router.java")
@@ -124,9 +124,9 @@ class RealTimeQuery:
         frame: records with the columns of `impls.spark.columns.prepared`.
         spec: the query, for its workers.
         switchboard: of the driver, made with `routers_counted`.
-        name: the query's name in Spark.
-        location: folder of Spark's own checkpoint.
+        name, location: the query's name in Spark, and the folder of Spark's own checkpoint.
         batch: duration of a batch of Spark, as in "60 seconds".
+        topics: see `impls.spark.input.Input.told_apart`.
     """
 
     frame: DataFrame
@@ -135,6 +135,7 @@ class RealTimeQuery:
     name: str
     location: str
     batch: str
+    topics: Topics
 
     def writer(self, slots: int) -> DataStreamWriter:
         """Returns the query with so many slots, not started."""
@@ -159,7 +160,7 @@ def runner_of(
     Args:
         query: what to run.
         executor: the executor of ticks, on the same switchboard.
-        slots: most workers at the first start; a plan that has more starts the query again.
+        slots: most workers at first; a plan that has more starts the query again.
         next_tick: returns the number of the tick to run.
         busy: returns whether there is more to do than to look around, so that the next tick begins at once.
     """
@@ -176,8 +177,7 @@ class _Runner:
         busy: Callable[[], bool],
     ):
         self._query, self._executor, self._slots, self._next_tick, self._busy = query, executor, slots, next_tick, busy
-        self._failures = 0
-        self._input = InputLog(query.location)
+        self._input = InputLog(query.location, query.topics)
         self._running: StreamingQuery | None = None
         executor.check = self._check
 

@@ -15,10 +15,10 @@ from impls.protocol.eventtime import EventClock
 from impls.protocol.order import Executor
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Switchboard
+from impls.spark.identity import Identified, streaming_sources
 from impls.spark.master import is_local
 from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
-from impls.spark.source import streaming_sources
 
 _TIMERS_S, _TIMERS_MOST_S = 1.0, 0.1  # of a second, so much has ticks that begin at once for timers
 REAL_TIME_DROPS = 2_048  # entries that an old owner deletes in a tick: 5 ms in which its records wait
@@ -103,16 +103,17 @@ _INSTEAD = 'use mode="micro-batch"'
 _OF_BATCHES = ("minOffsetsPerTrigger", "maxOffsetsPerTrigger")  # Spark refuses them when its query has begun
 
 
-def check_real_time(df: DataFrame, *, checkpoint: str, log_dir: str | None) -> None:
+def check_real_time(source: Identified, *, checkpoint: str, log_dir: str | None) -> None:
     """Raises UsageError for a query that real-time mode cannot run.
 
     Args:
-        df: the source.
+        source: the source.
         checkpoint: the checkpoint's folder.
         log_dir: where the changelog goes, if elsewhere.
     """
     if tuple(map(int, re.findall(r"\d+", pyspark.__version__)[:2])) < _OLDEST:
         raise UsageError(f"Real-time mode needs pyspark 4.3, this is {pyspark.__version__}: {_INSTEAD}.")
+    df = source.frame
     spark = df.sparkSession
     if not is_local(master := spark.sparkContext.master):
         raise UsageError(f"Real-time mode runs on one machine, not on {master}: {_INSTEAD} on a cluster.")
@@ -120,6 +121,11 @@ def check_real_time(df: DataFrame, *, checkpoint: str, log_dir: str | None) -> N
         if "://" in place and not place.startswith("file://"):
             raise UsageError(f"Real-time mode keeps its changelog on this machine, not in {place}: {_INSTEAD} there.")
     _check_sources(df)
+    if source.unordered:
+        raise UsageError(
+            f"Real-time mode tells the rows of a record apart by their order, which {source.unordered} may change when "
+            f"the record is read again: do that in the operator, or {_INSTEAD}."
+        )
     _check_settings(spark)
 
 

@@ -8,12 +8,15 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 from chaos.recipes import Broken, Recipes
 from chaos.violation import require
 
 from impls.realtime.environment import TurnEnvironment
+from impls.store.records import ROW
 from impls.store.tables import SHAPE
 from impls.worker.applying import Applying
+from realtime.places import Place
 from realtime.workload import Workload
 
 
@@ -26,7 +29,7 @@ class Commit:
         order: the tick whose order the worker obeyed.
         refused: the version that it ran without, 0 for none.
         shapes: by bin, the shape that its state has taken, as the turn's frame has it.
-        records: (partition, offset, bin, version) of those applied.
+        records: (place, bin, version) of the rows applied.
     """
 
     worker: int
@@ -36,7 +39,7 @@ class Commit:
     order: int
     refused: int
     shapes: dict[int, int]
-    records: list[tuple[int, int, int, int]]
+    records: list[tuple[Place, int, int]]
 
 
 class Commits:
@@ -93,15 +96,20 @@ def _commit_of(task: Any, before: Any, frame: Any, work: Any) -> Commit:
         int.from_bytes(name[1:3], "big"): int.from_bytes(value[:-4], "big")
         for name, value in zip(frame.names, frame.values, strict=True) if name[:1] == SHAPE
     }  # fmt: skip
-    records: list[tuple[int, int, int, int]] = []
+    records: list[tuple[Place, int, int]] = []
     if work is not None and work.records is not None:
-        columns = (work.records.column(name).to_pylist() for name in ("partition", "offset", "bin"))
+        table = work.records if ROW in work.records.column_names else work.records.append_column(ROW, _zeros(work))
+        columns = (table.column(name).to_pylist() for name in ("partition", "offset", ROW, "bin"))
         versions = np.zeros(task.spec.bins, np.int32) if work.required is None else work.required
-        records = sorted((p, at, bin_, int(versions[bin_])) for p, at, bin_ in zip(*columns, strict=True))
+        records = sorted(((p, at, row), bin_, int(versions[bin_])) for p, at, row, bin_ in zip(*columns, strict=True))
     refused = task.refused[0] if task.refused else 0
     return Commit(
         task.worker, frame.epoch, before.turn, before.number, task.epoch, refused, shapes, records
     )  # fmt: skip
+
+
+def _zeros(work: Any) -> pa.Array:
+    return pa.array(np.zeros(len(work.records), np.int64))
 
 
 class Folded:
@@ -123,7 +131,7 @@ class Folded:
 
     @staticmethod
     def _places_of(load: Workload) -> dict[tuple[int, int], list[int]]:
-        """Returns by (bin, partition) the offsets of its records, last first."""
+        """Returns by (bin, partition) the indices of its rows in the log, last first."""
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         for partition, log in enumerate(load.log):
             for offset in range(len(log) - 1, -1, -1):
@@ -142,10 +150,11 @@ class Folded:
                 self._state[bin_] = self._recipes.turned(self._state[bin_], self.shape[bin_], shape)
             self.shape[bin_] = shape
         results: dict[int, bytes | None] = {}
-        for partition, offset, bin_, version in commit.records:
+        rows = sorted((*self._load.places.find(place), bin_, version) for place, bin_, version in commit.records)
+        for partition, offset, bin_, version in rows:
             left = self._places[bin_, partition]
             due = left.pop() if left else None
-            require(due == offset, "once", f"record {offset} of partition {partition} is applied in place of {due}")
+            require(due == offset, "once", f"row {offset} of partition {partition} is applied in place of {due}")
             self._check_version(commit, bin_, version)
             if not self._timed:
                 self._applied(bin_, version, self._load.log[partition][offset], results)

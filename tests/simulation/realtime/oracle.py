@@ -132,7 +132,7 @@ class Oracle:
         controller, load = self._query.driver.controller, self._query.load
         require(not controller.queued.any(), "goal", "something is queued")
         require(controller.misplaced == 0 and not controller.migrating, "goal", "bins are misplaced")
-        offsets: dict[tuple[int, int], int] = {}
+        offsets: dict[tuple[int, int], tuple[int, int]] = {}
         state: dict[int, Any] = {}
         for worker in range(self._query.record.written.workers):
             items = self._items(worker)
@@ -141,8 +141,9 @@ class Oracle:
             state |= self._decoded({n: v for n, v in items.items() if n[:1] in {STATE, DENSE} and _bin(n) in here})
             for name, value in items.items():
                 if name[:1] == OFFSETS and _bin(name) in here:
-                    after = int.from_bytes(open_value(name, value), "big")
-                    offsets[_bin(name), int.from_bytes(name[3:], "big")] = after
+                    last = open_value(name, value)
+                    place = int.from_bytes(last[:8], "big"), int.from_bytes(last[8:], "big")
+                    offsets[_bin(name), int.from_bytes(name[3:], "big")] = place
         require(offsets == load.offsets(), "offsets", f"bins have applied {offsets}, not {load.offsets()}")
         self._reported()
         folded = self._versions()

@@ -35,6 +35,8 @@ class Parameters(epochs.Parameters):
         batch_end: probability of each step of a session to be that at which Spark ends the batch.
         linger: steps that other tasks go on after one has died.
         turn: records of a turn at most.
+        rows: rows of a record at most.
+        anew: probability of each partition's topic to be made anew before a driver starts.
     """
 
     partitions: int = 2
@@ -43,6 +45,8 @@ class Parameters(epochs.Parameters):
     batch_end: float = 0.0
     linger: int = 0
     turn: int = 32_768
+    rows: int = 1
+    anew: float = 0.0
 
     @property
     def timed(self) -> bool:
@@ -78,7 +82,7 @@ def draw(seed: int, **fixed: Any) -> Parameters:
            "records": random.choice((60, 150, 300)), "slots": random.randint(base.workers, 6), "commands": commands},
         partitions=random.randint(1, 3), rates=rates, most=random.choice((0, 2, 5, 9)),
         batch_end=random.choice((0.0, 0.001, 0.004, 0.02)), linger=random.choice((0, 0, 10, 60)),
-        turn=random.choice((1, 5, 32_768, 32_768)),
+        turn=random.choice((1, 5, 32_768, 32_768)), rows=random.choice((1, 1, 3, 9)), anew=random.choice((0.0, 0.5)),
     )  # fmt: skip
     drawn = replace(drawn, changes=draw_changes(seed, 12))
     if drawn.changes and seed % 2:  # the operator whose state can take another shape

@@ -82,6 +82,9 @@ class Query:
         if self._checkpoint is not None:
             self._checkpoint.close()
         self.starts += 1
+        for partition in range(p.partitions if not p.timed else 0):  # a timed query waits for the old one's time
+            if self._random.random() < p.anew:
+                self.load.places.made_anew(partition)
         require(self.starts < _STARTS_MAX, "stuck", f"{self.starts} drivers were started")
         self._checkpoint = Checkpoint(self._folder / "checkpoint", {"bins": p.bins})
         self.files = None if p.durability == "none" else Files(str(self._checkpoint.own))
@@ -209,7 +212,8 @@ class Query:
     def _begin_session(self) -> Session:
         """Spark begins a batch, or one again; then at what is needed of it."""
         self.sessions += 1
-        self._committed = [max(at, self._needed.get(f, at)) for f, at in enumerate(self._committed)]
+        first = self.load.places.first
+        self._committed = [first(f, self._needed, at) for f, at in enumerate(self._committed)]
         return Session(self._p, self.load, self.spec, (self.sessions, self._batch, self._committed, self._slots))
 
     def _batch_ended(self) -> None:

@@ -39,6 +39,8 @@ class Peer:
 class Session:
     """The tasks of one batch: routers that read partitions from `positions` on, workers, and channels.
 
+    A position is the place of a row in the log of its partition.
+
     Attributes:
         awake, idle: of each worker, whether it has more to do, and how many steps it has done nothing in.
         ending: routers read nothing more, and tasks end.
@@ -93,7 +95,7 @@ class Session:
         found += [lambda w=w: step(w) for w in self.alive("worker") if self.awake[w]]
         found += [lambda f=f: route(f) for f in self.alive("router") if self.can_route(f)]
         if self.ending:
-            found += [lambda f=f: self.end(("router", f)) for f in self.alive("router")]
+            found += [lambda f=f: self.end(("router", f)) for f in self.alive("router") if self._between_records(f)]
             found += [lambda w=w: self.end(("worker", w)) for w in self.alive("worker") if self._has_all(w)]
         return found
 
@@ -123,8 +125,12 @@ class Session:
         self.awake[name[1]] = True
 
     def can_route(self, f: int) -> bool:
-        """Whether a router has records to route."""
-        return self._routed[f] and not self.ending and self.positions[f] < len(self._load.log[f])
+        """Whether a router has records to route; at the end it has the rest of the one that it has begun."""
+        goes_on = not self.ending or not self._between_records(f)
+        return self._routed[f] and goes_on and self.positions[f] < len(self._load.log[f])
+
+    def _between_records(self, f: int) -> bool:
+        return self._load.places.begins(f, self.positions[f])
 
     def read(self, f: int, number: int) -> list[tuple[int, bytes]]:
         """A router reads records; returns their blobs."""

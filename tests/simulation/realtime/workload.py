@@ -13,10 +13,13 @@ from chaos.recipes import BAD
 
 from impls.operators import DenseCount
 from impls.store.hashing import bin_of_hash, hash_int64
+from impls.store.offsets import WHOLE
+from impls.store.records import ROW
 from realtime.parameters import Parameters
+from realtime.places import Places
 
 _TEXT = {"name", "city", "state"}
-_BASE = [("bin", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64()), ("time", pa.int64())]
+_BASE = [("bin", pa.int32()), ("partition", pa.int64()), ("offset", pa.int64()), ("time", pa.int64())]
 Record = tuple[int, int, dict[str, Any]]  # key, bin, columns
 
 
@@ -25,7 +28,7 @@ class Workload:
 
     Attributes:
         operator: the query's.
-        log: by partition, the records so far.
+        log: by partition, the rows so far; places: where they are.
         left: number of records to come.
         history: by key, the results that one record after another of it would have; None for one without.
         truth: by key, the state after all records so far; keys without one are not there. `begun`: before all.
@@ -36,6 +39,7 @@ class Workload:
         self._p, self._random = p, Random(p.seed + 1)
         self.operator = p.make_operator()
         self.log: list[list[Record]] = [[] for _ in range(p.partitions)]
+        self.places = Places(p.seed, p.partitions, p.rows)
         self.history: dict[int, list[bytes | None]] = defaultdict(list)
         self.begun = dict.fromkeys(range(p.keys), 0) if p.operator in {"dense", "preloaded"} else {}
         self.truth: dict[int, Any] = dict(self.begun)
@@ -51,7 +55,8 @@ class Workload:
         self.left = len(self._rows) if p.timed else p.records
         key_type = pa.int64() if self.operator.key_type == "long" else pa.binary()
         columns = [(name, pa.string() if name in _TEXT else pa.int64()) for name in self.operator.columns]
-        self.schema = pa.schema([*_BASE, ("key", key_type), *columns])
+        numbers = [(ROW, pa.int64())] if self.places.several else []
+        self.schema = pa.schema([*_BASE, ("key", key_type), *columns, *numbers])
 
     def bin_of(self, key: int) -> int:
         """Returns a key's bin."""
@@ -61,6 +66,7 @@ class Workload:
 
     def produce(self, number: int) -> None:
         """Adds records, to partitions that are not idle; events keep their order."""
+        begun: set[int] = set()  # partitions that have got a row: a record is there whole or not at all
         for _ in range(min(number, self.left)):
             if self._p.timed:
                 partition, key, columns = self._rows[len(self._rows) - self.left]
@@ -72,6 +78,8 @@ class Workload:
                 self.history[key].append(self._fold(key, columns["value"]))
             self.left -= 1
             self.log[partition].append((key, self.bin_of(key), columns))
+            self.places.add(partition, begins=partition not in begun)
+            begun.add(partition)
 
     def _fold(self, key: int, value: int) -> bytes | None:
         if self._p.operator != "chain":
@@ -84,24 +92,27 @@ class Workload:
         return None if value % 11 == 0 else json.dumps(after, separators=(",", ":")).encode()
 
     def batch(self, partition: int, low: int, high: int) -> pa.RecordBatch:
-        """Returns the records of a partition with low <= offset < high."""
+        """Returns the rows of a partition from one place in its log to another."""
         found, number = self.log[partition][low:high], high - low
+        codes, offsets, rows = zip(*self.places.of(partition, low, high), strict=True)
         keys = [key for key, _, _ in found]
         long = self.operator.key_type == "long"
         columns: list[Any] = [
-            [bin_ for _, bin_, _ in found], [partition] * number, list(range(low, high)), [0] * number,
+            [bin_ for _, bin_, _ in found], codes, offsets, [0] * number,
             keys if long else [key.to_bytes(8, "big") for key in keys],
             *([row.get(name) for _, _, row in found] for name in self.operator.columns),
+            *([rows] if self.places.several else []),
         ]  # fmt: skip
         arrays = [pa.array(c, kind) for c, kind in zip(columns, self.schema.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def offsets(self) -> dict[tuple[int, int], int]:
-        """Returns by (bin, partition) the offset behind the last record."""
+    def offsets(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """Returns by (bin, input partition) the offset and the row that come last."""
         found = {}
         for partition, log in enumerate(self.log):
-            for offset, (_, bin_, _) in enumerate(log):
-                found[bin_, partition] = offset + 1
+            places = self.places.of(partition, 0, len(log))
+            for (code, offset, row), (_, bin_, _) in zip(places, log, strict=True):
+                found[bin_, code] = offset, row if self.places.several else WHOLE
         return found
 
     def answers(self) -> list[str]:

@@ -25,7 +25,7 @@ def open_filled(path, bins=(2, 3, 4)):
         for bin_ in bins:
             state.create_entries(bin_, [(key, b"v") for key in KEYS])
         n = len(bins)
-        state.put_offsets(bins, [0] * n, [7] * n, new=[True] * n)
+        state.put_offsets(bins, [0] * n, [(7, 0)] * n, new=[True] * n)
         state.write_sizes()
     return store
 

@@ -1,28 +1,38 @@
 """What bins have applied: a record counts once, whatever comes again in whatever pieces, and moves with its bin."""
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impls.errors import CorruptStateError
+from impls.errors import CorruptStateError, StateError
 from impls.store.bins import copy_bin, drop_bin, read_size
+from impls.store.entries import stored_value
 from impls.store.environment import Store
 from impls.store.offsets import Offsets
+from impls.store.records import ROW
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_key
 
 BINS = 4
 
 
+KINDS = {"bin": pa.int32(), "partition": pa.int64(), "offset": pa.int64(), ROW: pa.int64()}
+PARTITIONS = (0, 2, 1 << 20, 7 << 20 | 2, 1 << 62, -3)  # of one topic, of others, hashed; numbers of the user's own
+
+
 def table(rows):
-    bins, partitions, offsets = zip(*rows, strict=True) if rows else ((), (), ())
-    columns = {"bin": pa.array(bins, pa.int32()), "partition": pa.array(partitions, pa.int32())}
-    return pa.table({**columns, "offset": pa.array(offsets, pa.int64())})
+    """Rows of (bin, input partition, offset), and with a fourth number those of records that can have several."""
+    several = len(rows[0]) == len(KINDS) if rows else False
+    names = list(KINDS)[: len(KINDS) if several else 3]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return pa.table({name: pa.array(column, KINDS[name]) for name, column in zip(names, columns, strict=True)})
 
 
 def rows(of):
-    return list(zip(*(of.column(name).to_pylist() for name in ("bin", "partition", "offset")), strict=True))
+    return list(zip(*(of.column(name).to_pylist() for name in KINDS if name in of.column_names), strict=True))
 
 
 @pytest.fixture
@@ -41,12 +51,20 @@ def apply(offsets, txn, given_rows):
     return rows(new)
 
 
-streams = st.lists(st.tuples(st.integers(0, BINS - 1), st.integers(0, 2)), min_size=1, max_size=40)
+in_bins = st.lists(st.integers(0, BINS - 1), min_size=1, max_size=4)
+records = st.lists(st.tuples(st.sampled_from(PARTITIONS), in_bins), min_size=1, max_size=20)
 
 
-@given(streams, st.lists(st.integers(0, 40), min_size=2, max_size=8))
-def test_each_record_is_new_once_whatever_is_repeated(tmp_path_factory, places, cuts):
-    stream = [(bin_, partition, offset) for offset, (bin_, partition) in enumerate(places)]
+@given(records, st.booleans(), st.lists(st.integers(0, 40), min_size=2, max_size=8))
+def test_each_row_is_new_once_whatever_is_repeated_and_wherever_a_record_is_cut(
+    tmp_path_factory, places, several, cuts
+):
+    following = Counter()
+    stream = []
+    for partition, bins in places:  # offsets are those of each partition: equal ones are in several
+        offset, following[partition] = following[partition], following[partition] + 1
+        own = enumerate(bins) if several else [(0, bins[0])]
+        stream += [(bin_, partition, offset, *([row] if several else [])) for row, bin_ in own]
     with Store.open(tmp_path_factory.mktemp("store")) as opened, opened.begin() as txn:
         offsets, seen = Offsets(BINS), []
         for cut in [*cuts, len(stream)]:
@@ -94,9 +112,25 @@ def test_records_that_queues_hold_are_left_out_when_they_come_again():
 def test_a_damaged_offset_is_refused(store):
     with store.begin() as txn:
         apply(Offsets(BINS), txn, [(1, 0, 4)])
-        name = bin_key(OFFSETS, 1) + (0).to_bytes(4, "big")
+        name = bin_key(OFFSETS, 1) + (0).to_bytes(8, "big")
         value = bytearray(txn.get(name))
         value[0] ^= 1
         txn.put(name, bytes(value))
         with pytest.raises(CorruptStateError):
+            Offsets(BINS).load(txn)
+
+
+def test_a_record_that_was_applied_whole_stays_applied_when_records_get_several_rows(store):
+    offsets = Offsets(BINS)
+    with store.begin() as txn:
+        apply(offsets, txn, [(1, 0, 4)])
+        assert apply(offsets, txn, [(1, 0, 4, 0), (1, 0, 4, 1), (1, 0, 5, 0)]) == [(1, 0, 5, 0)]
+        assert apply(offsets, txn, [(1, 0, 5), (1, 0, 6)]) == [(1, 0, 6)]
+
+
+def test_offsets_of_an_earlier_version_are_refused(store):
+    with store.begin() as txn:
+        name = bin_key(OFFSETS, 1) + (0).to_bytes(4, "big")
+        txn.put(name, stored_value(name, (5).to_bytes(8, "big")))
+        with pytest.raises(StateError, match="without their topics: finish the query with that version"):
             Offsets(BINS).load(txn)

@@ -7,6 +7,7 @@ import pyspark
 import pytest
 
 from impls.errors import UsageError
+from impls.spark.identity import Identified
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
 from impls.spark.realtime.start import check_real_time
 
@@ -37,15 +38,23 @@ def frame(*leaves: Any, master: str = "local[6,4]", **changed: str) -> Any:
 
 def refused(df: Any, **more: Any) -> str:
     with pytest.raises(UsageError) as caught:
-        check_real_time(df, **{"checkpoint": "/there", "log_dir": None, **more})
+        check_real_time(Identified(df), **{"checkpoint": "/there", "log_dir": None, **more})
     said = str(caught.value)
     assert said.count(". ") == 0, "it is one sentence"
     return said
 
 
 def test_what_it_can_do_is_not_refused():
-    check_real_time(frame(), checkpoint="/there", log_dir="file:///elsewhere")
-    check_real_time(frame(source("kafka"), source("parquet", streaming=False)), checkpoint="/there", log_dir=None)
+    check_real_time(Identified(frame()), checkpoint="/there", log_dir="file:///elsewhere")
+    df = frame(source("kafka"), source("parquet", streaming=False))
+    check_real_time(Identified(df), checkpoint="/there", log_dir=None)
+
+
+def test_rows_in_an_order_that_may_change_are_refused():
+    with pytest.raises(
+        UsageError, match="which Join may change when the record is read again: do that in the operator"
+    ):
+        check_real_time(Identified(frame(), unordered="Join"), checkpoint="/there", log_dir=None)
 
 
 def test_what_it_cannot_do_is_refused_with_what_to_use_instead(monkeypatch):

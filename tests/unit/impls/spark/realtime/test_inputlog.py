@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from impls.spark.source import InputLog
+from impls.spark.topics import Reading, Topics
 
 HEAD = '\0v1\n{"batchWatermarkMs":0,"conf":{}}\n'
 
@@ -25,9 +26,12 @@ def spark(folder: Path, last: int, *, committed: bool = True) -> Path:
     return folder
 
 
-def forward(folder: Path, needed: dict[int, int]) -> None:
-    InputLog(str(folder)).keep(needed)
-    InputLog(str(folder)).put_forward()
+ONE = Topics((Reading(("in",)),)).numbered()
+
+
+def forward(folder: Path, needed: dict[int, int], topics: Topics = ONE) -> None:
+    InputLog(str(folder), topics).keep(needed)
+    InputLog(str(folder), topics).put_forward()
 
 
 def test_the_end_of_the_last_committed_batch_is_put_forward_where_less_is_needed(tmp_path):
@@ -58,7 +62,7 @@ def test_a_sum_that_no_longer_fits_goes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "offsets", ['{"one":{"0":1},"two":{"0":1}}', '{"in":{"0":-2}}', '{"in":{"0":"1"}}', "7", "", '{"in":7}']
+    "offsets", ['{"one":{"0":1},"two":7}', "{}", '{"in":{"0":-2}}', '{"in":{"0":"1"}}', "7", "", '{"in":7}']
 )
 def test_other_offsets_stay_as_they_are(tmp_path, offsets):
     write(spark(tmp_path, 0) / "offsets/0", HEAD + offsets)
@@ -70,13 +74,41 @@ def test_other_offsets_stay_as_they_are(tmp_path, offsets):
 def test_a_note_that_is_torn_or_missing_changes_nothing(tmp_path, torn):
     spark(tmp_path, 0)
     old = (tmp_path / "offsets/0").read_text()
-    InputLog(str(tmp_path)).put_forward()
+    InputLog(str(tmp_path), ONE).put_forward()
     write(tmp_path / "needed-offsets.json", torn)
-    InputLog(str(tmp_path)).put_forward()
+    InputLog(str(tmp_path), ONE).put_forward()
     assert (tmp_path / "offsets/0").read_text() == old
 
 
 def test_before_spark_has_written_anything_nothing_is_done(tmp_path):
-    InputLog(str(tmp_path / "none")).put_forward()
-    InputLog(str(tmp_path)).keep({})
+    InputLog(str(tmp_path / "none"), ONE).put_forward()
+    InputLog(str(tmp_path), ONE).keep({})
     assert not list(tmp_path.iterdir())
+
+
+def input_partition(number: int, partition: int) -> int:
+    return number << 20 | partition
+
+
+def test_each_topic_of_each_source_goes_to_its_own_offset(tmp_path):
+    topics = Topics((Reading(("a", "b")), Reading(("c",), 1))).numbered()
+    lines = ['{"a":{"0":1000},"b":{"0":20,"1":7}}', '{"c":{"0":3}}']
+    write(spark(tmp_path, 0) / "offsets/0", HEAD + "\n".join(lines))
+    forward(tmp_path, {input_partition(0, 0): 1500, input_partition(1, 1): 8, input_partition(2, 0): 4}, topics)
+    found = (tmp_path / "offsets/0").read_text().removeprefix(HEAD).split("\n")
+    assert [json.loads(line) for line in found] == [{"a": {"0": 1500}, "b": {"0": 20, "1": 8}}, {"c": {"0": 4}}]
+
+
+def test_a_topic_that_two_sources_read_goes_as_far_as_the_slower_one(tmp_path):
+    topics = Topics((Reading(("in",)), Reading(("in",), 1))).numbered()
+    write(spark(tmp_path, 0) / "offsets/0", HEAD + '{"in":{"0":10,"1":10}}\n{"in":{"0":10,"1":10}}')
+    forward(
+        tmp_path, {0: 30, 1: 40, input_partition(1, 0): 20}, topics
+    )  # its second reader has not said of partition 1
+    found = (tmp_path / "offsets/0").read_text().removeprefix(HEAD).split("\n")
+    assert [json.loads(line) for line in found] == [{"in": {"0": 20, "1": 10}}] * 2
+
+
+def test_input_partitions_that_are_the_users_own_numbers_put_nothing_forward(tmp_path):
+    forward(spark(tmp_path, 0), {0: 100, 1: 100}, Topics())
+    assert json.loads((tmp_path / "offsets/0").read_text().removeprefix(HEAD)) == {"in": {"0": 0, "1": 20}}

@@ -11,6 +11,7 @@ from impls.driver.driver import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
 from impls.realtime.executor import SessionLost, SlotsNeeded
 from impls.spark.realtime.runner import runner_of
+from impls.spark.topics import Topics
 
 
 class Started:
@@ -31,7 +32,7 @@ class Started:
 class Query:
     """Starts queries; `failures` are those of its first starts."""
 
-    location = "/no/checkpoint"
+    location, topics = "/no/checkpoint", Topics()
 
     def __init__(self, *failures: str):
         self.slots: list[int] = []

@@ -1,0 +1,166 @@
+"""The identity of a record: input partition and offset, carried from Kafka's source through the plan of a DataFrame.
+
+A user's DataFrame may have left the topic out, or count its partitions in another way. So the identity does not come
+from its columns: the plan is made anew with two more, which every node passes on. Where a node cannot, the DataFrame's
+own `partition` and `offset` count, and only records of one topic can have them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from impls.errors import UsageError
+from impls.spark.topics import Reading, Topics, reading_of
+
+PARTITION, OFFSET = "rescale_partition", "rescale_offset"
+KAFKA = "kafka"
+_ROWS = {"Generate"}  # nodes that make several rows of one, in one order
+_PLAIN = {"Filter", "SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint"}
+_UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their rows come in an order that may change
+
+
+def streaming_sources(df: DataFrame) -> list[Any]:
+    """Returns the JVM's nodes of a DataFrame's plan that read a streaming source."""
+    leaves = df._jdf.queryExecution().analyzed().collectLeaves()
+    return [leaf for leaf in _items(leaves) if leaf.isStreaming()]
+
+
+def readings_of(df: DataFrame) -> list[Reading]:
+    """Returns what the Kafka sources of a DataFrame read; [] where another source streams too."""
+    leaves = streaming_sources(df)
+    if any(str(leaf.sourceName()) != KAFKA for leaf in leaves):
+        return []
+    return [reading_of(_options(leaf), place) for place, leaf in enumerate(leaves)]
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    options = leaf.extraOptions()
+    names = ("subscribe", "subscribePattern", "assign", "failOnDataLoss")
+    return {name.lower(): str(value) for name in names if (value := options.get(name)) is not None}
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(place) for place in range(sequence.size())]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """A DataFrame with the identity of its records.
+
+    Attributes:
+        frame: it has the columns `PARTITION` and `OFFSET` if `carried`.
+        carried: the plan passes the identity on.
+        several: one record can become several rows.
+        unordered: a node whose rows come in an order that may change, "" for none.
+    """
+
+    frame: DataFrame
+    carried: bool = False
+    several: bool = False
+    unordered: str = ""
+
+
+def identified(df: DataFrame, topics: Topics) -> Identified:
+    """Returns a streaming DataFrame with the identity of its records, as far as its plan passes it on.
+
+    Raises:
+        UsageError: an expression of the plan gives another value with each evaluation, or the plan hides from which of
+            several topics a record is.
+    """
+    plan = df._jdf.queryExecution().analyzed()
+    if df.isStreaming and not plan.deterministic():
+        raise UsageError(
+            "The input has an expression that gives another value each time, such as rand or uuid: a record that is "
+            "read again after a failure must give the same rows. Leave it out, or compute it in the operator."
+        )
+    carrying = _Carrying(df, topics)
+    carried = carrying.carry(plan) if topics.readings else None
+    if carried is not None:
+        frame = carrying.frame(carried)
+    else:
+        frame = df
+        _check_one_topic(topics, carrying.opaque)
+    return Identified(frame, carried is not None, carrying.several or bool(carrying.opaque), carrying.unordered)
+
+
+def _check_one_topic(topics: Topics, opaque: str) -> None:
+    names = {name for reading in topics.readings for name in (reading.topics or ("", "*"))}
+    if len(names) > 1 or len(topics.readings) > 1 or topics.former:
+        raise UsageError(
+            f"The input has {opaque} behind its topics, which hides from which topic a record is: use it in the "
+            "operator, or read one topic only."
+        )
+
+
+class _Carrying:
+    """carry() returns a plan with the identity, None where a node does not pass it on.
+
+    Attributes:
+        several, unordered: see `Identified`.
+        opaque: the node that does not pass it on, "" for none.
+    """
+
+    def __init__(self, df: DataFrame, topics: Topics):
+        self._spark, self._topics = df.sparkSession, topics
+        self._jvm: Any = self._spark._jvm
+        self._left = list(topics.readings)
+        self.several, self.unordered, self.opaque = False, "", ""
+
+    def frame(self, plan: Any) -> DataFrame:
+        """Returns the DataFrame of a plan."""
+        dataset = self._jvm.org.apache.spark.sql.classic.Dataset
+        return DataFrame(dataset.ofRows(self._spark._jsparkSession, plan), self._spark)
+
+    def carry(self, node: Any) -> Any | None:
+        """Returns a node, whose streaming leaves are Kafka's, with the identity among its output."""
+        kind = str(node.nodeName()) if node.children().size() else "leaf"
+        kind = node.getClass().getSimpleName() if kind != "leaf" else kind
+        if kind == "leaf":
+            return self._leaf(node)
+        self.several = self.several or kind in _ROWS | {"Join"}
+        self.unordered = self.unordered or (kind if kind in _UNORDERED else "")
+        if kind == "Union":
+            return self._union(node)
+        if kind not in _ROWS | _PLAIN | _UNORDERED | {"Project"}:
+            self.opaque = self.opaque or kind
+            return None
+        children = [self.carry(child) if child.isStreaming() else child for child in _items(node.children())]
+        if any(child is None for child in children):
+            return None
+        return self._project(node.projectList(), children[0]) if kind == "Project" else self._with(node, children)
+
+    def _leaf(self, node: Any) -> Any:
+        reading = self._left.pop(0)
+        expression = f"{self._topics.sql(reading)} AS {PARTITION}"
+        return self._analyzed(self.frame(node).selectExpr("*", expression, f"offset AS {OFFSET}"))
+
+    def _union(self, node: Any) -> Any | None:
+        children = []
+        for child in _items(node.children()):
+            if not child.isStreaming() or (carried := self.carry(child)) is None:
+                self.opaque = self.opaque or "Union"
+                return None
+            children.append(self._project(child.output(), carried))
+        return self._with(node, children)
+
+    def _project(self, expressions: Any, child: Any) -> Any:
+        own = [*_items(expressions), *(one for one in _items(child.output()) if one.name() in {PARTITION, OFFSET})]
+        return self._jvm.org.apache.spark.sql.catalyst.plans.logical.Project(self._sequence(own), child)
+
+    def _with(self, node: Any, children: Sequence[Any]) -> Any:
+        return node.withNewChildren(self._sequence(children).toIndexedSeq())
+
+    def _sequence(self, items: Sequence[Any]) -> Any:
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(self._list(items))
+
+    def _list(self, items: Sequence[Any]) -> Any:
+        found = self._jvm.java.util.ArrayList()
+        for item in items:
+            found.add(item)
+        return found
+
+    @staticmethod
+    def _analyzed(df: DataFrame) -> Any:
+        return df._jdf.queryExecution().analyzed()

@@ -1,0 +1,107 @@
+"""A query's input: its records with their identity, the numbers of its topics, and how far it was read."""
+
+import logging
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from impls.controltopic.listener import Begin
+from impls.driver.arrivals import Arrivals
+from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
+from impls.spark.source import InputLog, epoch_begin, last_batch, read_until, tick_begin, topics_of
+from impls.spark.topics import Topics, ids_of
+from impls.worker.results import Output
+from impls.worker.sinks import Sink
+
+_BOOTSTRAP = "kafka.bootstrap.servers"
+_LOG = logging.getLogger(__package__)
+
+
+@dataclass(frozen=True)
+class Input:
+    """A query's input.
+
+    Attributes:
+        df: the DataFrame that was given.
+        source: it with the identity of its records.
+        topics: the numbers of its topics, for the checkpoint.
+        renewed: those that were made anew since the last start.
+        broker: librdkafka's settings for the broker, None where there is none, or several.
+        location: folder of Spark's own checkpoint.
+    """
+
+    df: DataFrame
+    source: Identified
+    topics: Topics
+    renewed: tuple[str, ...]
+    broker: dict[str, str] | None
+    location: Path
+
+    @classmethod
+    def of(cls, df: DataFrame, results: Sink, checkpoint: Path) -> "Input":
+        """Returns the input of a query.
+
+        Args:
+            df: the source.
+            results: the query's, whose options may say how the broker is reached.
+            checkpoint: its folder.
+
+        Raises:
+            UsageError: the identity of records is not known, or a topic was made anew that this query has read.
+        """
+        broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
+        topics, renewed = _checked(Topics.read(checkpoint / "rescale", readings_of(df)), broker, location)
+        return cls(df, identified(df, topics), topics, tuple(renewed), broker, location)
+
+    def keep(self, own: Path, *, fsync: bool) -> None:
+        """Makes the numbers durable, once no other start can use the checkpoint; raises StateError when that fails.
+
+        Args:
+            own: this project's part of the checkpoint.
+            fsync: whether they must survive the host's failure.
+        """
+        if self.renewed:
+            InputLog(str(self.location), self.topics).begin_anew(self.renewed)
+        self.topics.keep(own, fsync=fsync)
+
+    @property
+    def told_apart(self) -> Topics:
+        """The topics by which input partitions are numbered, none where they are the user's own numbers."""
+        return self.topics if self.source.carried else Topics()
+
+    def begin(self, *, real_time: bool) -> Begin:
+        """Returns what says at which offsets an epoch begins."""
+        if real_time:
+            return lambda _epoch: tick_begin(self.location, self.told_apart)
+        return partial(epoch_begin, self.location)
+
+    def arrivals(self, *, real_time: bool) -> Arrivals | None:
+        """Returns what says how far the source goes and was read; None where it is not Kafka."""
+        if self.broker is None:
+            return None
+        read = read_until(str(self.location), self.told_apart, real_time=real_time)
+        return Arrivals(self.broker, read, behind=int(real_time))
+
+
+def _broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
+    """Returns librdkafka's settings for the broker of a DataFrame's Kafka source, None if it has none, or several.
+
+    What a client needs besides the address, such as a password, it takes from the options of the results' topic.
+    """
+    sources = streaming_sources(df)
+    found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in sources if str(leaf.sourceName()) == KAFKA}
+    more = results.options if isinstance(results, Output) else {}
+    return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
+
+
+def _checked(topics: Topics, broker: dict[str, str] | None, location: Path) -> tuple[Topics, list[str]]:
+    """Returns topics with the broker's ids, and those made anew; raises UsageError if a source does not take that."""
+    if broker is None or not topics.readings:
+        return topics, []
+    read = {topic for line in last_batch(location) for topic, _ in topics_of(line)}  # also by a pattern
+    found, renewed = topics.found(ids_of(broker, {*topics.listed, *topics.ids, *read}))
+    for topic in renewed:
+        _LOG.warning("Topic %s was deleted and made anew: the query goes on with its new records.", topic)
+    return found, renewed
