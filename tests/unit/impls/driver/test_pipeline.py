@@ -1,7 +1,8 @@
 """A running query's pipeline changes: what it computes, what it refuses, and what a crash in its midst leaves."""
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import pytest
 from changed import ChangedQuery, Fields, Tally, from_fields, to_fields
@@ -187,6 +188,48 @@ def test_two_changes_at_once_come_one_after_the_other(query):
     one.replace(Tally("second"))
     last = one.replace(Fields("third"), migrate=to_fields)
     assert one.run_until(last)["state"] == "done"
+    one.check()
+
+
+def steps_at_the_end(one):
+    return one.pipeline()[-1]["steps"]
+
+
+def test_steps_that_two_threads_put_in_at_once_are_both_there(query):
+    one = query()
+    some(1, one)
+    both = threading.Barrier(2, timeout=5)
+    pickled = one.changes.pickled
+
+    def slow(contents):
+        with suppress(threading.BrokenBarrierError):  # broken where the two come one after the other
+            both.wait(0.2)
+        return pickled(contents)
+
+    one.changes = replace(one.changes, pickled=slow)
+    steps = [Filter(name, bool, ("value",)) for name in ("mask", "drop")]
+    threads = [threading.Thread(target=one.insert, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(steps_at_the_end(one)) == ["drop", "mask"]
+
+
+def test_a_change_whose_base_is_refused_while_it_is_made_is_made_from_what_is_left(query):
+    one = query()
+    some(1, one)
+    refused = one.insert(Filter("broken", lambda row: 1 / 0, ("value",)))
+    pickled = one.changes.pickled
+
+    def slow(contents):
+        while one.change(refused)["state"] != "refused":
+            one.epoch()
+        return pickled(contents)
+
+    one.changes = replace(one.changes, pickled=slow)
+    found = one.run_until(one.insert(Filter("all", lambda row: True, ("value",))))
+    assert (found["state"], steps_at_the_end(one)) == ("done", ["all"])
     one.check()
 
 
