@@ -130,8 +130,8 @@ class ChangedQuery(Changeable):
         """The version of each bin in each epoch, from the plan log."""
         return {entry["epoch"]: entry for entry in self.opened.read("plan")}
 
-    def results(self):
-        """The last result of each key and epoch: (epoch, key) -> [name, sum]; a repeat must be equal."""
+    def rows(self):
+        """The last result of each key and epoch: (epoch, key) -> what its JSON says; a repeat must be equal."""
         found = {}
         for _, epoch, _, key, value in RESULTS[str(self.folder)]:
             assert found.setdefault((epoch, key), value) == value
@@ -140,7 +140,7 @@ class ChangedQuery(Changeable):
     def names(self):
         """The names of versions that results of each bin carried, in order of epochs."""
         seen = {}
-        for (_, key), (name, _) in sorted(self.results().items()):
+        for (_, key), (name, _) in sorted(self.rows().items()):
             bin_ = int(bin_of_hash(np.array([hash_bytes(key)], np.uint64), BINS)[0])
             if seen.setdefault(bin_, [name])[-1] != name:
                 seen[bin_].append(name)
@@ -153,5 +153,5 @@ class ChangedQuery(Changeable):
             for bin_, key, value in records:
                 sums[key] += counted(epoch, bin_, value)
                 expected[epoch, key] = sums[key]
-        found = {place: value for place, (_, value) in self.results().items()}
+        found = {place: value for place, (_, value) in self.rows().items()}
         assert found == expected

@@ -105,7 +105,10 @@ class Running:
 
     @contextmanager
     def blamed(self, number: int) -> Iterator[None]:
-        """Raises an operator's error as PipelineError of its version; damage and full maps are not its fault."""
+        """Raises an operator's error, OperatorError included, as PipelineError of its version, except of version 0.
+
+        What the store raises goes through: damage, a full map, a store that is away.
+        """
         try:
             yield
         except (PipelineError, lmdb.Error, StateError):
@@ -223,4 +226,4 @@ def _reach(point: str, task: Task) -> None:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}".rstrip(".")

@@ -1,6 +1,7 @@
 """A running query's pipeline changes: what it computes, what it refuses, and what a crash in its midst leaves."""
 
 import threading
+from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 from changed import ChangedQuery, Fields, Tally, from_fields, to_fields
 
 from impls.errors import StateError, UsageError
-from impls.operators import DenseCount, Filter, HashCount, Map
+from impls.operators import Aggregate, DenseCount, Filter, HashCount, Map
 from impls.protocol.events import ChangeDone, ChangeRefused
 
 
@@ -48,7 +49,7 @@ def test_a_filter_is_put_in_and_taken_out_again(query):
     one.run_until(one.remove("odd"))
     end = [event.epoch for event in one.events if isinstance(event, ChangeDone)][-1]
     some(2, one)
-    results = one.results()
+    results = one.rows()
     sums = {}
     for epoch, records in enumerate(one.history):
         for _, key, value in records:
@@ -249,6 +250,29 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(query, wrong, sentence):
         wrong(one)
     some(1, one)
     one.check()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_sum_that_no_longer_fits_its_type_behind_a_new_step_refuses_the_step(query, late):
+    """In its trial, or when it holds already: the other records count, and the query goes on."""
+    one = query(Aggregate({"partition": "int"}, {"s": "sum(value)"}, {"value": "bigint"}))
+    some(2, one)
+    large = 99 if late else 0
+    step = Map("scale", lambda row: {"value": 2**63 - 1 if row["value"] >= large else row["value"]}, ("value",))
+    change = one.insert(step)
+    if late:
+        assert one.run_until(change)["state"] == "done"
+        one.epoch(values=100, records=800)
+    found = one.run_until(change)
+    assert found["state"] == "refused"
+    assert "OperatorError: A sum is beyond 64 bits" in found["why"]
+    some(2, one)
+    sums = Counter()
+    for epoch, records in enumerate(one.history):
+        for _, key, value in records:
+            sums[key] += value
+        for key in {key for _, key, _ in records}:
+            assert one.rows()[epoch, key]["s"] == sums[key]
 
 
 def test_operators_without_entries_have_no_values_to_turn(query):
