@@ -103,9 +103,12 @@ class ChangedQuery(Changeable):
         goal = (np.arange(BINS) % workers).astype(np.int32)
         self.driver.command("rescale", goal, f"rescale to {workers}")
 
-    def epoch(self, records=80, values=10):
+    def epoch(self, records=80, values=10, pairs=None):
+        """Runs an epoch on random records, or on those of `pairs`: a key's number and a value each."""
         keys = [f"key {n}".encode() for n in self.random.integers(0, KEYS, records).tolist()]
         given = self.random.integers(0, values, records).tolist()
+        if pairs is not None:
+            keys, given, records = [f"key {n}".encode() for n, _ in pairs], [value for _, value in pairs], len(pairs)
         bins = [int(bin_of_hash(np.array([hash_bytes(key)], np.uint64), BINS)[0]) for key in keys]
         offsets = np.arange(self.offset, self.offset + records)
         self.offset += records

@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import pytest
-from changed import ChangedQuery, Fields, Tally, from_fields, to_fields
+from changed import KEYS, ChangedQuery, Fields, Tally, from_fields, to_fields
 
 from impls.errors import StateError, UsageError
 from impls.operators import Aggregate, DenseCount, Filter, HashCount, Map
@@ -231,6 +231,35 @@ def test_a_change_whose_base_is_refused_while_it_is_made_is_made_from_what_is_le
     one.changes = replace(one.changes, pickled=slow)
     found = one.run_until(one.insert(Filter("all", lambda row: True, ("value",))))
     assert (found["state"], steps_at_the_end(one)) == ("done", ["all"])
+    one.check()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_bin_on_whose_state_the_way_back_fails_keeps_the_new_version_and_can_be_repaired(query, lazy, at_once):
+    """Its records are applied in the epoch in which the others go back (`at_once`) and in all that follow."""
+    one = query()
+    some(2, one)
+    one.epoch(pairs=[(key, 5000 if key == 7 else 1) for key in range(KEYS)])
+
+    def not_large(value):
+        return from_fields(value) if value["sum"] < 1000 else 1 / 0
+
+    how = {"lazy": lazy, "budget_bytes": 300}
+    change = one.replace(Fields("second", bad=[99]), migrate=to_fields, back=not_large, **how)
+    assert one.run_until(change)["state"] == "done"
+    one.epoch(pairs=[(3, 99), *([(7, 1)] if at_once else [])])
+    found = one.run_until(change)
+    assert found["state"] == "refused"
+    assert "value 99 is bad; bin" in found["why"]
+    assert "had to stay at version 1 (1 of 16 bins): replace it again, with repairs=1" in found["why"]
+    one.epoch(pairs=[(key, 2) for key in range(KEYS)])
+    one.restart()
+    some(2, one)
+    one.check()
+    assert [entry["bins"] for entry in one.pipeline()] == [15, 1]
+    assert one.run_until(one.replace(Fields("third"), migrate=to_fields, repairs=1))["state"] == "done"
+    some(2, one)
     one.check()
 
 
