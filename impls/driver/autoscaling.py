@@ -217,13 +217,14 @@ class Autoscaled(ABC):
             percentile: of the latency that decisions are told with.
 
         Raises:
-            UsageError: an unknown policy, a value out of range, more workers than bins, a source that is not Kafka, or
-                a query that has ended.
+            UsageError: an unknown policy, a value out of range, more workers than bins or than the session can run, a
+                source that is not Kafka, or a query that has ended.
         """
         settings = None
         if policy is not None:
             settings = AutoscaleSettings(policy, min, max, interval_s, cooldown_s, warmup, percentile)
             check_bins(self._scaled.controller.bins, max)
+            self._scaled.check_workers(max)
         with self._switch:
             if self._scaled.ending:
                 raise UsageError("The query has ended: start it again before it is autoscaled.")

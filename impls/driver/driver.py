@@ -18,6 +18,7 @@ from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
 from impls.faults import fault
+from impls.protocol.arrays import check_goal
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event, new_id
@@ -71,6 +72,7 @@ class Driver:
         self.ending = False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
+        self.check_workers: Callable[[int], None] = lambda _workers: None  # raises UsageError: more than can run
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
@@ -117,7 +119,12 @@ class Driver:
     def command(
         self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()
     ) -> Command:
-        """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned."""
+        """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned.
+
+        Raises UsageError, before that, for a goal that no journal could hold, or with more workers than can run.
+        """
+        goal = check_goal(goal, self.controller.bins)
+        self.check_workers(1 + int(goal.max()))
         with self._planning:
             command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())
