@@ -1,7 +1,6 @@
 """`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
+from impls.closing import closed_on_error, ended_on_error
 from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
 from impls.driver.arrivals import Arrivals
@@ -21,6 +21,7 @@ from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import Answerer, Listener, RunQuery, StreamHandle
 from impls.driver.pipeline import INITIAL, PipelineChanges
+from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
@@ -99,6 +100,7 @@ def stream(
     control: ControlTopic | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
+    _prepare: Preparation = NOTHING,
 ) -> StreamHandle:
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
@@ -135,13 +137,12 @@ def stream(
     start = real_time if _is_real_time(mode, df, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     frame = _ready(prepared(df, key, operator, bins, time, further=columns), operator, sink, py_files, start)
-    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
-    with _closed_on_error(opened):
+    with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
         spec = QuerySpec(opened.query, bins, first, sink, state, files, how.shared, between, start is real_time)
-        controller = _controller(spec, how, initial(bins, workers, policy))
-        making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
+        driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
+        making = partial(driving, _controller(spec, how, initial(bins, workers, policy)), opened)
         return _handle(frame, spec, opened, making, start, control=control, policy=policy, on_event=on_event)
 
 
@@ -149,15 +150,6 @@ def _source(df: DataFrame, spec: QuerySpec, opened: Checkpoint) -> Arrivals | No
     """Returns what tells how far the source goes and was read; None where it is not Kafka."""
     settings, read = broker_settings(df, spec.output), read_until(opened.spark, real_time=spec.turns)
     return None if settings is None else Arrivals(settings, read, behind=int(spec.turns))
-
-
-@contextmanager
-def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        opened.close()
-        raise
 
 
 def _handle(
@@ -175,11 +167,12 @@ def _handle(
         run, driver, end = _in_real_time(how_to, frame, spec, opened, making)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
-    changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
-    hear = _listen(control, opened, driver, real_time=spec.turns)
-    return StreamHandle(
-        run, changes, opened, source=partial(_source, frame, spec, opened), end=end, listen=hear, **more
-    )
+    with ended_on_error(end):  # as long as no handle ends it
+        changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
+        hear = _listen(control, opened, driver, real_time=spec.turns)
+        driver.prepare.files(driver.next_planned > 0)
+        source = partial(_source, frame, spec, opened)
+        return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:

@@ -14,6 +14,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, told
 from impls.driver.keeper import Codes, Keeper
 from impls.driver.metrics import Metrics
+from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
@@ -52,6 +53,7 @@ class Driver:
     Attributes:
         metrics: what the query has done since this driver began.
         listeners: called with every finished epoch, behind `on_epoch`.
+        prepare: what the start writes beside the journals.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Driver:
         files: Files | None,
         replay_epochs: int = REPLAY_EPOCHS,
         on_epoch: Callable[[EpochRecord], None] | None = None,
+        prepare: Preparation = NOTHING,
     ):
         self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
@@ -70,6 +73,7 @@ class Driver:
         self.listeners: list[Callable[[EpochRecord], None]] = [self.metrics.take, _log]
         self._last_end = time.perf_counter()
         self.ending = False
+        self.prepare, self._prepared = prepare, False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
         self.check_workers: Callable[[int], None] = lambda _workers: None  # raises UsageError: more than can run
@@ -165,6 +169,9 @@ class Driver:
         if self.ending:
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000
+        if not self._prepared:
+            self.prepare.first()
+            self._prepared = True
         written = self._plan(epoch)
         order = order_of(
             self.controller,

@@ -9,7 +9,8 @@ import pytest
 from impls import catalog, faults
 from impls.driver import checkpoint as checkpoints
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, StopNeeded
+from impls.driver.driver import Driver, QueryEnded, StopNeeded
+from impls.driver.preparing import Preparation
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.order import Answers
@@ -268,4 +269,18 @@ def test_a_command_for_more_workers_than_can_run_is_refused_before_it_is_durable
     with pytest.raises(UsageError, match="Three are the most"):
         query.driver.command("rescale", AWAY, "four")
     assert [entry["label"] for entry in query.opened.read("commands")] == ["three"]
+    query.opened.close()
+
+
+def test_what_a_start_writes_comes_before_its_first_epoch_and_once(tmp_path):
+    query, written = Query(tmp_path), []
+    query.driver.prepare = Preparation(first=lambda: written.append(query.opened.read("plan")))
+    query.run(2)
+    assert written == [[]]
+    query.start()
+    query.driver.prepare = Preparation(first=lambda: written.append("again"))
+    query.driver.end()
+    with pytest.raises(QueryEnded):
+        query.run()
+    assert written == [[]]
     query.opened.close()
