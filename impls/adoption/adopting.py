@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import shutil
 import threading
 import time
@@ -67,6 +68,7 @@ def made_whole(into: Path) -> Iterator[Path]:
 
 
 Tell = Callable[[int, int], None]
+_LOG = logging.getLogger(__package__)
 _EVERY_S = 0.5
 
 
@@ -84,8 +86,11 @@ def told(context: SparkContext, tell: Tell | None) -> Iterator[None]:
         while not end.wait(_EVERY_S):
             now = _tasks(context, group)
             if now != last and now[1]:
-                tell(*now)
                 last = now
+                try:
+                    tell(*now)
+                except Exception as error:  # the adoption goes on
+                    _LOG.warning("What shows the progress has failed: %s: %s", type(error).__name__, error)
 
     watcher = threading.Thread(target=watch, name="adopt-progress", daemon=True)
     watcher.start()

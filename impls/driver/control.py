@@ -68,7 +68,10 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        line = self.rfile.readline(_LINE_BYTES)
+        with contextlib.suppress(ConnectionError):  # whoever asked has gone away
+            self._answer(self.rfile.readline(_LINE_BYTES))
+
+    def _answer(self, line: bytes) -> None:
         try:
             answer = self.server.handle(json.loads(line))
         except UsageError as error:
@@ -77,8 +80,7 @@ class _Handler(socketserver.StreamRequestHandler):
             answer = {"error": f"The request was not carried out: {error}"}
         except Exception as error:  # of a request: code that cannot be loaded, a number too large
             answer = {"error": f"The request is not understood: {type(error).__name__}: {error}."}
-        with contextlib.suppress(BrokenPipeError):
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+        self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
 def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:

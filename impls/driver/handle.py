@@ -111,6 +111,11 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             goal = np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
             return self._command("rescale", goal, f"{label} on {', '.join(hosts)}", tuple(hosts))
 
+    def moves(self, workers: int) -> bool:
+        """Returns whether a rescale to `workers` workers would move a bin."""
+        with self._commands:
+            return not np.array_equal(self._place(None, workers), self._driver.controller.commanded)
+
     def rebalance(
         self, goal: NDArray[np.int32] | None = None, *, policy: str | None = None, label: str = "rebalance"
     ) -> str:
@@ -243,14 +248,26 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             self._failure = error
         finally:
             self._driver.ending = True
-            self.end_autoscaling()
-            self.end_serving()
-            self._control.close()
-            if self._listener is not None:
-                self._listener.close()
-            self._end()
-            self._checkpoint.close()
-            self._ended.set()
+            self._close()
+
+    def _close(self) -> None:
+        """Frees all that the query holds; the first error is its failure if it has none, and stops nothing else."""
+        listener = () if self._listener is None else (self._listener.close,)
+        ends = (
+            self.end_autoscaling,
+            self.end_serving,
+            self._control.close,
+            *listener,
+            self._end,
+            self._checkpoint.close,
+        )
+        for end in ends:
+            try:
+                end()
+            except Exception as error:
+                _LOG.error("The query %s could not be closed whole: %s", self._checkpoint.name, error)
+                self._failure = self._failure or error
+        self._ended.set()
 
     def _run_once(self) -> bool:
         """Runs the query until it ends and returns whether to start it again."""
