@@ -76,7 +76,7 @@ class Autoscaling:
         self._gathering, self._lock = Gathering(settings.percentile), threading.Lock()
         self._ended = threading.Event()
         self._records: deque[tuple[EpochRecord, float]] = deque()  # each with its end
-        self._wall_s = time.time_ns() / 1e9 - time.monotonic()  # so that durations do not follow a wall clock that is set
+        self._wall_s = time.time_ns() / 1e9 - time.monotonic()  # durations follow no clock that is set
         self._last: Entry | None = None
         self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
         self._thread.start()

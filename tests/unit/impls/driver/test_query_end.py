@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from test_driver import PullEverything
 
 from impls import catalog
 from impls.driver.checkpoint import Checkpoint
@@ -13,13 +12,29 @@ from impls.errors import StateError
 from impls.operators import HashCount
 from impls.placement import initial
 from impls.protocol.controller import Controller
+from impls.protocol.order import Answers
+from impls.protocol.report import Moves, Report
 from impls.spark.shipping import pickled
+from impls.worker.cells import CELL
+
+
+class Idle:
+    """An executor whose workers have nothing to do."""
+
+    hosts = ()
+
+    def run(self, order, _batch):
+        pulls = [
+            [pull.bin for pull in order.written.plan.pulls if pull.target == w] for w in range(order.written.workers)
+        ]
+        reports = [Report(worker, moves=Moves(bins)) for worker, bins in enumerate(pulls)]
+        return Answers.of([(report, np.empty(0, CELL)) for report in reports], build_ms=0.0, job_ms=0.0)
 
 
 def handle(folder, run, *, bins=256, policy="minimal_move", **more):
     opened = Checkpoint(folder, {})
     controller = Controller(initial(bins, 1, policy), catalog.make("megaphone-fluid"))
-    driver = Driver(controller, opened, PullEverything(), files=None)
+    driver = Driver(controller, opened, Idle(), files=None)
     changes = PipelineChanges(driver, HashCount(), pickled, ())
     return StreamHandle(run, changes, opened, policy, None, **more)
 
