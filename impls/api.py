@@ -1,7 +1,6 @@
 """`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
+from impls.closing import closed_on_error, ended_on_error
 from impls.controltopic.listener import ControlListener
 from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
@@ -20,6 +20,7 @@ from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
 from impls.driver.pipeline import INITIAL, PipelineChanges
+from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
@@ -100,6 +101,7 @@ def stream(
     control: ControlTopic | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
+    _prepare: Preparation = NOTHING,
 ) -> StreamHandle:
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
@@ -138,24 +140,13 @@ def stream(
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
     frame = prepared(read.source, key, operator, bins, time, further=columns, rows=start is real_time)
     _ready(frame, operator, sink, py_files, start)
-    opened = Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")
-    with _closed_on_error(opened):
-        read.keep(opened.own, fsync=opened.fsync)
+    with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
         spec = QuerySpec(opened.query, bins, first, sink, state, files, how.shared, between, start is real_time)
-        controller = _controller(spec, how, initial(bins, workers, policy))
-        making = partial(Driver, controller, opened, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch)
+        driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
+        making = partial(driving, _controller(spec, how, initial(bins, workers, policy)), opened)
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
-
-
-@contextmanager
-def _closed_on_error(opened: Checkpoint) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        opened.close()
-        raise
 
 
 def _handle(
@@ -170,18 +161,21 @@ def _handle(
     **more: Any,
 ) -> StreamHandle:
     """Returns the handle of a query in real time, or in micro-batches at a trigger's interval."""
+    read.keep(opened.own, fsync=opened.fsync)
     if isinstance(how_to, RealTime):
         run, driver, end = _in_real_time(how_to, frame, spec, opened, making, read.told_apart)
     else:
         run, driver, end = _in_micro_batches(how_to, frame, spec, opened, making)
-    if driver.controller.clock is not None:
-        driver.controller.clock.forget(read.topics.is_gone)
-    changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
-    hear = None
-    if control is not None:
-        hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns)).start
-    source = partial(read.arrivals, real_time=spec.turns)
-    return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
+    with ended_on_error(end):  # as long as no handle ends it
+        if driver.controller.clock is not None:
+            driver.controller.clock.forget(read.topics.is_gone)
+        changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
+        hear = None
+        if control is not None:
+            hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns)).start
+        driver.prepare.files(driver.next_planned > 0)
+        source = partial(read.arrivals, real_time=spec.turns)
+        return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:

@@ -1,6 +1,8 @@
-"""What a `with` statement closes at its end."""
+"""What a `with` statement closes at its end, or when it fails."""
 
-from typing import Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, Self, TypeVar
 
 
 class Closing:
@@ -17,3 +19,27 @@ class Closing:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+@contextmanager
+def ended_on_error(end: Callable[[], None]) -> Iterator[None]:
+    """Calls `end` when the `with` statement fails."""
+    try:
+        yield
+    except BaseException:
+        end()
+        raise
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+_What = TypeVar("_What", bound=_Closeable)
+
+
+@contextmanager
+def closed_on_error(what: _What) -> Iterator[_What]:
+    """Closes what it gives when the `with` statement fails."""
+    with ended_on_error(what.close):
+        yield what

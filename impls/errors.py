@@ -12,6 +12,10 @@ class InvalidPlanError(Exception):
     """A mechanism returned an epoch plan that breaks a rule; the message names the rule and the bin."""
 
 
+class OperatorError(Exception):
+    """An operator cannot go on with a value of a record or of its state; what is stored is sound."""
+
+
 class StateError(Exception):
     """A worker's stored state cannot be used for the epoch: newer, of another generation, or corrupt."""
 

@@ -103,9 +103,12 @@ class ChangedQuery(Changeable):
         goal = (np.arange(BINS) % workers).astype(np.int32)
         self.driver.command("rescale", goal, f"rescale to {workers}")
 
-    def epoch(self, records=80, values=10):
+    def epoch(self, records=80, values=10, pairs=None):
+        """Runs an epoch on random records, or on those of `pairs`: a key's number and a value each."""
         keys = [f"key {n}".encode() for n in self.random.integers(0, KEYS, records).tolist()]
         given = self.random.integers(0, values, records).tolist()
+        if pairs is not None:
+            keys, given, records = [f"key {n}".encode() for n, _ in pairs], [value for _, value in pairs], len(pairs)
         bins = [int(bin_of_hash(np.array([hash_bytes(key)], np.uint64), BINS)[0]) for key in keys]
         offsets = np.arange(self.offset, self.offset + records)
         self.offset += records
@@ -130,8 +133,8 @@ class ChangedQuery(Changeable):
         """The version of each bin in each epoch, from the plan log."""
         return {entry["epoch"]: entry for entry in self.opened.read("plan")}
 
-    def results(self):
-        """The last result of each key and epoch: (epoch, key) -> [name, sum]; a repeat must be equal."""
+    def rows(self):
+        """The last result of each key and epoch: (epoch, key) -> what its JSON says; a repeat must be equal."""
         found = {}
         for _, epoch, _, key, value in RESULTS[str(self.folder)]:
             assert found.setdefault((epoch, key), value) == value
@@ -140,7 +143,7 @@ class ChangedQuery(Changeable):
     def names(self):
         """The names of versions that results of each bin carried, in order of epochs."""
         seen = {}
-        for (_, key), (name, _) in sorted(self.results().items()):
+        for (_, key), (name, _) in sorted(self.rows().items()):
             bin_ = int(bin_of_hash(np.array([hash_bytes(key)], np.uint64), BINS)[0])
             if seen.setdefault(bin_, [name])[-1] != name:
                 seen[bin_].append(name)
@@ -153,5 +156,5 @@ class ChangedQuery(Changeable):
             for bin_, key, value in records:
                 sums[key] += counted(epoch, bin_, value)
                 expected[epoch, key] = sums[key]
-        found = {place: value for place, (_, value) in self.results().items()}
+        found = {place: value for place, (_, value) in self.rows().items()}
         assert found == expected

@@ -1,9 +1,12 @@
 """Changes of a running query's pipeline from another process: what the tasks of `pipeline` do."""
 
+import hashlib
 import importlib.util
 import sys
 import time
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rich.console import Console
@@ -101,17 +104,26 @@ def _attribute(code: str) -> Any:
     path = Path(file)
     if not file or not path.is_file():
         raise UsageError(f"{code} names no file and name in it: give it as in rules.py:limit.")
-    module_name = f"_changed_{path.stem}"
-    module = sys.modules.get(module_name)
-    if module is None:
-        spec = importlib.util.spec_from_file_location(module_name, path)
-        if spec is None or spec.loader is None:
-            raise UsageError(f"{file} is no Python file.")
-        module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise UsageError(f"{file} cannot be loaded: {type(error).__name__}: {error}.") from error
+    module = _module_of(path)
     if name not in vars(module):
         raise UsageError(f"{file} has no {name!r}.")
     return vars(module)[name]
+
+
+def _module_of(path: Path) -> ModuleType:
+    """Returns a file as a module, the same one as long as path and content stay."""
+    content = path.read_bytes()
+    digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + content).hexdigest()[:16]
+    module_name = f"_changed_{path.stem}_{digest}"
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    loader = SourceFileLoader(module_name, str(path))
+    spec = importlib.util.spec_from_loader(module_name, loader)
+    assert spec is not None, "there is a loader"
+    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+    try:
+        exec(loader.source_to_code(content, str(path)), vars(module))  # what was read, not a stale cache
+    except Exception as error:
+        del sys.modules[module_name]
+        raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}.") from error
+    return module

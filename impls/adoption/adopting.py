@@ -1,6 +1,8 @@
 """`adopt`: makes a checkpoint of this project's, in one step, from that of a stopped Spark query."""
 
 import fcntl
+import json
+import logging
 import shutil
 import threading
 import time
@@ -17,7 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from impls.adoption.cutover import FILES, IMAGES_SCHEMA, Target, write_cutover, write_images
+from impls.adoption.cutover import FILES, IMAGES_SCHEMA, Target, names_of, write_cutover, write_images
 from impls.adoption.found import Found, Wanted, found_in
 from impls.adoption.native import NativeLog, check_topics, read_log
 from impls.adoption.reading import operators_of, reading_session, refused, the_operator
@@ -26,7 +28,7 @@ from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files, sync_path
 from impls.durability.schedule import NAME as MANIFEST
-from impls.errors import UsageError
+from impls.errors import CorruptStateError, UsageError
 from impls.protocol.arrays import check_bins
 
 
@@ -66,6 +68,7 @@ def made_whole(into: Path) -> Iterator[Path]:
 
 
 Tell = Callable[[int, int], None]
+_LOG = logging.getLogger(__package__)
 _EVERY_S = 0.5
 
 
@@ -83,8 +86,11 @@ def told(context: SparkContext, tell: Tell | None) -> Iterator[None]:
         while not end.wait(_EVERY_S):
             now = _tasks(context, group)
             if now != last and now[1]:
-                tell(*now)
                 last = now
+                try:
+                    tell(*now)
+                except Exception as error:  # the adoption goes on
+                    _LOG.warning("What shows the progress has failed: %s: %s", type(error).__name__, error)
 
     watcher = threading.Thread(target=watch, name="adopt-progress", daemon=True)
     watcher.start()
@@ -177,14 +183,14 @@ def adopt(
     """
     begin, location = time.monotonic(), _location(native)
     check_bins(bins, workers)
-    _check_place(durability, log_dir)
+    check_place(durability, log_dir)
     _check_stopped(spark, location)
     log = read_log(Files(location))
     reader = reading_session(spark, state_ids=log.state_ids)
     state = the_operator(operators_of(reader, location, log.batch), location)
     check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)
     found = found_in(reader, location, log, state, Wanted(aggregates, processor, pandas, keys, output_mode), bins=bins)
-    with made_whole(Path(into)) as folder, _cleared_on_error(log_dir):
+    with made_whole(Path(into)) as folder:
         place = (bins, workers, durability == "host", log_dir)
         rows = _fill(folder, location, log, found, place=place, tell=tell)
     entries, size, written = (sum(row[name] for row in rows) for name in ("entries", "size", "written"))
@@ -205,13 +211,14 @@ def _fill(
     try:
         files = Files(log_dir or str(opened.own), fsync)
         target = Target(files, opened.query, log.batch, bins, successor.timers)
-        with refused(location), told(successor.entries.sparkSession.sparkContext, tell):
-            rows = _write(target, successor.entries)
-        _check_unmoved(location, log)
-        sizes = np.zeros(bins, np.int64)
-        sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
-        successor.keep(folder)
-        write_cutover(opened, successor.operator, files, log, sizes=sizes, workers=workers)
+        with cleared_on_error(target):
+            with refused(location), told(successor.entries.sparkSession.sparkContext, tell):
+                rows = _write(target, successor.entries)
+            _check_unmoved(location, log)
+            sizes = np.zeros(bins, np.int64)
+            sizes[[row["bin"] for row in rows]] = [row["size"] for row in rows]
+            successor.keep(folder)
+            write_cutover(opened, successor.operator, files, log, sizes=sizes, workers=workers)
     finally:
         opened.close()
     return rows
@@ -223,23 +230,37 @@ def _location(native: str | Path) -> str:
     return text if "://" in text else str(Path(text).absolute())
 
 
-def _check_place(durability: str, log_dir: str | None) -> None:
+def check_place(durability: str, log_dir: str | None) -> None:
+    """Raises UsageError for a level that keeps no state, and for a log_dir with files of a query, whole or begun."""
     if durability not in _LEVELS:
         raise UsageError(f"The durability {durability!r} keeps no copy of state to adopt into: use process or host.")
-    if log_dir is not None and Files(log_dir).read(MANIFEST) is not None:
+    files = Files(log_dir) if log_dir is not None else None
+    if files is not None and (
+        files.read(MANIFEST) is not None or any(files.names(folder) for folder in (frames.FOLDER, snapshots.FOLDER))
+    ):
         raise UsageError(f"The log_dir {log_dir} has the files of another query: name an empty one.")
 
 
 @contextmanager
-def _cleared_on_error(log_dir: str | None) -> Iterator[None]:
-    """Deletes what was written outside of the checkpoint's folder, if the block fails."""
+def cleared_on_error(target: Target) -> Iterator[None]:
+    """Deletes the target's own files, if the block fails; those of another query that has begun meanwhile stay."""
     try:
         yield
     except BaseException:
-        if log_dir is not None:
-            files = Files(log_dir)
-            files.delete([name for name, _ in files.names(snapshots.FOLDER)] + [MANIFEST])
+        target.files.delete([name for name in (*names_of(target), MANIFEST) if _is_of(target, name)])
         raise
+
+
+def _is_of(target: Target, name: str) -> bool:
+    """Returns whether a file is there and names the target's query as its own."""
+    raw = target.files.read(name)
+    if raw is None:
+        return False
+    try:
+        query = json.loads(raw)["query"] if name == MANIFEST else snapshots.decode(raw, name)[0]
+    except (CorruptStateError, ValueError, KeyError, TypeError):
+        return False
+    return bool(query == target.query)
 
 
 def _write(target: Target, entries: DataFrame) -> list[Any]:

@@ -58,6 +58,12 @@ def file_of(bin_: int, bins: int) -> int:
     return bin_ * min(FILES, bins) // bins
 
 
+def names_of(target: Target) -> list[str]:
+    """Returns the names of the snapshots that are written of all bins."""
+    numbers = range(min(FILES, target.bins))
+    return [snapshots.snapshot_name(target.epoch, number, GENERATION) for number in numbers]
+
+
 def write_images(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Writes the snapshot of the bins of one file and yields (bin, entries, bytes of values, bytes of the file).
 

@@ -104,7 +104,7 @@ def found_in(
         "output_mode": str(state.properties["outputMode"]).lower(), "time_mode": mode, "pandas": wanted.pandas,
     }  # fmt: skip
     kept = {name: variable for name, (variable, _) in variables.items()}
-    return Found(operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept))
+    return Found(operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept).keep())
 
 
 def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted, bins: int) -> Found:

@@ -11,7 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
-from impls.protocol.named import modules_with, read_policy
+from impls.protocol.named import defaults_of, modules_with, read_policy
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,8 @@ class Interval:
     """What was measured while epochs of one number of workers ran, none of them in a migration.
 
     Attributes:
-        begin_s, end_s: wall clock at the end of the last epoch before it and of its own last one.
+        begin_s, end_s: when the last epoch before it ended, and its own last one: wall clock as it was at the start,
+            and on from there by a clock that never goes back.
         workers: number of workers.
         offered_rate: records/s that came to the source, processed or not.
         applied: records that each worker applied; `useful_s`: seconds in which it did so, neither waiting for records
@@ -173,3 +174,10 @@ def policy_of(text: str) -> Callable[[Measured], Decision]:
     decide = partial(policies()[name], **options)
     decide(_IDLE)  # which refuses what is out of range
     return decide
+
+
+def memory_s(text: str) -> float:
+    """Returns how many seconds of intervals the policy that a text names looks back: its longest option in seconds."""
+    name, given = read_policy("autoscaling policy", text, policies())
+    options = {**defaults_of(policies()[name]), **given}
+    return max((value for option, value in options.items() if option.endswith("_s")), default=0.0)

@@ -21,7 +21,7 @@ PartitionOffsets = Mapping[tuple[str, int], int]
 
 
 class Look(NamedTuple):
-    """One look at the source: the wall clock, and the offsets behind the last records that it has."""
+    """One look at the source: seconds by a clock that never goes back, and the offsets behind its last records."""
 
     at_s: float
     ends: PartitionOffsets
@@ -33,7 +33,7 @@ class Sample:
 
     Attributes:
         epoch: its number.
-        end_s: wall clock at its end.
+        end_s: its end, in seconds by a clock that never goes back.
         consumed: offsets behind what it and all epochs before it have read.
         workers: those that bins are routed to.
         migrating: whether a migration was under way.

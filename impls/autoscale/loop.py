@@ -2,11 +2,11 @@
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from impls.autoscale import Decision, Interval, Measured, Rescaled, policy_of
+from impls.autoscale import Decision, Interval, Measured, Rescaled, memory_s, policy_of
 from impls.errors import UsageError
 
 
@@ -23,7 +23,8 @@ def check_range(
 
 
 _PAST = 100  # rescales that are remembered
-_INTERVALS = 1000
+_INTERVALS, _INTERVALS_MOST = 1000, 100_000  # that are remembered: as many as a policy's seconds need
+_BUSY_MOST = 2.0  # of an interval that a worker can have been of use, generously
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class AutoscaleSettings:
         check_range("cooldown_s", self.cooldown_s, 0, math.inf, high_open=True)
         check_range("warmup", self.warmup, 0, 1000)
         check_range("percentile", self.percentile, 0, 1, low_open=True)
+        if (back_s := memory_s(self.policy)) > _INTERVALS_MOST * self.interval_s:
+            raise UsageError(
+                f"The policy {self.policy} looks back {back_s:g} s, more than {_INTERVALS_MOST:,} intervals of "
+                f"{self.interval_s:g} s: make interval_s longer."
+            )
 
 
 @dataclass(frozen=True)
@@ -93,12 +99,23 @@ class Autoscaler:
     Warm-up begins with the start and with each migration. Cool-down begins with a rescale decided, those of an earlier
     start of the driver included (`past`): its wall clock outlives the process. What a policy has measured does not:
     after a start it has to measure anew, so that a stabilisation window is never cut short.
+
+    Args:
+        settings: bounds and times.
+        past: the rescales decided before.
+        moves: returns whether a rescale to so many workers would move a bin. A placement may leave workers without
+            bins, which nobody counts: then to ask again for what there is changes nothing.
     """
 
-    def __init__(self, settings: AutoscaleSettings, past: Iterable[Rescaled] = ()):
-        self.settings, self._policy = settings, policy_of(settings.policy)
-        self._past = deque(past, _PAST)
-        self._intervals: deque[Interval] = deque(maxlen=_INTERVALS)
+    def __init__(
+        self,
+        settings: AutoscaleSettings,
+        past: Iterable[Rescaled] = (),
+        moves: Callable[[int], bool] = lambda _workers: True,
+    ):
+        self.settings, self._policy, self._moves = settings, policy_of(settings.policy), moves
+        self._past, self._memory_s = deque(past, _PAST), memory_s(settings.policy)
+        self._intervals: deque[Interval] = deque()
         self._cold = settings.warmup
 
     def moved(self) -> None:
@@ -107,21 +124,37 @@ class Autoscaler:
 
     def decide(self, interval: Interval) -> Decided:
         """Returns what is decided at the end of an interval."""
-        numbers, at = interval.numbers(), interval.end_s
+        at = interval.end_s
+        if interval.seconds <= 0 or max(interval.useful_s) > _BUSY_MOST * interval.seconds:
+            reason = "This interval is shorter than what was done in it: a clock was set, and nothing follows from it."
+            return Decided(at, interval.workers, None, reason, {})
+        numbers = interval.numbers()
         if self._cold:
             self._cold -= 1
             return Decided(at, interval.workers, None, "This interval belongs to the warm-up.", numbers)
-        self._intervals.append(interval)
+        self._remember(interval)
         decision = self._bounded(self._policy(Measured(tuple(self._intervals), tuple(self._past))), interval.workers)
         numbers |= decision.numbers
         rest = self._past[-1].at_s + self.settings.cooldown_s - at if self._past else 0.0
         if decision.workers is not None and rest > 0:
             reason = f"{decision.reason} The cool-down lasts another {rest:.1f} s."
             return Decided(at, interval.workers, None, reason, numbers)
+        if decision.workers is not None and not self._moves(decision.workers):
+            reason = f"{decision.reason} For {decision.workers} workers no bin would move."
+            return Decided(at, interval.workers, None, reason, numbers)
         decided = Decided(at, interval.workers, decision.workers, decision.reason, numbers)
         if (rescaled := decided.rescaled()) is not None:
             self._past.append(rescaled)
         return decided
+
+    def _remember(self, interval: Interval) -> None:
+        """Takes in an interval, and forgets those that no policy looks back to."""
+        own, since = self._intervals, interval.end_s - self._memory_s
+        own.append(interval)
+        while len(own) > _INTERVALS and (own[1].begin_s <= since or len(own) > _INTERVALS_MOST):
+            own.popleft()
+        if self._past and self._past[-1].at_s > interval.end_s:  # the wall clock was set back between two starts
+            self._past[-1] = replace(self._past[-1], at_s=interval.end_s)
 
     def _bounded(self, decision: Decision, workers: int) -> Decision:
         """Returns a decision within the bounds; where there are workers beyond them, that they come back."""

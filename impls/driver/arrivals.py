@@ -83,6 +83,6 @@ class Arrivals:
     def look(self, places: Iterable[tuple[str, int]]) -> Look:
         """Returns how far partitions of the source go now; raises StateError when the broker does not say in 10 s."""
         self._client = self._client or asking(self._settings)
-        begun = time.time_ns()
+        begun = time.monotonic_ns()
         ends = end_offsets(self._client, places)
-        return Look((begun + time.time_ns()) / 2e9, ends)
+        return Look((begun + time.monotonic_ns()) / 2e9, ends)

@@ -53,7 +53,8 @@ class Autoscaling:
         log: of decisions, which this object closes.
         migrating: returns whether a migration is under way; then nothing is decided.
         rescale: gives the command and returns its id; raises UsageError when the query has ended.
-        on_event: called with every decision.
+        on_event: called with every decision; what it raises is logged.
+        moves: see `impls.autoscale.loop.Autoscaler`.
     """
 
     def __init__(
@@ -66,26 +67,28 @@ class Autoscaling:
         migrating: Callable[[], bool],
         rescale: Callable[[int], str],
         on_event: OnEvent,
+        moves: Callable[[int], bool] = lambda _workers: True,
     ):
         self._settings, self._source, self._log = settings, source, log
         self._migrating, self._rescale, self._on_event = migrating, rescale, on_event
         self._entries = list(past)
-        self._loop = Autoscaler(settings, past_of(past))
+        self._loop = Autoscaler(settings, past_of(past), moves)
         self._gathering, self._lock = Gathering(settings.percentile), threading.Lock()
         self._ended = threading.Event()
-        self._records: deque[EpochRecord] = deque()
+        self._records: deque[tuple[EpochRecord, float]] = deque()  # each with its end
+        self._wall_s = time.time_ns() / 1e9 - time.monotonic()  # durations follow no clock that is set
         self._last: Entry | None = None
         self._thread = threading.Thread(target=self._run, name="autoscale", daemon=True)
         self._thread.start()
 
     def take(self, record: EpochRecord) -> None:
         """Takes in a finished epoch."""
-        self._records.append(record)
+        self._records.append((record, self._wall_s + time.monotonic()))
         if len(self._records) > self._source.behind:
-            self._add(self._records.popleft())
+            self._add(*self._records.popleft())
 
-    def _add(self, record: EpochRecord) -> None:
-        consumed, end_s = self._source.consumed(record.written.epoch), record.end_us / 1e6
+    def _add(self, record: EpochRecord, end_s: float) -> None:
+        consumed = self._source.consumed(record.written.epoch)
         sample = Sample.of(record.written, record.reports, record.cells.values(), consumed, end_s=end_s)
         if consumed:  # else it is not known yet how far the source was read
             with self._lock:
@@ -106,18 +109,27 @@ class Autoscaling:
     def _run(self) -> None:
         due = time.monotonic()
         while not self._ended.wait(_POLL_S):
-            if self._migrating():
-                with self._lock:
-                    self._gathering.give_up()
-                continue
             try:
+                if self._migrating():
+                    with self._lock:
+                        self._gathering.give_up()
+                    continue
                 due = self._turn(due)
-            except StateError as error:
-                _LOG.warning("Autoscaling by %s has to wait: %s", self._settings.policy, error)
-                self._on_event("autoscale", {"policy": self._settings.policy, "error": str(error)})
-                due = time.monotonic() + self._settings.interval_s
-            except UsageError:  # the query has ended
+            except UsageError as error:  # the query has ended
+                _LOG.info("Autoscaling by %s ends: %s", self._settings.policy, error)
                 return
+            except Exception as error:  # a broker, a disk, a policy: nothing of it may end autoscaling for good
+                words = str(error) if isinstance(error, StateError) else f"{type(error).__name__}: {error}"
+                _LOG.warning("Autoscaling by %s has to wait: %s", self._settings.policy, words)
+                self._tell({"policy": self._settings.policy, "error": words})
+                due = time.monotonic() + self._settings.interval_s
+
+    def _tell(self, entry: Entry) -> None:
+        """Tells the user's function, whose errors are its own."""
+        try:
+            self._on_event("autoscale", entry)
+        except Exception as error:
+            _LOG.warning("on_event has failed for a decision: %s: %s", type(error).__name__, error)
 
     def _turn(self, due: float) -> float:
         """Begins or ends an interval where one can be, and returns when the one under way is to end."""
@@ -149,7 +161,7 @@ class Autoscaling:
             _LOG.info("The policy %s asks for %s workers: %s", self._settings.policy, decided.wanted, decided.reason)
             entry = {**entry, "command": self._rescale(decided.wanted)}
         self._last = entry
-        self._on_event("autoscale", entry)
+        self._tell(entry)
 
     def _append(self, entry: Entry) -> None:
         self._log.append(entry)
@@ -188,6 +200,10 @@ class Autoscaled(ABC):
     def rescale(self, workers: int) -> str:
         """Asks for `workers` workers and returns the command's id."""
 
+    @abstractmethod
+    def moves(self, workers: int) -> bool:
+        """Returns whether a rescale to `workers` workers would move a bin."""
+
     def autoscale(
         self,
         policy: str | None,
@@ -217,13 +233,14 @@ class Autoscaled(ABC):
             percentile: of the latency that decisions are told with.
 
         Raises:
-            UsageError: an unknown policy, a value out of range, more workers than bins, a source that is not Kafka, or
-                a query that has ended.
+            UsageError: an unknown policy, a value out of range, more workers than bins or than the session can run, a
+                source that is not Kafka, or a query that has ended.
         """
         settings = None
         if policy is not None:
             settings = AutoscaleSettings(policy, min, max, interval_s, cooldown_s, warmup, percentile)
             check_bins(self._scaled.controller.bins, max)
+            self._scaled.check_workers(max)
         with self._switch:
             if self._scaled.ending:
                 raise UsageError("The query has ended: start it again before it is autoscaled.")
@@ -247,7 +264,7 @@ class Autoscaled(ABC):
             raise UsageError("A query autoscales by what its Kafka source has, and this one has no such source.")
         log, past = self._logs.log("autoscale")
         self._autoscaling = Autoscaling(
-            settings, source, log, past=past, rescale=self.rescale, on_event=self._tell,
+            settings, source, log, past=past, rescale=self.rescale, on_event=self._tell, moves=self.moves,
             migrating=lambda: self._scaled.controller.migrating,
         )  # fmt: skip
         self._scaled.listeners.append(self._autoscaling.take)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from impls.driver.journal import replace_bytes
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 
 _DEADLINE_S = 10.0
 _LINE_BYTES = 4 << 20  # a version of the pipeline with its code as text
@@ -68,15 +68,19 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
-        line = self.rfile.readline(_LINE_BYTES)
+        with contextlib.suppress(ConnectionError):  # whoever asked has gone away
+            self._answer(self.rfile.readline(_LINE_BYTES))
+
+    def _answer(self, line: bytes) -> None:
         try:
             answer = self.server.handle(json.loads(line))
         except UsageError as error:
             answer = {"error": str(error)}
-        except (ValueError, KeyError, TypeError) as error:
-            answer = {"error": f"The request is not understood: {error}."}
-        with contextlib.suppress(BrokenPipeError):
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+        except StateError as error:  # such as a journal that cannot be written
+            answer = {"error": f"The request was not carried out: {error}"}
+        except Exception as error:  # of a request: code that cannot be loaded, a number too large
+            answer = {"error": f"The request is not understood: {type(error).__name__}: {error}."}
+        self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
 def ask(checkpoint: str | Path, request: dict[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, told
 from impls.driver.keeper import Codes, Keeper
 from impls.driver.metrics import Metrics
+from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import ADVICE, StateError, UsageError
 from impls.faults import fault
+from impls.protocol.arrays import check_goal
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event, new_id
@@ -51,6 +53,7 @@ class Driver:
     Attributes:
         metrics: what the query has done since this driver began.
         listeners: called with every finished epoch, behind `on_epoch`.
+        prepare: what the start writes beside the journals.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Driver:
         files: Files | None,
         replay_epochs: int = REPLAY_EPOCHS,
         on_epoch: Callable[[EpochRecord], None] | None = None,
+        prepare: Preparation = NOTHING,
     ):
         self.controller, self._checkpoint, self._executor = controller, checkpoint, executor
         self._on_epoch = on_epoch or (lambda _record: None)
@@ -69,8 +73,10 @@ class Driver:
         self.listeners: list[Callable[[EpochRecord], None]] = [self.metrics.take, _log]
         self._last_end = time.perf_counter()
         self.ending = False
+        self.prepare, self._prepared = prepare, False
         self.before_plan: Callable[[int], None] = lambda _epoch: None  # called before an epoch gets its plan
         self.on_command: Callable[[], None] = lambda: None  # called when an epoch is wanted at once
+        self.check_workers: Callable[[int], None] = lambda _workers: None  # raises UsageError: more than can run
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
@@ -117,7 +123,12 @@ class Driver:
     def command(
         self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()
     ) -> Command:
-        """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned."""
+        """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned.
+
+        Raises UsageError, before that, for a goal that no journal could hold, or with more workers than can run.
+        """
+        goal = check_goal(goal, self.controller.bins)
+        self.check_workers(1 + int(goal.max()))
         with self._planning:
             command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())
@@ -158,6 +169,9 @@ class Driver:
         if self.ending:
             raise QueryEnded
         begin, begin_us = time.perf_counter(), time.time_ns() // 1000
+        if not self._prepared:
+            self.prepare.first()
+            self._prepared = True
         written = self._plan(epoch)
         order = order_of(
             self.controller,

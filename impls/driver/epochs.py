@@ -41,7 +41,7 @@ def observation_of(epoch: int, reports: list[Report], epoch_ms: float, job_ms: f
         homes=tuple((report.worker, report.host) for report in reports if report.host),
         turned=tuple((bin_, shape) for report in reports for bin_, shape in report.pipelines.turned),
         tried=sum(report.pipelines.tried for report in reports),
-        failed=tuple(Failure(version, text) for report in reports for version, text in report.pipelines.failed),
+        failed=tuple(Failure(*failure) for report in reports for failure in report.pipelines.failed),
     )
 
 

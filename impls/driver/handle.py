@@ -19,7 +19,7 @@ from impls.driver.pipeline import Changeable, PipelineChanges
 from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
-from impls.protocol.arrays import check_bins
+from impls.protocol.arrays import check_bins, check_goal
 from impls.protocol.seats import numbers_on, renumbered
 
 _LOG = logging.getLogger(__package__)
@@ -95,7 +95,8 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         On a cluster `hosts` names those that are to have workers, as in `status()`: workers there go on, and the bins
         of the others move to them, so that these hosts can be taken away. Workers keep their numbers.
 
-        Raises UsageError for fewer than 1 worker, more workers than bins, an unknown policy, or an unknown host.
+        Raises UsageError for fewer than 1 worker, more workers than bins or than the session can run in real time, an
+        unknown policy, or an unknown host.
         """
         if workers < 1:
             raise UsageError(f"A query needs at least 1 worker, not {workers}.")
@@ -110,24 +111,26 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             goal = np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
             return self._command("rescale", goal, f"{label} on {', '.join(hosts)}", tuple(hosts))
 
+    def moves(self, workers: int) -> bool:
+        """Returns whether a rescale to `workers` workers would move a bin."""
+        with self._commands:
+            return not np.array_equal(self._place(None, workers), self._driver.controller.commanded)
+
     def rebalance(
         self, goal: NDArray[np.int32] | None = None, *, policy: str | None = None, label: str = "rebalance"
     ) -> str:
         """Asks for an assignment, shape (bins,), and returns the command's id once the command is durable.
 
         Without a goal it is the policy's for the workers there are and the rates measured. Raises UsageError when the
-        shape is wrong, a worker is negative, or the policy is unknown.
+        shape is wrong, a worker is no number from 0 to 65534 or more than can run, or the policy is unknown.
         """
-        bins = self._driver.controller.bins
         if goal is None:
             with self._commands:
                 workers = 1 + int(self._driver.controller.commanded.max())
                 return self._command("rebalance", self._place(policy, workers), label)
-        goal = np.asarray(goal)
-        if goal.shape != (bins,) or goal.min(initial=0) < 0:
-            raise UsageError(f"A goal names a worker from 0 for each of the {bins} bins.")
+        goal = check_goal(goal, self._driver.controller.bins)
         with self._commands:
-            return self._command("rebalance", goal.astype(np.int32), label)
+            return self._command("rebalance", goal, label)
 
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
@@ -226,7 +229,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
                 }
             case "rebalance":
                 goal = request.get("goal")  # without one the policy places by what was measured
-                return {"id": self.rebalance(None if goal is None else np.array(goal, np.int32))}
+                return {"id": self.rebalance(None if goal is None else np.array(goal))}
             case "stop":
                 self._driver.end()
                 return {"stopping": True}
@@ -245,14 +248,26 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             self._failure = error
         finally:
             self._driver.ending = True
-            self.end_autoscaling()
-            self.end_serving()
-            self._control.close()
-            if self._listener is not None:
-                self._listener.close()
-            self._end()
-            self._checkpoint.close()
-            self._ended.set()
+            self._close()
+
+    def _close(self) -> None:
+        """Frees all that the query holds; the first error is its failure if it has none, and stops nothing else."""
+        listener = () if self._listener is None else (self._listener.close,)
+        ends = (
+            self.end_autoscaling,
+            self.end_serving,
+            self._control.close,
+            *listener,
+            self._end,
+            self._checkpoint.close,
+        )
+        for end in ends:
+            try:
+                end()
+            except Exception as error:
+                _LOG.error("The query %s could not be closed whole: %s", self._checkpoint.name, error)
+                self._failure = self._failure or error
+        self._ended.set()
 
     def _run_once(self) -> bool:
         """Runs the query until it ends and returns whether to start it again."""

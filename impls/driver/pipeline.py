@@ -1,10 +1,11 @@
 """Changes of a running query's pipeline: another operator or step, a step put in or taken out."""
 
 import pickle
+import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,8 @@ _PLACE_COLUMNS = 5
 _POLL_S = 0.05
 
 Pickled = Callable[[Contents], bytes]
+Remake = Callable[[Operator], Contents]
+"""Makes a version of the pipeline that it replaces; raises UsageError when that cannot be changed so."""
 
 
 def _pipeline_at(codes: Codes, changing: Changing, number: int, first: Operator) -> Operator:
@@ -39,9 +42,13 @@ def _loaded(raw: bytes) -> Contents:
         raise UsageError(f"The code of the version cannot be loaded: {type(error).__name__}: {error}.") from error
 
 
+class _BaseMoved(Exception):  # noqa: N818 - a signal to begin again, not a failure
+    """The version that a change was made from is no longer the one it would replace."""
+
+
 @dataclass(frozen=True)
 class PipelineChanges:
-    """Makes changes of a query's pipeline durable.
+    """Makes changes of a query's pipeline durable, one after the other: each is made from the one before it.
 
     Attributes:
         driver: the query's.
@@ -56,17 +63,38 @@ class PipelineChanges:
     pickled: Pickled
     columns: tuple[str, ...]
     shared: bool = False
-
-    def base(self, repairs: int = 0) -> Operator:
-        """Returns the pipeline that a change replaces: the last one, or the one before a version to repair."""
-        changing = self.driver.controller.changing
-        number = _parent(changing, repairs)
-        return _pipeline_at(self.driver.codes, changing, number, self.first)
+    _one: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def make(
-        self, contents: Contents, label: str, *, lazy: bool = False, budget_bytes: int = BUDGET_BYTES, repairs: int = 0
+        self, remake: Remake, label: str, *, lazy: bool = False, budget_bytes: int = BUDGET_BYTES, repairs: int = 0
     ) -> str:
-        """Makes a version durable and returns the change's id; raises UsageError when it cannot be one."""
+        """Makes a version durable and returns the change's id; raises UsageError when it cannot be one.
+
+        `remake` makes it from the last version, or from the one before a version to repair.
+        """
+        if budget_bytes < 1:
+            raise UsageError(f"The budget must be at least 1 byte, not {budget_bytes}.")
+        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes, "repairs": repairs}
+        with self._one:
+            while True:  # again each time that an epoch has meanwhile refused the version that this one was made from
+                try:
+                    return self._made(remake, about)
+                except _BaseMoved:
+                    continue
+
+    def _made(self, remake: Remake, about: dict[str, Any]) -> str:
+        changing = self.driver.controller.changing
+        parent = _parent(changing, about["repairs"])
+        contents = remake(_pipeline_at(self.driver.codes, changing, parent, self.first))
+        self._check(contents, about["repairs"])
+        raw = self.pickled(contents)
+        _loaded(raw)
+        self.driver.codes.keep_as(INITIAL, self.pickled(Contents(self.first)))
+        ways = {"migrates": contents.migrate is not None, "returns": contents.back is not None}
+        return self.driver.change(partial(_version, self.driver.codes.keep(raw), parent, about | ways)).id
+
+    def _check(self, contents: Contents, repairs: int) -> None:
+        """Raises UsageError when the contents cannot be a version of this query."""
         operator = contents.operator
         missing = [column for column in operator.columns if column not in self.columns]
         if missing:
@@ -78,18 +106,10 @@ class PipelineChanges:
         if contents.migrate is not None and (self.shared or not operator.keyed.has_entries):
             what = "A store that all workers share" if self.shared else type(operator.keyed).__name__
             raise UsageError(f"{what} has no entries whose values `migrate` could turn.")
-        if budget_bytes < 1:
-            raise UsageError(f"The budget must be at least 1 byte, not {budget_bytes}.")
         if repairs and contents.migrate is None:
             raise UsageError(
                 f"State that had to stay at version {repairs} has another shape: give the repaired `migrate`."
             )
-        raw = self.pickled(contents)
-        _loaded(raw)
-        self.driver.codes.keep_as(INITIAL, self.pickled(Contents(self.first)))
-        about = {"label": label, "lazy": lazy, "budget_bytes": budget_bytes, "repairs": repairs}
-        ways = {"migrates": contents.migrate is not None, "returns": contents.back is not None}
-        return self.driver.change(partial(_version, self.driver.codes.keep(raw), about | ways)).id
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns the versions: number, what it changes, steps, operator, and the bins that run under it."""
@@ -104,8 +124,11 @@ class PipelineChanges:
         return out
 
 
-def _version(code: str, about: dict[str, Any], changing: Changing) -> Version:
-    return Version(1 + max(changing.versions, default=0), _parent(changing, about["repairs"]), code, **about)
+def _version(code: str, parent: int, about: dict[str, Any], changing: Changing) -> Version:
+    """Returns the version that the code was made for; raises _BaseMoved when another than its parent is the last."""
+    if _parent(changing, about["repairs"]) != parent:
+        raise _BaseMoved
+    return Version(1 + max(changing.versions, default=0), parent, code, **about)
 
 
 def _parent(changing: Changing, repairs: int) -> int:
@@ -159,21 +182,20 @@ class Changeable(RunningQuery):
         if mends:
             warnings.warn("replace(mends=...) is now replace(repairs=...).", FutureWarning, stacklevel=2)
         repairs = repairs or mends
-        pipeline = replaced(self.changes.base(repairs), by)
         name = by.name if isinstance(by, Step) else type(by.keyed).__name__
-        contents = Contents(pipeline, migrate, back)
-        label = f"replace {name}"
-        return self.changes.make(contents, label, lazy=lazy, budget_bytes=budget_bytes, repairs=repairs)
+
+        def remake(base: Operator) -> Contents:
+            return Contents(replaced(base, by), migrate, back)
+
+        return self.changes.make(remake, f"replace {name}", lazy=lazy, budget_bytes=budget_bytes, repairs=repairs)
 
     def insert(self, step: Step, *, before: str | None = None) -> str:
         """Puts a step in front of another one, or behind all steps; raises UsageError as `replace` does."""
-        pipeline = inserted(self.changes.base(), step, before)
-        return self.changes.make(Contents(pipeline), f"insert {step.name}")
+        return self.changes.make(lambda base: Contents(inserted(base, step, before)), f"insert {step.name}")
 
     def remove(self, name: str) -> str:
         """Takes a step out; raises UsageError when there is none of that name."""
-        pipeline = removed(self.changes.base(), name)
-        return self.changes.make(Contents(pipeline), f"remove {name}")
+        return self.changes.make(lambda base: Contents(removed(base, name)), f"remove {name}")
 
     def pipeline(self) -> list[dict[str, Any]]:
         """Returns the versions of the pipeline: number, label, steps, operator, and the bins that run under each."""

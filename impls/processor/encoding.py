@@ -7,7 +7,7 @@
 | its items | ITEM, variable, key, index | row |
 | map's field | MAP, variable, key, key of the field | row |
 | timer | TIMER, time, key | - |
-| timers of a key | TIMERS, key | their times in ascending order, 8 bytes each |
+| timer of a key | TIMERS, key, time | - |
 | expiry | EXPIRY, time, name of a value, list or field | - |
 
 Keys are encoded by `impls.processor.keys`, rows by `impls.processor.rows`. With a time to live a value, item or field
@@ -93,6 +93,11 @@ def time_of(raw: bytes) -> int:
 def timer_name(time: int, key: bytes) -> tuple[bytes, bytes]:
     """Returns (name, value) of a timer; the key is in the one or the other."""
     return TIMER + time_bytes(time) + key_part(key), b"" if len(key) <= _KEY_MAX else key
+
+
+def own_timer_name(time: int, head: bytes) -> bytes:
+    """Returns the name by which a key's timers are found in order of their times; `head` is TIMERS and the key."""
+    return head + time_bytes(time)
 
 
 def expiry_name(time: int, entry: bytes) -> bytes:
@@ -214,11 +219,9 @@ class Encoding:
 
         The earliest time of a bin's timers and expiries is to be given to `BinState.set_earliest_timer`.
         """
-        ordered = sorted(set(times))
-        if not ordered:
-            return []
-        own = (TIMERS + key_part(key), b"".join(map(time_bytes, ordered)))
-        return [own, *(timer_name(time, key) for time in ordered)]
+        ordered, head = sorted(set(times)), TIMERS + key_part(key)
+        own = [(own_timer_name(time, head), b"") for time in ordered]
+        return [*own, *(timer_name(time, key) for time in ordered)]
 
     def earliest(self, entries: Entries) -> int | None:
         """Returns the earliest time of timers and expiries among a bin's entries, ms; None without any."""

@@ -87,22 +87,26 @@ class Handle(StatefulProcessorHandle):
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Sets a timer of the key; setting it again changes nothing."""
-        time, times = operator.index(expiryTimestampMs), self._timers("register timer", "register_timer")
-        if time not in times:
+        time = operator.index(expiryTimestampMs)
+        self._check_timers("register timer", "register_timer")
+        own = encoding.own_timer_name(time, self._scope.name(encoding.TIMERS))
+        if self._scope.read(own) is None:
             name, value = encoding.timer_name(time, self._scope.key)
-            self._scope.put(name, value)
-            self._put_timers([*times, time])
+            self._put_timer((name, value), (own, b""))
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Takes a timer of the key back; one that is not set is left alone."""
-        time, times = operator.index(expiryTimestampMs), self._timers("deleting timer", "delete_timer")
-        if time in times:
-            self._scope.put(encoding.timer_name(time, self._scope.key)[0], None)
-            self._put_timers([other for other in times if other != time])
+        time = operator.index(expiryTimestampMs)
+        self._check_timers("deleting timer", "delete_timer")
+        own = encoding.own_timer_name(time, self._scope.name(encoding.TIMERS))
+        if self._scope.read(own) is not None:
+            self._put_timer((encoding.timer_name(time, self._scope.key)[0], None), (own, None))
 
     def listTimers(self) -> Iterator[int]:
         """Returns the times of the key's timers, ascending."""
-        return iter(self._timers("listing timers", "list_timers"))
+        self._check_timers("listing timers", "list_timers")
+        head = self._scope.name(encoding.TIMERS)
+        return iter([encoding.time_of(name[len(head) :]) for name in self._scope.names(head)])
 
     def deleteIfExists(self, stateName: str) -> None:
         """Deletes a state variable and its values: of a bin's keys, as soon as one of them gets a record or a timer.
@@ -126,8 +130,8 @@ class Handle(StatefulProcessorHandle):
         self._clients[name] = client
         return client
 
-    def _timers(self, what: str, operation: str) -> list[int]:
-        """Returns the times of the key's timers, if timers can be used now."""
+    def _check_timers(self, what: str, operation: str) -> None:
+        """Raises Spark's errors where timers cannot be used now."""
         if self._time_mode == "none":
             raise _refused(
                 what,
@@ -136,12 +140,10 @@ class Handle(StatefulProcessorHandle):
             )
         if self.phase not in {Phase.INITIALIZED, Phase.DATA_PROCESSED}:
             self._refuse_phase(what, operation)
-        raw = self._scope.get(encoding.TIMERS) or b""
-        return [encoding.time_of(raw[at : at + 8]) for at in range(0, len(raw), 8)]
 
-    def _put_timers(self, times: list[int]) -> None:
-        raw = b"".join(map(encoding.time_bytes, sorted(times)))
-        self._scope.put(self._scope.name(encoding.TIMERS), raw or None)
+    def _put_timer(self, *entries: tuple[bytes, bytes | None]) -> None:
+        for name, value in entries:
+            self._scope.put(name, value)
         self._scope.timed.add(self._scope.bin)
 
     def _check_phase(self, what: str, operation: str) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql import types as t
 from pyspark.sql.types import StructType
 
-from impls.errors import UsageError
+from impls.driver.journal import replace_bytes
+from impls.errors import ADVICE, UsageError
 from impls.processor.coerce import coercion
 from impls.processor.encoding import Variable
 from impls.processor.rows import RowCodec, each, nullable, row_maker
@@ -116,15 +117,43 @@ _KEPT = "processor.json"
 _Kept = tuple[str, list[Any], str | None, bool]  # kind, schemas, schema of a map's keys, whether it expires
 
 
-def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str, Variable]) -> dict[str, History]:
-    """Keeps what a checkpoint's state is made of, and returns the history of each variable with several schemas.
+@dataclass(frozen=True)
+class Kept:
+    """What a checkpoint's state is made of when a processor runs on it; nothing is written before keep().
+
+    Attributes:
+        path: the file that says so.
+        before: its content as it was read, None for no file.
+        after: its content from the first epoch with this processor on.
+        histories: of each variable with several schemas.
+    """
+
+    path: Path
+    before: bytes | None
+    after: bytes
+    histories: dict[str, History]
+
+    def keep(self) -> None:
+        """Writes it; raises UsageError when another start has done so since, and StateError when it cannot."""
+        found = self.path.read_bytes() if self.path.exists() else None
+        if found == self.after:
+            return
+        if found != self.before:
+            raise UsageError(f"Another start has changed {self.path} meanwhile: start the query again.")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(self.path, self.after)
+
+
+def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str, Variable]) -> Kept:
+    """Returns what a checkpoint's state is made of from now on.
 
     Raises:
         UsageError: the checkpoint was made with other settings, or with a variable whose rows cannot be read as the
-            processor asks for them now; new variables are allowed.
+            processor asks for them now, which new variables never cause; or the file that says so is damaged.
     """
     path = folder / _KEPT
-    kept = json.loads(path.read_text()) if path.exists() else {"settings": dict(settings), "variables": {}}
+    raw = path.read_bytes() if path.exists() else None
+    kept = _parsed(path, raw) if raw is not None else {"settings": dict(settings), "variables": {}}
     for name, value in settings.items():
         if kept["settings"].get(name) != value:
             raise UsageError(f"The checkpoint {folder} was made with {name}={kept['settings'].get(name)}, not {value}.")
@@ -134,11 +163,16 @@ def check_kept(folder: Path, settings: Mapping[str, Any], variables: Mapping[str
         before = _read(kept["variables"][name], now) if name in kept["variables"] else now
         histories[name] = _continued(before, now, variable.subject, folder)
         kept["variables"][name] = [now[0], [schema.jsonValue() for schema in histories[name].schemas], *now[2:]]
-    folder.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(kept, indent=1))
-    new.replace(path)
-    return {name: history for name, history in histories.items() if len(history.schemas) > 1}
+    several = {name: history for name, history in histories.items() if len(history.schemas) > 1}
+    return Kept(path, raw, json.dumps(kept, indent=1).encode(), several)
+
+
+def _parsed(path: Path, raw: bytes) -> dict[str, Any]:
+    try:
+        kept = json.loads(raw)
+        return {"settings": dict(kept["settings"]), "variables": dict(kept["variables"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
 
 
 def _continued(before: _Kept, now: _Kept, which: str, folder: Path) -> History:

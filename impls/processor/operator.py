@@ -1,5 +1,6 @@
 """A processor as a keyed operator: one for time mode none, and one whose turns have timers."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -72,21 +73,27 @@ def _note_earliest(entries: Buffered, bins: Iterable[int]) -> None:
 EVENT_TIME = "event_us"  # the column of records' event time, µs
 
 
+DONE = "done.json"
+
+
 @dataclass(frozen=True)
 class InitialState:
     """Where the initial state is: a file of Arrow for each bin that has any.
 
     Attributes:
         folder: of the files, which all hosts see.
-        now: processing time at which it was written, ms.
         names: of its columns, which are others than the records'.
         places: which of them are the grouping key.
     """
 
     folder: str
-    now: int
     names: tuple[str, ...]
     places: tuple[int, ...]
+
+    @property
+    def now(self) -> int:
+        """Processing time at which it was written, ms."""
+        return int(json.loads((Path(self.folder) / DONE).read_bytes())["now"])
 
     def of(self, bin_: int) -> pa.Table | None:
         """Returns a bin's initial state: columns bin, key and c0, c1, ...; None where it has none."""

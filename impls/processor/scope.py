@@ -48,6 +48,14 @@ class Scope:
             self.entries.load([(bin_, head + part) for bin_, part in self._places])
         return self.entries.get(self.bin, self.name(head))
 
+    def read(self, name: bytes) -> bytes | None:
+        """Returns the value of an entry of the key's bin, given its name."""
+        return self.entries.get(self.bin, name)
+
+    def names(self, head: bytes) -> list[bytes]:
+        """Returns the names, ascending, of the entries of the key's bin that begin with `head`."""
+        return [name for name, _ in self.entries.scan(self.bin, head, encoding.after(head))]
+
     def put(self, name: bytes, value: bytes | None) -> None:
         """Writes an entry of the key; None deletes it."""
         self.entries.put(self.bin, name, value)

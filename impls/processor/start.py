@@ -1,15 +1,9 @@
 """`transform_with_state`: a StatefulProcessor of Spark's users on this runtime, with the arguments of Spark's."""
 
-import json
-import os
-import time as clock
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812
@@ -19,9 +13,11 @@ from pyspark.sql.types import StructField, StructType, TimestampNTZType, Timesta
 
 from impls.api import stream
 from impls.driver.handle import StreamHandle
+from impls.driver.preparing import NOTHING, Preparation
 from impls.errors import UsageError
 from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
+from impls.processor.initial import InitialFiles, job_of
 from impls.processor.kept import check_kept
 from impls.processor.keys import columns_sql
 from impls.processor.operator import EVENT_TIME, InitialState, operator_of
@@ -32,53 +28,8 @@ from impls.protocol.eventtime import NO_TIME, EventTime
 from impls.spark.columns import ordered
 from impls.spark.shipping import dumped
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
-from impls.store.hashing import bin_sql
-from impls.store.records import TIES, to_bytes
+from impls.store.records import TIES
 from impls.worker.results import Output
-
-_DONE = "done.json"
-
-
-def initial_state(
-    frame: DataFrame, places: tuple[int, ...], key: str, bins: int, *, folder: Path, now: int
-) -> InitialState:
-    """Writes a frame's rows to files, unless that was done when the checkpoint was made, and says where they are.
-
-    Args:
-        frame: the initial state.
-        places: which of its columns are the grouping key.
-        key: the grouping key's bytes as SQL.
-        bins: number of bins.
-        folder: of the files, which all hosts must see.
-        now: processing time, ms.
-    """
-    done = folder / _DONE
-    if not done.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        own = [F.col(f"`{name}`").alias(f"c{place}") for place, name in enumerate(frame.columns)]
-        rows = frame.select(F.expr(key).alias("key"), *own)
-        routed = rows.select(F.expr(bin_sql("`key`", bins)).alias("bin"), "*").repartition("bin")
-        write: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = partial(_write, str(folder.absolute()))
-        routed.mapInArrow(write, "bin int").count()
-        done.write_text(json.dumps({"now": now}))
-    written = int(json.loads(done.read_text())["now"])
-    return InitialState(str(folder.absolute()), written, tuple(frame.columns), places)
-
-
-def _write(folder: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Writes the bins of a task, whose rows are all in it; another attempt writes the same files."""
-    found = [batch for batch in batches if len(batch)]
-    if not found:
-        return
-    table = pa.Table.from_batches(found)
-    bins = table.column("bin").to_numpy()
-    for bin_ in np.unique(bins).tolist():
-        path = Path(folder) / f"{bin_}.arrow"
-        new = path.with_suffix(f".{os.getpid()}")
-        new.write_bytes(to_bytes(table.filter(pa.array(bins == bin_))))
-        new.replace(path)
-        yield pa.RecordBatch.from_pydict({"bin": pa.array([bin_], pa.int32())})
-
 
 _TIME_MODES = ("none", "processingtime", "eventtime")
 OUTPUT_MODES = ("append", "update")
@@ -139,15 +90,14 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
     mode, modes = _one_of(timeMode, _TIME_MODES, "timeMode"), _one_of(outputMode, OUTPUT_MODES, "outputMode")
     settings, (event_time, event_sql) = _settings(frame, options.get("mode")), _event_time(frame)
     output = _output(frame, outputStructType, eventTimeColumnName, settings)
-    raw = dumped(statefulProcessor, [statefulProcessor])
+    raw, key_schema = dumped(statefulProcessor, [statefulProcessor]), _key_schema(frame, keys)
     schemas, variables = _tried(frame, raw, mode)
-    key_schema = StructType([StructField(name, frame.schema[name].dataType) for name in keys])
     kept = check_kept(Path(checkpoint), {"output_mode": modes, "time_mode": mode, "pandas": pandas}, variables)
     program = Program(
         type(statefulProcessor).__name__, raw, key_schema, tuple(frame.columns), _places(frame, keys), output, mode,
-        schemas, pandas, settings, eventTimeColumnName, not isinstance(results, Output), known_as, kept
+        schemas, pandas, settings, eventTimeColumnName, not isinstance(results, Output), known_as, kept.histories
     )  # fmt: skip
-    initial = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
+    initial, write = _initial(initialState, key_schema, Path(checkpoint), options.get("bins", _BINS))
     return stream(
         _prepared(frame, columns_sql(key_schema, keys), event_sql, options.get("time")),
         key="key",
@@ -156,6 +106,7 @@ def transform_with_state(  # noqa: PLR0917 - as many as Spark's method has
         state_dir=state_dir,
         checkpoint=checkpoint,
         workers=workers,
+        _prepare=Preparation(write, kept.keep),
         **{**options, "time": "scheduled"} if options.get("time") else options,
     )
 
@@ -210,20 +161,25 @@ def _settings(frame: DataFrame, mode: str | None) -> dict[str, str]:
     return {**settings, MAX_BYTES: bound}
 
 
+def _key_schema(frame: DataFrame, keys: list[str]) -> StructType:
+    return StructType([StructField(name, frame.schema[name].dataType) for name in keys])
+
+
 def _places(frame: DataFrame, keys: list[str]) -> tuple[int, ...]:
     return tuple(frame.columns.index(name) for name in keys)
 
 
-def _initial(rows: Grouped | None, key: StructType, checkpoint: Path, bins: int) -> InitialState | None:
-    """Writes the initial state to files, if there is any."""
+def _initial(
+    rows: Grouped | None, key: StructType, checkpoint: Path, bins: int
+) -> tuple[InitialState | None, Callable[[bool], None]]:
+    """Returns where the initial state is to be, and what writes it there; None, and nothing, without one."""
     if rows is None:
-        return None
+        return None, NOTHING.files
     frame, keys = _frame_and_keys(rows, "initialState")
     _check_alike(frame, keys, key)
-    now = clock.time_ns() // 1_000_000
-    return initial_state(
-        frame, _places(frame, keys), columns_sql(key, keys), bins, folder=checkpoint / "initial", now=now
-    )
+    files = InitialFiles(checkpoint / "initial", bins, job_of(frame, columns_sql(key, keys), bins))
+    folder = str((checkpoint / "initial").absolute())
+    return InitialState(folder, tuple(frame.columns), _places(frame, keys)), files.write
 
 
 def _schema_of(frame: DataFrame, given: StructType | str) -> StructType:

@@ -35,6 +35,7 @@ def arrays_from_json(data: Mapping[str, str], kinds: Mapping[str, str], bins: in
 
 
 MAX_BINS = 1 << 14
+_WORKER_MAX = 65_534  # the journals have 16 bits for a worker's number, the highest of which stands for none
 
 
 def check_bins(bins: int, workers: int) -> int:
@@ -44,3 +45,11 @@ def check_bins(bins: int, workers: int) -> int:
     if bins < workers:
         raise UsageError(f"{bins} bins are too few for {workers} workers: give at least one bin per worker.")
     return bins.bit_length() - 1
+
+
+def check_goal(goal: Any, bins: int) -> NDArray[np.int32]:
+    """Returns an assignment as int32, shape (bins,); raises UsageError unless it has a worker 0..65534 for each bin."""
+    given = np.asarray(goal)
+    if given.shape != (bins,) or given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _WORKER_MAX:
+        raise UsageError(f"A goal names a worker, a number from 0 to {_WORKER_MAX}, for each of the {bins} bins.")
+    return given.astype(np.int32)

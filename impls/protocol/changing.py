@@ -51,7 +51,8 @@ class Changing:
 
     A change is tried in up to 10 epochs, until records were there to try it on. If that fails, it is refused. Then
     every bin that is ready switches; where state changes its shape and the change is not lazy, only as many as the
-    budget allows. A failure until 10 epochs after that takes all of it back, as far as state can go back.
+    budget allows. A failure until 10 epochs after that takes all of it back, as far as state can go back: bins without
+    a way back, or on whose state `back` fails, stay at the version that gave it its shape, and the outcome says so.
 
     Attributes:
         versions: all there have been, by number.
@@ -69,6 +70,7 @@ class Changing:
         self._phase: Phase = "trial"
         self._epochs = 0  # in the phase
         self._why = ""
+        self._stuck: set[int] = set()  # bins on whose state the `back` of the current change has failed
         self._repairing: list[int] = []  # versions that repair another and have begun
         self._outcomes: dict[str, Outcome] = {}
         self._events: list[Event] = []
@@ -123,7 +125,7 @@ class Changing:
         if self._phase == "trial":
             return Versions(self.required.copy(), trial=version.number)
         if self._phase == "back":
-            return self._towards(version.parent, version, bins, self._returning(version), guarded=guarded)
+            return self._towards(version.parent, version, bins, self._to_go_back(version), guarded=guarded)
         rising = self.required != version.number
         return self._towards(version.number, version, bins, rising, guarded=guarded)
 
@@ -144,22 +146,35 @@ class Changing:
 
     def _obstacle(self, version: Version) -> str:
         """Returns why a change cannot begin, "" when it can: its bins are to come from the parent, and to go back."""
-        others = np.flatnonzero(~np.isin(self.required, [version.parent, *repaired_by(version, self.versions)]))
+        others = self._others(version)
         refused = {outcome.version for outcome in self._outcomes.values() if outcome.state == "refused"}
         if len(others) and version.parent in refused:
             return f"it builds on version {version.parent}, which was refused"
-        if len(others):
-            bin_, number = int(others[0]), int(self.required[others[0]])
-            stay = f"bin {bin_} and others had to stay at version {number} ({len(others)} of {len(self.required)} bins)"
-            return f"{stay}: replace it again, with repairs={number}"
-        return ""
+        return self._stay_of(others) if len(others) else ""
+
+    def _others(self, version: Version) -> NDArray[np.intp]:
+        """Returns the bins that run neither under a version's parent nor under one that it repairs."""
+        return np.flatnonzero(~np.isin(self.required, [version.parent, *repaired_by(version, self.versions)]))
+
+    def _stay_of(self, others: NDArray[np.intp]) -> str:
+        bin_, number = int(others[0]), int(self.required[others[0]])
+        named = f"bin {bin_}" + " and others" * (len(others) > 1)
+        stay = f"{named} had to stay at version {number} ({len(others)} of {len(self.required)} bins)"
+        return f"{stay}: replace it again, with repairs={number}"
 
     def _returning(self, version: Version) -> NDArray[np.bool_]:
         """Returns the bins that run under a version and can go back to its parent."""
         target, known = shape_of(version.parent, self.versions), self.known
         lasting = [shape for shape in np.unique(self.shape).tolist() if not way_back(shape, target, known)]
         there: NDArray[np.bool_] = (self.required == version.number) & ~np.isin(self.shape, lasting)
+        there[list(self._stuck)] = False
         return there
+
+    def _to_go_back(self, version: Version) -> NDArray[np.bool_]:
+        """Returns the bins that are to go back: those of `_returning`, and those of which only the state has not."""
+        target = shape_of(version.parent, self.versions)
+        there: NDArray[np.bool_] = (self.required == version.parent) & (self.shape != target)
+        return self._returning(version) | there
 
     def _stay(self, version: Version) -> None:
         """Leaves bins whose state cannot go back to a version's parent at the version that gave it its shape."""
@@ -195,9 +210,16 @@ class Changing:
                 self.required[bin_] = shape  # it took the shape after the last report, before the order to go back came
         if self._current is not None:
             number = self._current.version.number
-            self._advance(seen.epoch, seen.tried, [f.text for f in seen.failed if f.version == number])
+            failed = [failure for failure in seen.failed if failure.version == number]
+            self._keep([failure.bin for failure in failed if failure.bin is not None])
+            self._advance(seen.epoch, seen.tried, [failure.text for failure in failed])
         events, self._events = self._events, []
         return events
+
+    def _keep(self, bins: list[int]) -> None:
+        """Leaves bins on whose state `back` has failed at the version that gave it its shape."""
+        self._stuck |= set(bins)
+        self.required[bins] = self.shape[bins]
 
     def _advance(self, epoch: int, tried: int, failed: list[str]) -> None:
         assert self._current is not None, "a change is under way"
@@ -214,8 +236,10 @@ class Changing:
             self._phase, self._epochs = "proof", 0
         elif self._phase == "proof" and self._epochs >= PROOF_EPOCHS:
             self._end("done")
-        if self._current is not None and self._phase == "back" and not self._returning(version).any():
-            self._refuse(epoch, self._why, rolled_back=True)
+        if self._current is not None and self._phase == "back" and not self._to_go_back(version).any():
+            others = self._others(version)
+            why = f"{self._why.rstrip('.')}; {self._stay_of(others)}" if len(others) else self._why
+            self._refuse(epoch, why, rolled_back=True)
 
     def _holds(self, number: int) -> bool:
         return bool((self.required == number).all() and (self.shape == shape_of(number, self.versions)).all())
@@ -232,7 +256,7 @@ class Changing:
         self._outcomes[self._current.id] = Outcome(state, self._current.version.number, self._why)
         while len(self._outcomes) > _OUTCOMES:
             del self._outcomes[next(iter(self._outcomes))]
-        self._current = None
+        self._current, self._stuck = None, set()
 
     def to_json(self) -> dict[str, Any]:
         """Returns all that later epochs depend on, ready for JSON."""
@@ -244,6 +268,7 @@ class Changing:
             "current": self._current.to_json() if self._current else None,
             "phase": [self._phase, self._epochs, self._why],
             "repairing": list(self._repairing),
+            "stuck": sorted(self._stuck),
             "outcomes": {id_: asdict(outcome) for id_, outcome in self._outcomes.items()},
         }
 
@@ -257,6 +282,7 @@ class Changing:
         self._current = Change.from_json(data["current"]) if data["current"] else None
         self._phase, self._epochs, self._why = data["phase"]
         self._repairing = list(data["repairing"])
+        self._stuck = set(data["stuck"])
         self._outcomes = {id_: Outcome(**fields) for id_, fields in data["outcomes"].items()}
 
 

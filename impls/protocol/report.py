@@ -109,7 +109,7 @@ class Pipelines:
     Attributes:
         turned: [bin, shape that its state has now].
         tried: records that a version was tried on.
-        failed: [version, why].
+        failed: [version, why], and the bin where its `back` has failed on the bin's state.
     """
 
     turned: list[list[int]] = field(default_factory=list)

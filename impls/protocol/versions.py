@@ -71,10 +71,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong with a version at a worker: its number and a sentence."""
+    """What went wrong with a version at a worker.
+
+    Attributes:
+        version: its number.
+        text: a sentence.
+        bin: the bin whose state the version's `back` has failed on, which keeps its shape; None for another failure.
+    """
 
     version: int
     text: str
+    bin: int | None = None
 
 
 @dataclass(frozen=True)

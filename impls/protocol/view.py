@@ -163,7 +163,7 @@ class Observation:
         more |= {"homes": [list(pair) for pair in self.homes]} if self.homes else {}
         more |= {"turned": [list(pair) for pair in self.turned]} if self.turned else {}
         more |= {"tried": self.tried} if self.tried else {}
-        more |= {"failed": [[failure.version, failure.text] for failure in self.failed]} if self.failed else {}
+        more |= {"failed": [_failure_row(failure) for failure in self.failed]} if self.failed else {}
         return {"epoch": self.epoch, "pulled": list(self.pulled), **sparse, **times, **rest, **more}
 
     @classmethod
@@ -178,3 +178,8 @@ class Observation:
         partials = tuple(map(Partial.from_json, data.get("partials", ())))
         failed = tuple(Failure(*pair) for pair in data.get("failed", ()))
         return cls(**{**data, **sparse, **rows, **plain, "partials": partials, "failed": failed})
+
+
+def _failure_row(failure: Failure) -> list[int | str]:
+    row: list[int | str] = [failure.version, failure.text]
+    return row if failure.bin is None else [*row, failure.bin]

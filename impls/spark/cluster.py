@@ -199,9 +199,14 @@ def serve_clock(address: str) -> Iterator[tuple[str, int]]:
 
         def serve() -> None:
             while not ended.is_set():
-                with suppress(TimeoutError):
+                try:
                     connection, _ = server.accept()
-                    threading.Thread(target=_answer, args=(connection,), daemon=True).start()
+                except TimeoutError:
+                    continue
+                except OSError:  # such as no file descriptor left: whoever asks tries again
+                    ended.wait(_LOOK_S)
+                    continue
+                threading.Thread(target=_answer, args=(connection,), daemon=True).start()
 
         thread = threading.Thread(target=serve, name="clock", daemon=True)
         thread.start()

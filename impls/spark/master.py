@@ -1,5 +1,6 @@
 """The address of Spark's master: which forms there are, and whether anything listens there. No Spark is needed."""
 
+import os
 import re
 import socket
 
@@ -15,6 +16,19 @@ _OTHER = re.compile(r"yarn|k8s://.+|local-cluster\[\d+,\s*\d+,\s*\d+\]")
 def is_local(master: str | None) -> bool:
     """Returns whether the tasks run inside the driver's own process."""
     return master is None or _LOCAL.fullmatch(master) is not None
+
+
+def threads_of(master: str | None) -> int | None:
+    """Returns how many tasks a local master runs at once, None for another master.
+
+    >>> threads_of("local[6,4]"), threads_of("local"), threads_of("yarn")
+    (6, 1, None)
+    """
+    found = _LOCAL.fullmatch(master or "local")
+    if found is None:
+        return None
+    number = found[2] or "1"
+    return os.cpu_count() or 1 if number == "*" else int(number)
 
 
 def standalone_addresses(master: str) -> list[tuple[str, int]]:

@@ -107,7 +107,8 @@ class Applying:
 
     def _report_versions(self, running: Running) -> None:
         done, refused = self._report.pipelines, self._task.refused
-        failed = done.failed if refused is None else [*done.failed, list(refused)]
+        stuck = [] if refused is None else [[refused[0], text, bin_] for bin_, text in self._task.stuck]
+        failed = done.failed if refused is None else [*done.failed, list(refused), *stuck]
         if running.turned or failed:
             self._report.pipelines = Pipelines(running.turned, done.tried, failed)
 

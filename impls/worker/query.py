@@ -58,6 +58,7 @@ class Task:
         attempt: counts from 0.
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
+        stuck: bins whose state its `back` has failed on, each with a sentence: they keep shape and version.
     """
 
     spec: QuerySpec
@@ -66,6 +67,7 @@ class Task:
     attempt: int = 0
     host: str = ""
     refused: tuple[int, str] | None = None
+    stuck: tuple[tuple[int, str], ...] = ()
 
     @property
     def state_dir(self) -> str:

@@ -30,11 +30,12 @@ class PipelineError(Exception):
 
     Attributes:
         version: its number.
+        bin: the bin whose state its `back` has failed on; None for another failure.
     """
 
-    def __init__(self, version: int, text: str):
+    def __init__(self, version: int, text: str, bin_: int | None = None):
         super().__init__(text)
-        self.version = version
+        self.version, self.bin = version, bin_
 
 
 class Running:
@@ -69,6 +70,8 @@ class Running:
         for bin_ in np.flatnonzero(required == refused).tolist():
             shape = self.state.shape(bin_)
             required[bin_] = parent if way_back(shape, target, self._versions) else shape
+        for bin_, _ in self._task.stuck:
+            required[bin_] = self.state.shape(bin_)
         return required
 
     def groups(self, bins: NDArray[np.int32]) -> list[tuple[int, NDArray[np.bool_]]]:
@@ -105,7 +108,10 @@ class Running:
 
     @contextmanager
     def blamed(self, number: int) -> Iterator[None]:
-        """Raises an operator's error as PipelineError of its version; damage and full maps are not its fault."""
+        """Raises an operator's error, OperatorError included, as PipelineError of its version, except of version 0.
+
+        What the store raises goes through: damage, a full map, a store that is away.
+        """
         try:
             yield
         except (PipelineError, lmdb.Error, StateError):
@@ -121,7 +127,9 @@ class Running:
             return
         routing = self._task.order.written.plan.routing
         mine = [bin_ for bin_ in self._plan.refits if int(routing[bin_]) == self._task.worker]
-        for bin_ in dict.fromkeys([*bins, *(mine if self._task.refused is None else [])]):
+        if self._task.refused is not None:  # what goes back goes on
+            mine = [bin_ for bin_ in mine if self._plan.required[bin_] != self._task.refused[0]]
+        for bin_ in dict.fromkeys([*bins, *mine]):
             self._fit(bin_, shape_of(int(self.required[bin_]), self._versions))
 
     def _fit(self, bin_: int, shape: int) -> None:
@@ -160,7 +168,7 @@ class Running:
             except Exception as error:
                 name = "back" if back else "migrate"
                 where = f"{name} of version {number} on key {key!r} in bin {bin_}"
-                raise PipelineError(number, f"{where} has failed: {_words(error)}.") from error
+                raise PipelineError(number, f"{where} has failed: {_words(error)}.", bin_ if back else None) from error
 
         self.state.turn(bin_, shape, convert)
 
@@ -190,7 +198,7 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
         return None
     try:
         wanted = Versions(np.full_like(versions.required, versions.trial))
-        attempt(Running(replace(task, refused=None), BinState(inner, task.spec.bins), wanted), few)
+        attempt(Running(replace(task, refused=None, stuck=()), BinState(inner, task.spec.bins), wanted), few)
         _reach("during-trial", task)
     except PipelineError as error:
         return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
@@ -200,11 +208,18 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
 
 
 def without(task: Task, error: PipelineError) -> Task:
-    """Returns a task without the version that has failed; raises StateError when it cannot do without it."""
-    versions = task.order.written.versions
-    if task.refused is not None or versions is None or versions.guarded != error.version:
+    """Returns a task without the version that has failed; raises StateError when it cannot do without it.
+
+    A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
+    """
+    versions, refused = task.order.written.versions, (error.version, str(error))
+    if versions is None or versions.guarded != error.version:
         raise StateError(str(error)) from error
-    return replace(task, refused=(error.version, str(error)))
+    if error.bin is not None and error.bin not in dict(task.stuck):
+        return replace(task, refused=task.refused or refused, stuck=(*task.stuck, (error.bin, str(error))))
+    if task.refused is not None:
+        raise StateError(str(error)) from error
+    return replace(task, refused=refused)
 
 
 def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | None:
@@ -223,4 +238,4 @@ def _reach(point: str, task: Task) -> None:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}".rstrip(".")

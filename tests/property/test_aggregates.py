@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from impls.errors import StateError
+from impls.errors import OperatorError
 from impls.operators import Aggregate
 from impls.operators.aggregates.rows import RowCodec, arrow_type
 from impls.store.environment import Store
@@ -130,7 +130,7 @@ def test_a_sum_of_integers_is_right_or_refused(values):
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "w") as store, store.begin() as txn:
         try:
             found = json.loads(operator.apply(records, BinState(txn, BINS)).payloads[0])["s"]
-        except StateError:
+        except OperatorError:
             assert not -(1 << 63) <= sum(values) < 1 << 63
         else:
             assert found == sum(values)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from impls.protocol.changing import PROOF_EPOCHS, TRIAL_EPOCHS, Bins, Changing
 from impls.protocol.events import ChangeBegun, ChangeDone, ChangeRefused
-from impls.protocol.versions import Change, Failure, Version, Versions, shape_of, way_back
+from impls.protocol.versions import Change, Failure, Version, Versions, path_between, shape_of, way_back
 from impls.protocol.view import Observation
 
 BINS = 6
@@ -29,13 +29,15 @@ _epochs = st.lists(
             "fails": st.sampled_from([False] * 5 + [True]),
             "touched": st.sets(st.integers(0, BINS - 1)),
             "late": st.sets(st.integers(0, BINS - 1)),
+            "stuck": st.sets(st.integers(0, BINS - 1)),
             "restarts": st.booleans(),
         }
     ),
     min_size=EPOCHS,
     max_size=EPOCHS,
 )
-QUIET = {"ready": [True] * BINS, "calm": True, "tried": 1, "fails": False, "touched": (), "late": (), "restarts": False}
+QUIET = {"ready": [True] * BINS, "calm": True, "tried": 1, "fails": False, "restarts": False}
+QUIET |= {"touched": (), "late": (), "stuck": ()}
 
 
 def restarted(changing):
@@ -47,13 +49,15 @@ def restarted(changing):
 class Story:
     """A query whose workers do what plans say, turn touched bins' states, and fail or not as they are told.
 
+    The `back` of a version fails on the states of `stuck` bins, which keep their shape and are reported.
+
     Between two epochs bins that are touched `late` take their shape as in the last plan, as they do in real-time mode.
     """
 
     def __init__(self, requests):
         self.requests, self.changing = sorted(requests, key=lambda r: r[0]), Changing(BINS)
         self.states, self.events, self.asked = np.zeros(BINS, np.int32), [], []
-        self.last, self.turned = None, []
+        self.last, self.turned, self.kept = None, [], []
 
     def epoch(self, number, given):
         changing = self.changing
@@ -76,9 +80,9 @@ class Story:
         failed = [Failure(planned.trial or planned.guarded, "it broke")] if given["fails"] else []
         seen = Observation(
             number, turned=tuple(self.turned), tried=given["tried"] if planned.trial else 0,
-            failed=tuple(failed if failed and failed[0].version else ()),
+            failed=(*(failed if failed and failed[0].version else ()), *self.kept),
         )  # fmt: skip
-        self.turned = []
+        self.turned, self.kept = [], []
         self.events += changing.observe(seen)
         self._check(before, planned, given)
         if given["restarts"]:
@@ -91,11 +95,14 @@ class Story:
         refused = planned.guarded and given["fails"]
         for bin_ in sorted({*given["touched"], *(() if refused else planned.refits)}):
             if not (refused and planned.required[bin_] == planned.guarded):
-                self._turn(bin_, planned)
+                self._turn(bin_, planned, given["stuck"])
 
-    def _turn(self, bin_, planned):
+    def _turn(self, bin_, planned, stuck=()):
         shape, versions = shape_of(int(planned.required[bin_]), self.changing.versions), self.changing.versions
-        if self.states[bin_] != shape and way_back(int(self.states[bin_]), shape, versions):
+        back = [number for number, way in path_between(int(self.states[bin_]), shape, versions) if way == "back"]
+        if bin_ in stuck and back == [planned.guarded] and versions[back[0]].returns:
+            self.kept.append(Failure(planned.guarded, "no way back", bin_))
+        elif self.states[bin_] != shape and way_back(int(self.states[bin_]), shape, versions):
             self.states[bin_] = shape
             self.turned.append((bin_, shape))
 
@@ -110,6 +117,16 @@ class Story:
         assert given["calm"] or not (len(switched) or planned.refits or planned.trial)
         for id_ in self.asked:
             assert changing.outcome(id_) is not None
+        if not planned.guarded:
+            self._check_ways(planned)
+
+    def _check_ways(self, planned):
+        """Where nothing is guarded, no state has to go back for the version under which its bin runs."""
+        changing = self.changing
+        for bin_ in range(BINS):
+            shape = shape_of(int(planned.required[bin_]), changing.versions)
+            path = path_between(int(self.states[bin_]), shape, changing.known)
+            assert all(way == "migrate" for _, way in path), f"bin {bin_} would have to go back by {path}"
 
 
 @given(_requests, _epochs)

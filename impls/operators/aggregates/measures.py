@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from impls.errors import StateError, UsageError
+from impls.errors import OperatorError, UsageError
 from impls.operators.aggregates.rows import DECIMAL_DIGITS, arrow_type, decimal_of
 
 _WIDE = 76  # digits of Arrow's longest decimal
@@ -41,7 +41,7 @@ def count(before: pa.Array, values: pa.Array | None, groups: Groups) -> pa.Array
 
 
 def total(before: pa.Array, values: pa.Array | None, groups: Groups, kind: pa.DataType) -> pa.Array:
-    """Returns sums of type `kind`, null where there is no value; raises StateError for one that does not fit."""
+    """Returns sums of type `kind`, null where there is no value; raises OperatorError for one that does not fit."""
     assert values is not None, "a sum reads a column"
     if pa.types.is_decimal(kind):
         return _decimal_total(before, values, groups, kind)
@@ -65,7 +65,7 @@ def _whole_total(before: NDArray[np.int64], values: NDArray[np.int64], members: 
     np.add.at(low, members, values & _LOW)
     high += low >> 32
     if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
-        raise StateError("A sum is beyond 64 bits: Spark calls it an arithmetic overflow, and so does this query.")
+        raise OperatorError("A sum is beyond 64 bits: Spark calls it an arithmetic overflow, and so does this query.")
     return (high << 32) + (low & _LOW)
 
 
@@ -77,7 +77,7 @@ def _decimal_total(before: pa.Array, values: pa.Array, groups: Groups, kind: pa.
     try:  # groups are in the order of their first row, which is that of `before`
         return sums.column("v_sum").combine_chunks().cast(kind)
     except pa.ArrowInvalid as error:
-        raise StateError(f"A sum is beyond {kind}: Spark calls it an arithmetic overflow.") from error
+        raise OperatorError(f"A sum is beyond {kind}: Spark calls it an arithmetic overflow.") from error
 
 
 def _extreme(
@@ -229,7 +229,7 @@ class Measure:
     def fold(self, before: Sequence[pa.Array], values: pa.Array | None, groups: Groups) -> list[pa.Array]:
         """Returns the buffers of groups behind their records.
 
-        Raises StateError when a sum does not fit its type.
+        Raises OperatorError when a sum does not fit its type.
 
         Args:
             before: the buffers so far, nulls for a group without any.

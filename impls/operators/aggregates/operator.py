@@ -97,9 +97,12 @@ class Aggregate(Operator):
         return self._codec
 
     def identity(self) -> dict[str, Any]:
-        """Returns the key's columns, and the buffers of which state consists."""
-        kept = [[measure.function, *(buffer.type for buffer in measure.buffers)] for measure in self.measures]
-        return {"keys": [list(pair) for pair in self.keys.items()], "buffers": kept}
+        """Returns the key's columns, and of each aggregate name, function, column and the buffers in state, in order.
+
+        Buffers alone do not tell sum(debit), sum(credit) from sum(credit), sum(debit).
+        """
+        kept = [[m.name, m.function, m.column, *(buffer.type for buffer in m.buffers)] for m in self.measures]
+        return {"keys": [list(pair) for pair in self.keys.items()], "aggregates": kept}
 
     def dump(self, value: Any) -> bytes:
         """Encodes the buffers of a key, one value each."""

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import StateError, UsageError
+from impls.errors import OperatorError, UsageError
 
 _LENGTH_BYTES = 4
 
@@ -54,11 +54,11 @@ class RowCodec:
         return out
 
     def decode(self, rows: Sequence[bytes | None]) -> list[pa.Array]:
-        """Returns the columns of rows; a row that is None has nulls only. Raises StateError for other bytes."""
+        """Returns the columns of rows; a row that is None has nulls only. Raises OperatorError for other bytes."""
         whole = [bytes(self._size) if row is None else row for row in rows]
         raw = b"".join([row[: self._size] for row in whole] if self._variable else whole)
         if len(raw) != len(whole) * self._size:
-            raise StateError(f"A row of aggregates is not {self._size} bytes long: it is of other aggregates.")
+            raise OperatorError(f"A row of aggregates is not {self._size} bytes long: it is of other aggregates.")
         fields = np.frombuffer(raw, np.uint8).reshape(-1, self._size)
         ends = np.full(len(whole), self._size, np.int64)
         out = []

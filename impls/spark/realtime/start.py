@@ -13,10 +13,11 @@ from impls.errors import UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.eventtime import EventClock
 from impls.protocol.order import Executor
+from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Switchboard
 from impls.spark.identity import Identified, streaming_sources
-from impls.spark.master import is_local
+from impls.spark.master import is_local, threads_of
 from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
 
@@ -79,10 +80,12 @@ def run_real_time(
         making: makes the driver of an executor.
         slots: most workers while the query runs; a checkpoint that goes on may need more, and gets them.
     """
-    switchboard = Switchboard(routers_counted(spark))
+    room = Room(threads_of(spark.sparkContext.master), slots, routers_counted(spark))
+    switchboard = Switchboard(room.counted)
     try:
         executor = RealTimeExecutor(switchboard)
         driver = making(executor)
+        driver.check_workers = room.check
         controller = driver.controller
         run = runner_of(
             query(switchboard),
@@ -95,6 +98,36 @@ def run_real_time(
         switchboard.close()
         raise
     return run, driver, switchboard.close
+
+
+class Room:
+    """How many workers a session can run at once, beside a router for each input partition.
+
+    Args:
+        threads: of the session, None where that is not known.
+        slots: workers that run at least.
+        counted: adds to a router's Hello how many routers there are.
+    """
+
+    def __init__(self, threads: int | None, slots: int, counted: Callable[[Hello], Hello]):
+        self._threads, self._slots, self._counted = threads, slots, counted
+        self._routers = 1  # as long as none has come
+
+    def counted(self, hello: Hello) -> Hello:
+        """Takes in a router's Hello, and returns it with the number of routers."""
+        found = self._counted(hello)
+        if found.role == "router":
+            self._routers = found.of
+        return found
+
+    def check(self, workers: int) -> None:
+        """Raises UsageError for more workers than can run: their tasks would wait for each other."""
+        if self._threads is None or workers <= max(self._slots, self._threads - self._routers):
+            return
+        raise UsageError(
+            f"A session with {self._threads} threads cannot run {workers} workers beside {self._routers} input "
+            "partitions: start the query in one with threads=real_time_threads(partitions, slots)."
+        )
 
 
 _OLDEST = (4, 3)

@@ -23,7 +23,7 @@ def check_versions(load: Workload, changing: Changing, versions: Versions | None
     known = {bin_: shape for bin_, shape in enumerate(changing.shape.tolist()) if shape}
     ours = {bin_: shape for bin_, shape in load.shape.items() if shape}
     require(known == ours, "shapes", f"the controller knows of the shapes {known}, not {ours}")
-    named = {(report.worker, number) for report in reports for number, _ in report.pipelines.failed}
+    named = {(report.worker, number) for report in reports for number, *_ in report.pipelines.failed}
     refused = {worker for worker, _ in named if not versions.trial}
     require(refused == load.refused, "refused", f"the workers {refused} refuse a version, not {load.refused}")
     numbers = {number for _, number in named}

@@ -135,7 +135,8 @@ class Workload:
             return self._taken(here, {bin_: required[bin_] for bin_ in [*here, *refits]})
         except Broken:
             self.refused.add(worker)
-        left = {bin_: required[bin_] for bin_ in here}
+        going_back = [bin_ for bin_ in refits if required[bin_] != versions.guarded]
+        left = {bin_: required[bin_] for bin_ in [*here, *going_back]}
         return self._taken(
             here,
             {

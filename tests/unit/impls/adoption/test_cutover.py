@@ -103,7 +103,7 @@ def test_spark_goes_on_at_the_offsets_behind_the_last_committed_batch(adopted):
 def test_other_settings_and_another_operator_are_refused(adopted):
     with pytest.raises(UsageError, match="bins=128, not 64"):
         Checkpoint(adopted, {**SETTINGS, "bins": 64}, operator=OPERATOR)
-    with pytest.raises(UsageError, match=r"operator\.buffers"):
+    with pytest.raises(UsageError, match=r"operator\.aggregates"):
         Checkpoint(adopted, SETTINGS, operator=Aggregate({"user": "string"}, {"n": "sum(a)"}, {"a": "int"}))
 
 

@@ -73,3 +73,44 @@ def test_decisions_say_their_numbers_and_are_read_back_as_rescales():
     assert entries[1]["numbers"]["true_rate"] == 1000
     assert entries[1]["numbers"]["need"] == 10
     assert past_of(entries) == [Rescaled(10.0, 2, 1, 700), Rescaled(20.0, 2, 8, 8000)]
+
+
+def idle(begin, workers, seconds):
+    return Interval(begin, begin + seconds, workers, 10.0, (1.0,) * workers, (0.0001,) * workers)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 0.2, 10.0])
+def test_a_stabilisation_window_is_remembered_however_short_intervals_are(seconds):
+    loop, at_s, found = Autoscaler(settings("threshold:stabilisation_s=300", interval_s=seconds)), 0.0, None
+    while at_s < 310 and (found is None or found.wanted is None):
+        found, at_s = loop.decide(idle(at_s, 8, seconds)), at_s + seconds
+    assert found.wanted == 1
+    assert 300 <= at_s <= 300 + 2 * seconds
+
+
+def test_a_policy_that_looks_back_further_than_is_remembered_is_refused():
+    with pytest.raises(UsageError, match=r"looks back 20000 s, more than 100,000 intervals of 0.1 s: make interval_s"):
+        settings("threshold:stabilisation_s=20000", interval_s=0.1)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.0, -3.0])
+def test_nothing_follows_from_an_interval_in_which_the_clock_was_set(seconds):
+    loop = Autoscaler(settings("threshold", most=64))
+    found = loop.decide(Interval(1000.0, 1000.0 + seconds, 4, 100.0, (250.0,) * 4, (2.0,) * 4))
+    assert (found.wanted, found.numbers) == (None, {})
+    assert "a clock was set" in found.reason
+    assert loop.decide(at(1010, 4, 4000)).wanted is None  # half of the time of use, with a target of 80 %
+
+
+def test_a_clock_that_was_set_back_between_two_starts_leaves_one_cool_down():
+    loop = Autoscaler(settings("none", least=3, cooldown_s=30), [Rescaled(9000.0, 1, 2)])
+    found = [loop.decide(at(begin, 2, 0)).wanted for begin in range(0, 50, 10)]
+    assert found == [None, None, None, 3, None]
+
+
+def test_workers_that_a_placement_leaves_without_bins_are_not_asked_for_again():
+    loop = Autoscaler(settings("none", least=52, most=52), moves=lambda workers: workers != 52)
+    found = [loop.decide(at(begin, 51, 0)) for begin in range(0, 100, 10)]
+    assert [one.wanted for one in found] == [None] * 10
+    assert "For 52 workers no bin would move" in found[0].reason
+    assert Autoscaler(settings("none", least=52, most=52)).decide(at(0, 51, 0)).wanted == 52

@@ -37,7 +37,7 @@ class Source:
         assert set(places) == {PLACE}
         if self.fails:
             raise StateError("The broker does not say how far it goes.")
-        return Look(time.time_ns() / 1e9, {PLACE: self.now()})
+        return Look(time.monotonic(), {PLACE: self.now()})
 
 
 class Query:
@@ -54,7 +54,7 @@ class Query:
             settings, self.source, log, past=read_journal(path), migrating=lambda: self.migrating,
             rescale=self.rescale, on_event=self.on_event,
         )  # fmt: skip
-        self.epoch = 0
+        self.epoch, self.clock = 0, iter(lambda: time.time_ns() // 1000, None)
 
     def rescale(self, workers):
         self.asked.append(workers)
@@ -71,7 +71,7 @@ class Query:
             assert time.monotonic() < end, self.events
             plan = WrittenPlan(self.epoch, 1, 2, EpochPlan(np.array([0, 1], np.int32)), migrating=self.migrating)
             reports = [Report(worker, records=20, ms={"apply": 20.0}) for worker in range(2)]
-            self.autoscaling.take(EpochRecord(plan, 0, time.time_ns() // 1000, reports, {}, {}, 0, 0))
+            self.autoscaling.take(EpochRecord(plan, 0, next(self.clock), reports, {}, {}, 0, 0))
             self.epoch += 1
             time.sleep(0.01)
 
@@ -136,6 +136,35 @@ def test_a_broker_that_does_not_answer_is_told_and_asked_again(query):
     assert "broker" in run.events[0][1]["error"]
     run.source.fails = False
     run.run_until(lambda: run.asked)
+
+
+@pytest.mark.parametrize("where", ["on_event", "look", "loop"])
+def test_an_exception_of_whatever_it_calls_does_not_end_it(query, caplog, where):
+    run, raised = query("none"), []
+
+    def fail(*_):
+        raised.append(1)
+        raise ConnectionError("away for a moment")
+
+    places = {"on_event": run.autoscaling, "look": run.source, "loop": run.autoscaling._loop}
+    place, name = places[where], {"on_event": "_on_event", "loop": "decide"}.get(where, where)
+    kept = getattr(place, name)
+    setattr(place, name, fail)
+    run.run_until(lambda: len(raised) >= 2)
+    assert "ConnectionError: away for a moment" in caplog.text
+    setattr(place, name, kept)
+    run.events.clear()
+    run.run_until(lambda: any("reason" in fields for _, fields in run.events))
+    assert run.autoscaling._thread.is_alive()
+
+
+def test_a_wall_clock_that_is_set_back_changes_no_interval(query):
+    run = query("none")
+    run.clock = iter(range(10**16, 0, -(10**9)))  # it goes back a thousand seconds an epoch
+    run.run_until(lambda: len(run.events) >= 2)
+    for _, fields in run.events:
+        assert 0 < fields["numbers"]["seconds"] < 5
+        assert fields["workers"] == 2
 
 
 def test_an_epoch_of_which_the_source_knows_later_is_measured_later(query):

@@ -4,7 +4,7 @@ import pytest
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.control import ControlServer, ask
-from impls.errors import UsageError
+from impls.errors import StateError, UsageError
 
 
 def test_a_request_is_answered_and_a_refusal_travels_back(tmp_path):
@@ -26,6 +26,25 @@ def test_a_request_is_answered_and_a_refusal_travels_back(tmp_path):
         server.close()
     with pytest.raises(UsageError, match="No running query"):
         ask(tmp_path, {"do": "status"})
+
+
+@pytest.mark.parametrize(("error", "sentence"), [
+    (OverflowError("int too large"), "The request is not understood: OverflowError: int too large."),
+    (ModuleNotFoundError("No module named 'rules'"), "not understood: ModuleNotFoundError: No module named 'rules'."),
+    (StateError("The disk is full."), "The request was not carried out: The disk is full."),
+])  # fmt: skip
+def test_whatever_a_request_fails_with_is_its_answer(tmp_path, error, sentence):
+    def handle(_request):
+        raise error
+
+    own = tmp_path / "rescale"
+    own.mkdir()
+    server = ControlServer(own, handle)
+    try:
+        with pytest.raises(UsageError, match=sentence):
+            ask(tmp_path, {"do": "rebalance"})
+    finally:
+        server.close()
 
 
 def test_a_checkpoint_has_one_driver_at_a_time_and_counts_generations(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 from impls import catalog, faults
 from impls.driver import checkpoint as checkpoints
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.driver import Driver, StopNeeded
+from impls.driver.driver import Driver, QueryEnded, StopNeeded
+from impls.driver.preparing import Preparation
 from impls.errors import StateError, UsageError
 from impls.protocol.controller import Controller
 from impls.protocol.order import Answers
@@ -231,3 +232,55 @@ def test_what_the_controller_observes_is_what_the_journal_says(query):
     run.run(2)
     assert run.opened.read("observed")[-1]["pull_ms"] == run.driver.controller.view(2).last.pull_ms == 1.235
     assert json.loads(json.dumps(run.driver.controller.to_json())) == run.driver.controller.to_json()
+
+
+@pytest.mark.parametrize("goal", [
+    [0, 0, 1, 65_537], [0, 0, 1, 65_535], [0, 0, 1, -1], [0, 0, 1, 1.5], [0, 0, 1, 1 << 40], [0, 0, 1, 1 << 70], [0, 1],
+    [True, False, True, True], [],
+])  # fmt: skip
+def test_a_goal_that_the_journals_cannot_hold_is_refused_before_it_is_durable(tmp_path, goal):
+    query = Query(tmp_path)
+    query.run()
+    with pytest.raises(UsageError, match="a number from 0 to 65534, for each of the 4 bins"):
+        query.driver.command("rebalance", np.array(goal), "typo")
+    assert query.opened.read("commands") == []
+    query.start()
+    query.run()
+    assert query.driver.controller.routing.tolist() == START.tolist()
+    query.opened.close()
+
+
+def test_the_highest_worker_is_the_same_in_the_journals(tmp_path):
+    query = Query(tmp_path)
+    query.driver.command("rebalance", np.array([0, 0, 1, 65_534]), "far")
+    query.start()
+    assert query.driver.controller.commanded.tolist() == [0, 0, 1, 65_534]
+    query.opened.close()
+
+
+def test_a_command_for_more_workers_than_can_run_is_refused_before_it_is_durable(tmp_path):
+    def check(workers):
+        if workers > 3:
+            raise UsageError("Three are the most.")
+
+    query = Query(tmp_path)
+    query.driver.check_workers = check
+    query.driver.command("rescale", BACK, "three")
+    with pytest.raises(UsageError, match="Three are the most"):
+        query.driver.command("rescale", AWAY, "four")
+    assert [entry["label"] for entry in query.opened.read("commands")] == ["three"]
+    query.opened.close()
+
+
+def test_what_a_start_writes_comes_before_its_first_epoch_and_once(tmp_path):
+    query, written = Query(tmp_path), []
+    query.driver.prepare = Preparation(first=lambda: written.append(query.opened.read("plan")))
+    query.run(2)
+    assert written == [[]]
+    query.start()
+    query.driver.prepare = Preparation(first=lambda: written.append("again"))
+    query.driver.end()
+    with pytest.raises(QueryEnded):
+        query.run()
+    assert written == [[]]
+    query.opened.close()

@@ -1,13 +1,15 @@
 """A running query's pipeline changes: what it computes, what it refuses, and what a crash in its midst leaves."""
 
 import threading
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import pytest
-from changed import ChangedQuery, Fields, Tally, from_fields, to_fields
+from changed import KEYS, ChangedQuery, Fields, Tally, from_fields, to_fields
 
 from impls.errors import StateError, UsageError
-from impls.operators import DenseCount, Filter, HashCount, Map
+from impls.operators import Aggregate, DenseCount, Filter, HashCount, Map
 from impls.protocol.events import ChangeDone, ChangeRefused
 
 
@@ -47,7 +49,7 @@ def test_a_filter_is_put_in_and_taken_out_again(query):
     one.run_until(one.remove("odd"))
     end = [event.epoch for event in one.events if isinstance(event, ChangeDone)][-1]
     some(2, one)
-    results = one.results()
+    results = one.rows()
     sums = {}
     for epoch, records in enumerate(one.history):
         for _, key, value in records:
@@ -190,6 +192,77 @@ def test_two_changes_at_once_come_one_after_the_other(query):
     one.check()
 
 
+def steps_at_the_end(one):
+    return one.pipeline()[-1]["steps"]
+
+
+def test_steps_that_two_threads_put_in_at_once_are_both_there(query):
+    one = query()
+    some(1, one)
+    both = threading.Barrier(2, timeout=5)
+    pickled = one.changes.pickled
+
+    def slow(contents):
+        with suppress(threading.BrokenBarrierError):  # broken where the two come one after the other
+            both.wait(0.2)
+        return pickled(contents)
+
+    one.changes = replace(one.changes, pickled=slow)
+    steps = [Filter(name, bool, ("value",)) for name in ("mask", "drop")]
+    threads = [threading.Thread(target=one.insert, args=(step,)) for step in steps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(steps_at_the_end(one)) == ["drop", "mask"]
+
+
+def test_a_change_whose_base_is_refused_while_it_is_made_is_made_from_what_is_left(query):
+    one = query()
+    some(1, one)
+    refused = one.insert(Filter("broken", lambda row: 1 / 0, ("value",)))
+    pickled = one.changes.pickled
+
+    def slow(contents):
+        while one.change(refused)["state"] != "refused":
+            one.epoch()
+        return pickled(contents)
+
+    one.changes = replace(one.changes, pickled=slow)
+    found = one.run_until(one.insert(Filter("all", lambda row: True, ("value",))))
+    assert (found["state"], steps_at_the_end(one)) == ("done", ["all"])
+    one.check()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_bin_on_whose_state_the_way_back_fails_keeps_the_new_version_and_can_be_repaired(query, lazy, at_once):
+    """Its records are applied in the epoch in which the others go back (`at_once`) and in all that follow."""
+    one = query()
+    some(2, one)
+    one.epoch(pairs=[(key, 5000 if key == 7 else 1) for key in range(KEYS)])
+
+    def not_large(value):
+        return from_fields(value) if value["sum"] < 1000 else 1 / 0
+
+    how = {"lazy": lazy, "budget_bytes": 300}
+    change = one.replace(Fields("second", bad=[99]), migrate=to_fields, back=not_large, **how)
+    assert one.run_until(change)["state"] == "done"
+    one.epoch(pairs=[(3, 99), *([(7, 1)] if at_once else [])])
+    found = one.run_until(change)
+    assert found["state"] == "refused"
+    assert "value 99 is bad; bin" in found["why"]
+    assert "had to stay at version 1 (1 of 16 bins): replace it again, with repairs=1" in found["why"]
+    one.epoch(pairs=[(key, 2) for key in range(KEYS)])
+    one.restart()
+    some(2, one)
+    one.check()
+    assert [entry["bins"] for entry in one.pipeline()] == [15, 1]
+    assert one.run_until(one.replace(Fields("third"), migrate=to_fields, repairs=1))["state"] == "done"
+    some(2, one)
+    one.check()
+
+
 @pytest.mark.parametrize(("wrong", "sentence"), [
     (lambda q: q.replace(DenseCount(5)), "DenseCount cannot replace Tally"),
     (lambda q: q.remove("nothing"), "The pipeline has no step 'nothing'; it has none."),
@@ -206,6 +279,29 @@ def test_what_cannot_be_done_is_refused_with_a_sentence(query, wrong, sentence):
         wrong(one)
     some(1, one)
     one.check()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_sum_that_no_longer_fits_its_type_behind_a_new_step_refuses_the_step(query, late):
+    """In its trial, or when it holds already: the other records count, and the query goes on."""
+    one = query(Aggregate({"partition": "int"}, {"s": "sum(value)"}, {"value": "bigint"}))
+    some(2, one)
+    large = 99 if late else 0
+    step = Map("scale", lambda row: {"value": 2**63 - 1 if row["value"] >= large else row["value"]}, ("value",))
+    change = one.insert(step)
+    if late:
+        assert one.run_until(change)["state"] == "done"
+        one.epoch(values=100, records=800)
+    found = one.run_until(change)
+    assert found["state"] == "refused"
+    assert "OperatorError: A sum is beyond 64 bits" in found["why"]
+    some(2, one)
+    sums = Counter()
+    for epoch, records in enumerate(one.history):
+        for _, key, value in records:
+            sums[key] += value
+        for key in {key for _, key, _ in records}:
+            assert one.rows()[epoch, key]["s"] == sums[key]
 
 
 def test_operators_without_entries_have_no_values_to_turn(query):

@@ -160,7 +160,7 @@ def test_entries_of_a_key() -> None:
         *encoding.field(Variable("m", "map", number, schema), key, ("k" * 200,), (3,), 70),
         *encoding.timers(key, [20, 10, 20]),
     ]
-    assert len(dict(entries)) == len(entries) == 1 + 4 + 2 + 3
+    assert len(dict(entries)) == len(entries) == 1 + 4 + 2 + 2 * 2
     assert encoding.earliest(entries) == 10
     assert 0 <= encoding.bin_of(key, 64) < 64
     assert encoding.items(Variable("l", "list", number), key, []) == encoding.timers(key, []) == []

@@ -82,18 +82,47 @@ def test_what_would_lose_something_is_refused(written, wanted, field):
         converter(struct(n=written), struct(n=wanted))
 
 
+def kept(folder, variable):
+    """Returns the histories of a start that came to its first epoch."""
+    found = check_kept(folder, _SETTINGS, {"v": variable})
+    found.keep()
+    return found.histories
+
+
+def test_a_start_without_an_epoch_leaves_no_schema_behind(tmp_path):
+    kept(tmp_path, value(struct(n=t.IntegerType()))[0])
+    wider = check_kept(tmp_path, _SETTINGS, {"v": value(struct(n=t.LongType()))[0]})
+    assert wider.histories["v"].current == 1
+    assert kept(tmp_path, value(struct(n=t.IntegerType()))[0]) == {}
+
+
+def test_a_start_that_another_one_has_overtaken_writes_nothing(tmp_path):
+    late = check_kept(tmp_path, _SETTINGS, {"v": value(struct(n=t.IntegerType()))[0]})
+    kept(tmp_path, value(struct(n=t.LongType()))[0])
+    before_it = (tmp_path / "processor.json").read_bytes()
+    with pytest.raises(UsageError, match="Another start has changed"):
+        late.keep()
+    assert (tmp_path / "processor.json").read_bytes() == before_it
+
+
+def test_a_damaged_file_of_schemas_is_refused_with_its_name(tmp_path):
+    (tmp_path / "processor.json").write_text("")
+    with pytest.raises(UsageError, match=r"processor.json is damaged"):
+        check_kept(tmp_path, _SETTINGS, {"v": value(struct(n=t.LongType()))[0]})
+
+
 def test_the_checkpoint_keeps_every_schema_and_a_processor_may_come_back_to_one(tmp_path):
     first, second = struct(n=t.IntegerType()), struct(n=t.IntegerType(), more=t.StringType())
     for variable, expected in zip(value(first, first, second, first), (None, None, 1, 0), strict=True):
-        found = check_kept(tmp_path, _SETTINGS, {"v": variable})
+        found = kept(tmp_path, variable)
         assert (found["v"].current if found else None) == expected
     assert found["v"].schemas == (first, second)
 
 
 def test_a_checkpoint_of_before_goes_on(tmp_path):
-    kept = {"settings": _SETTINGS, "variables": {"v": ["value", "struct<n:int>", None, False]}}
-    (tmp_path / "processor.json").write_text(json.dumps(kept))
-    assert check_kept(tmp_path, _SETTINGS, {"v": value(struct(n=t.IntegerType()))[0]}) == {}
+    earlier = {"settings": _SETTINGS, "variables": {"v": ["value", "struct<n:int>", None, False]}}
+    (tmp_path / "processor.json").write_text(json.dumps(earlier))
+    assert kept(tmp_path, value(struct(n=t.IntegerType()))[0]) == {}
 
 
 @pytest.mark.parametrize(
@@ -115,20 +144,20 @@ def test_a_checkpoint_of_before_goes_on(tmp_path):
 )
 def test_another_change_of_a_variable_is_refused_and_nothing_is_kept_of_it(tmp_path, before, now, says):
     for variable in before:
-        check_kept(tmp_path, _SETTINGS, {"v": variable})
-    kept = (tmp_path / "processor.json").read_bytes()
+        kept(tmp_path, variable)
+    before_it = (tmp_path / "processor.json").read_bytes()
     with pytest.raises(UsageError, match=says):
-        check_kept(tmp_path, _SETTINGS, {"v": now[0]})
-    assert (tmp_path / "processor.json").read_bytes() == kept
+        kept(tmp_path, now[0])
+    assert (tmp_path / "processor.json").read_bytes() == before_it
 
 
 def test_a_variable_has_as_many_schemas_as_a_byte_before_a_row_tells_apart(tmp_path):
     for number in range(LAST + 1):
-        found = check_kept(tmp_path, _SETTINGS, {"v": value(struct(**{f"n{number}": t.LongType()}))[0]})
+        found = kept(tmp_path, value(struct(**{f"n{number}": t.LongType()}))[0])
     rows = EvolvedRows(found["v"])
     assert rows.decode(rows.encode((7,))) == (7,)
     with pytest.raises(UsageError, match="91 schemas, which is the most"):
-        check_kept(tmp_path, _SETTINGS, {"v": value(struct(other=t.LongType()))[0]})
+        kept(tmp_path, value(struct(other=t.LongType()))[0])
 
 
 class Totals(StatefulProcessor):
@@ -158,11 +187,11 @@ class Counting(Totals):
 
 def test_state_goes_on_under_a_new_schema_while_bins_move(tmp_path):
     (first,), (second,) = value(Totals.schema), value(Counting.schema)
-    check_kept(tmp_path / "kept", _SETTINGS, {"v": first})
+    kept(tmp_path / "kept", first)
     run, users = ProcessorRun(tmp_path, Given(Totals(), _OUTPUT)), [f"u{n}" for n in range(20)]
     try:
         run.values(*((user, 1) for user in users))
-        histories = check_kept(tmp_path / "kept", _SETTINGS, {"v": second})
+        histories = kept(tmp_path / "kept", second)
         run.given = Given(Counting(), _OUTPUT, histories=histories)
         run.operator = replace(run.operator, program=run.given.program)
         run.restart()

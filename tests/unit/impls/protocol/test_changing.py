@@ -169,6 +169,40 @@ def test_state_that_has_no_way_back_stays_where_it_is(returns, left):
     assert run.kinds()[-1] is ChangeRefused
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_bin_on_whose_state_the_way_back_fails_stays_at_the_version_and_the_others_go_back(lazy):
+    run = Run(version(migrates=True, returns=True, lazy=lazy, budget_bytes=1000))
+    run.step(), run.step()
+    run.step(failed=[1])
+    run.changing.activate(run.epoch)
+    planned = run.changing.plan(known())
+    assert (planned.guarded, planned.required.tolist()) == (1, [0] * 8)
+    run.changing.hold(planned)
+    stuck = Failure(1, "no way back", 5)
+    run.events += run.changing.observe(Observation(run.epoch, failed=(stuck,)))
+    run.changing = again(run.changing)
+    assert run.changing.outcome("c1").state == "back"
+    run.step()
+    assert run.changing.required.tolist() == run.changing.shape.tolist() == [0, 0, 0, 0, 0, 1, 0, 0]
+    stay = "bin 5 had to stay at version 1 (1 of 8 bins): replace it again, with repairs=1"
+    assert run.events[-1] == ChangeRefused("c1", 3, 1, f"it broke; {stay}", rolled_back=True)
+    assert run.changing.outcome("c1").why == f"it broke; {stay}"
+
+
+def test_a_lazy_change_is_not_taken_back_before_the_states_are():
+    run = Run(version(migrates=True, returns=True, lazy=True, budget_bytes=100))
+    for _ in range(6):
+        run.step()
+    run.step(failed=[1])
+    for left in (6, 4, 2):
+        planned = run.step()
+        assert (planned.guarded, int(run.changing.shape.sum())) == (1, left)
+        assert run.kinds()[-1] is ChangeDone
+    run.step()
+    assert run.kinds()[-1] is ChangeRefused
+    assert not run.changing.shape.any()
+
+
 def test_a_version_is_guarded_as_long_as_bins_run_under_it_that_can_go_back():
     run = Run(version(migrates=True, returns=True, budget_bytes=100))
     run.step()
