@@ -39,11 +39,12 @@ class Workers:
     number: int = -1
     generation: int = 1
     uri: str | None = None
+    fsync: bool = False
     shared: Any = None
 
     def __post_init__(self) -> None:
         self.location = (np.arange(BINS) * self.workers // BINS).astype(np.int32)
-        self.files = Files(self.uri or str(self.folder / "checkpoint")) if self.durable else None
+        self.files = Files(self.uri or str(self.folder / "checkpoint"), fsync=self.fsync) if self.durable else None
         self.keeper = self.open_keeper()
         self.sizes = np.zeros(BINS, np.int64)
         self.output: Any = MemoryOutput(str(self.folder))
@@ -73,12 +74,12 @@ class Workers:
         return keys // self.operator.per_bin(BINS)
 
     def order(self, pulls: Sequence[Pull] = (), **more: Any) -> EpochOrder:
+        """The order of the epoch; `refresh` are (bin, worker) of replicas that it brings up to date."""
         routing = self.location.copy()
         for pull in pulls:
             routing[pull.bin] = pull.target
-        plan = EpochPlan(
-            routing, tuple(pulls), **{name: more.pop(name) for name in ("from_checkpoint", "on_demand") if name in more}
-        )
+        named = {name: more.pop(name) for name in ("from_checkpoint", "on_demand", "from_replica") if name in more}
+        plan = EpochPlan(routing, tuple(pulls), replicas=tuple(more.pop("refresh", ())), **named)
         workers = 1 + int(max(routing.max(), self.location.max()))
         written = WrittenPlan(self.number, 1, workers, plan, self.drops)
         fresh = tuple(set(range(workers)) - set(self.location.tolist()) - {w for _, w in self.drops})

@@ -224,7 +224,7 @@ def _fill(
     queues = tuple(bin_ for bin_, _ in order.queued if routing[bin_] == worker)
     states = order.states_at(worker)
     holders = {} if why.cause is Cause.DAMAGED else {b: at for b, at, _ in order.replicas if b in states}
-    have, _ = copy_replicas(task, holders, txn)  # a replica takes the place of a snapshot
+    have, _ = copy_replicas(task, holders, txn, verified=True)  # a replica takes the place of a snapshot
     epoch = task.epoch - 1
     if spec.turns:
         restored, epoch = refill(task, txn, states, have)

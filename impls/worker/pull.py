@@ -58,7 +58,7 @@ def copied(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, 
 
 def _here(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction) -> Iterator[int]:
     with (
-        Store.open(store_path(task.state_dir, source), create=False) as store,
+        Store.open(store_path(task.state_dir, source), create=False, sync=task.spec.fsync) as store,
         store.reading(buffers=False) as view,
         leaves_of(store.path, view) as leaves,
     ):
