@@ -45,8 +45,8 @@ class Workers:
     def __post_init__(self) -> None:
         self.location = (np.arange(BINS) * self.workers // BINS).astype(np.int32)
         self.files = Files(self.uri or str(self.folder / "checkpoint"), fsync=self.fsync) if self.durable else None
-        self.keeper = self.open_keeper()
         self.sizes = np.zeros(BINS, np.int64)
+        self.keeper = self.open_keeper()
         self.output: Any = MemoryOutput(str(self.folder))
         self.truth: Counter[int] = Counter()
         self.drops: tuple[tuple[int, int], ...] = ()
@@ -58,8 +58,9 @@ class Workers:
         if self.files is None:
             return None
         return Keeper(
-            self.files, "q", BINS, epoch=self.number, generation=self.generation, replay_epochs=self.replay_epochs
-        )
+            self.files, "q", epoch=self.number, generation=self.generation, location=self.location, sizes=self.sizes,
+            replay_epochs=self.replay_epochs,
+        )  # fmt: skip
 
     def environment(self, worker: int) -> Path:
         return store_path(self.folder / "state", worker)

@@ -83,9 +83,10 @@ class Driver:
             self._keeper = Keeper(
                 files,
                 checkpoint.query,
-                controller.bins,
                 epoch=self.last_epoch,
                 generation=checkpoint.generation,
+                location=controller.location,
+                sizes=controller.size,
                 replay_epochs=replay_epochs,
             )
 
