@@ -202,8 +202,8 @@ def wipe(path: Path) -> None:
         shutil.rmtree(doomed, ignore_errors=True)
 
 
-FORMAT = 4
-_READ = (3, FORMAT)  # 3 had no packs
+FORMAT = 5
+_READ = (3, 4, FORMAT)  # 3 had no packs; up to 4 a key of exactly 480 bytes was not hashed
 
 
 @dataclass(frozen=True, slots=True)
