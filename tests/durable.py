@@ -75,14 +75,15 @@ class Workers:
         return keys // self.operator.per_bin(BINS)
 
     def order(self, pulls: Sequence[Pull] = (), **more: Any) -> EpochOrder:
-        """The order of the epoch; `refresh` are (bin, worker) of replicas that it brings up to date."""
+        """The order of the epoch; (bin, worker) in `refresh` are replicas to bring up, in `forgotten` to delete."""
         routing = self.location.copy()
         for pull in pulls:
             routing[pull.bin] = pull.target
         named = {name: more.pop(name) for name in ("from_checkpoint", "on_demand", "from_replica") if name in more}
         plan = EpochPlan(routing, tuple(pulls), replicas=tuple(more.pop("refresh", ())), **named)
         workers = 1 + int(max(routing.max(), self.location.max()))
-        written = WrittenPlan(self.number, 1, workers, plan, self.drops)
+        forgotten = tuple(more.pop("forgotten", ()))
+        written = WrittenPlan(self.number, 1, workers, plan, self.drops, forgotten=forgotten)
         fresh = tuple(set(range(workers)) - set(self.location.tolist()) - {w for _, w in self.drops})
         return EpochOrder(
             written, self.generation, first=self.number == 0, fresh=fresh,

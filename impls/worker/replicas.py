@@ -45,7 +45,11 @@ def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
     plan = task.order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
     standbys = {bin_ for bin_, at in plan.standbys if at == task.worker}
-    if task.spec.files is None or not (refresh or standbys):
+    forgets = any(at == task.worker for _, at in task.order.written.forgotten)
+    if task.spec.files is None or not (refresh or standbys or forgets):
+        return
+    if not (refresh or standbys or _known(task)):
+        wipe(replica_path(task.state_dir, task.worker))
         return
     map_bytes, wiped = MAP_BYTES, False
     while True:
@@ -145,9 +149,12 @@ def _held(txn: lmdb.Transaction) -> list[int]:
     return [int.from_bytes(name[-2:], "big") for name, _ in iter_range(txn, _EPOCHS, _EPOCHS + b"\xff\xff")]
 
 
+def _known(task: Task) -> set[int]:
+    return {bin_ for bin_, at, _ in task.order.replicas if at == task.worker}
+
+
 def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
-    known = {bin_ for bin_, at, _ in task.order.replicas if at == task.worker}
-    for bin_ in set(_held(txn)) - known - wanted:
+    for bin_ in set(_held(txn)) - _known(task) - wanted:
         drop_bin(txn, bin_, whole=True)
         txn.delete(_EPOCHS + bin_.to_bytes(2, "big"))
 

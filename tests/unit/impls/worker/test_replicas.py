@@ -246,3 +246,16 @@ def test_bins_as_a_worker_keeps_them_are_sound_replicas(tmp_path, operator):
         with Store.open(path) as store, store.reading(buffers=False) as txn:
             for bin_ in bins:
                 verify_bin(txn, bin_)
+
+
+def test_a_replica_that_is_forgotten_is_deleted_and_the_last_one_with_its_environment(tmp_path):
+    workers = replicated(tmp_path)
+    path, bins = replica_path(workers.spec.state_dir, 0), others_of(workers, 0)
+    kept = tuple((bin_, 0, workers.number - 1) for bin_ in bins[1:])
+    workers.epoch(forgotten=[(bins[0], 0)], replicas=kept)
+    assert [bin_ for bin_, (items, _) in contents(path, bins).items() if items] == bins[1:]
+    workers.epoch(forgotten=[(bin_, 0) for bin_ in bins[1:]])
+    assert not list(path.parent.glob("*replicas*"))
+    workers.epoch(forgotten=[(bins[0], 1)])  # where there is none
+    assert not list(path.parent.glob("*replicas*"))
+    workers.check()
