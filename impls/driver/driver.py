@@ -106,6 +106,11 @@ class Driver:
         self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
 
     @property
+    def swept_bytes(self) -> int:
+        """Bytes of half-written files that were deleted when this driver began."""
+        return self._keeper.swept_bytes if self._keeper else 0
+
+    @property
     def next_planned(self) -> int:
         """The first epoch that has no durable plan, from which on a command holds that comes now."""
         return self._planned + 1

@@ -1,6 +1,7 @@
 """What the driver keeps for recovery: bins to snapshot, the manifest, files in use, the code of versions."""
 
 import hashlib
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -26,11 +27,16 @@ from impls.protocol.changing import Changing
 from impls.protocol.report import Report
 from impls.protocol.versions import Code, needed
 
+_LOG = logging.getLogger(__name__)
+
 
 class Keeper:
     """to_snapshot() before every epoch, observe() after it; between two epochs only the driver touches the files.
 
     Raises UsageError from the constructor when the manifest cannot be used.
+
+    Attributes:
+        swept_bytes: of the files that writers which were killed had left half-written, deleted at this start.
 
     Args:
         files: the query's durable files.
@@ -55,6 +61,9 @@ class Keeper:
     ):
         files.make_folders([frames.FOLDER, snapshots.FOLDER])
         self._files, self._generation = files, generation
+        self.swept_bytes = sum(files.sweep(folder) for folder in (frames.FOLDER, snapshots.FOLDER))
+        if self.swept_bytes:
+            _LOG.info("%s bytes of files that killed workers had left half-written are deleted.", self.swept_bytes)
         self._schedule = SnapshotSchedule(
             read_manifest(files, query, len(location)),
             epoch=epoch,

@@ -198,6 +198,11 @@ def set_aside(path: Path) -> Path | None:
 def wipe(path: Path) -> None:
     """Deletes an environment's files, and what earlier rebuilds of it have set aside; it must not be open here."""
     set_aside(path)
+    delete_aside(path)
+
+
+def delete_aside(path: Path) -> None:
+    """Deletes what earlier rebuilds of an environment have set aside."""
     for doomed in path.parent.glob(f".{path.name}-*.aside"):
         shutil.rmtree(doomed, ignore_errors=True)
 

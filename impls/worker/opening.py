@@ -13,7 +13,7 @@ from impls.errors import CorruptStateError, StateError
 from impls.protocol.mechanism import Shared, WorkerStore
 from impls.protocol.report import Report
 from impls.store.checked import get_of_epoch
-from impls.store.environment import DAMAGE, Meta, Store, read_meta, set_aside, store_path, write_meta
+from impls.store.environment import DAMAGE, Meta, Store, delete_aside, read_meta, set_aside, store_path, write_meta
 from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
@@ -102,6 +102,8 @@ def _trusted(task: Task, path: Path, lock: WriterLock, map_bytes: int) -> Opened
             meta = _checked(read_meta(txn), task, path)
             if task.order.check_frame and not spec.turns:
                 _rewrite_lost_frame(task, meta, txn)
+        if task.order.check_frame:
+            delete_aside(path)  # nobody rebuilds the worker now, who would put it back: the lock is here
     except BaseException:
         store.close()
         raise
@@ -184,8 +186,7 @@ def _rebuilt(
             shutil.rmtree(doomed or aside, ignore_errors=True)
         lock.close()
         raise
-    for old in path.parent.glob(f".{path.name}-*.aside"):
-        shutil.rmtree(old, ignore_errors=True)
+    delete_aside(path)
     return opened
 
 

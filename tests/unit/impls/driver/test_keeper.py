@@ -65,3 +65,17 @@ def test_a_driver_that_starts_asks_for_no_more_snapshots_than_the_one_before(sta
         for epoch in range(first, first + 3):
             driver.run_epoch(None, epoch)
         assert max(executor.snapshots) <= steady + 1
+
+
+def test_what_killed_writers_have_left_is_deleted_and_counted_at_a_start(start, tmp_path):
+    driver, _ = start()
+    driver.run_epoch(None, 0)
+    durable = tmp_path / "durable"
+    for name in (".0000000001-00000.4711-0", ".0000000001-00000-1.4711-12"):
+        for folder in ("log", "snapshots"):
+            (durable / folder / name).write_bytes(bytes(1000))
+    (durable / "log" / ".nfs0001").write_bytes(b"not ours")
+    (durable / "log" / "0000000000-00000").write_bytes(b"a frame")
+    driver, _ = start()
+    assert sorted(path.name for path in durable.glob("*/*")) == [".nfs0001", "0000000000-00000"]
+    assert driver.swept_bytes == 4000

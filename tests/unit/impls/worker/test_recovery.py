@@ -247,3 +247,19 @@ def test_the_manifest_of_another_query_or_format_is_refused(workers):
             workers.epoch()
         manifest.write_text(text)
         workers.number -= 1
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_attempts_under_earlier_drivers_have_left_is_deleted_at_a_start(tmp_path, lost):
+    workers = Workers(tmp_path, generation=3)
+    workers.epochs(2)
+    folder = workers.environment(1).parent
+    (folder / ".worker-0001-4711-abcd.aside").mkdir()
+    (folder / ".worker-0001-4711-abcd.aside" / "data.mdb").write_bytes(bytes(100))
+    for name in (".worker-0001-2-1-0.failed", ".worker-0001-3-9-0.failed", ".worker-00010-1-1-1.failed"):
+        (folder / name).touch()
+    if lost:
+        workers.lose(1)
+    workers.epoch(check_frame=True)
+    left = {path.name for path in folder.glob(".*")}
+    assert left == {".worker-0001-3-9-0.failed", ".worker-00010-1-1-1.failed"}
