@@ -5,7 +5,7 @@ worker of another host and restarts with another number of workers all come here
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import lmdb
@@ -73,6 +73,10 @@ class _Walk:
         return list(entries), list(entries.values()), distinct, counts[first]
 
 
+def no_progress() -> None:
+    """Stands for a function that takes in that a step is done, where nobody waits for it."""
+
+
 @dataclass(frozen=True)
 class RestoreRequest:
     """What to restore as of the end of an epoch.
@@ -83,6 +87,7 @@ class RestoreRequest:
         worker: the worker that held the queues.
         have: bin -> epoch whose end the transaction shows the bin's state at already; only later changes are written.
         open_from: an epoch that is under way: its files and later ones may be missing.
+        progress: called behind each file that was read, and each bin that was written.
     """
 
     states: Mapping[int, int]
@@ -90,6 +95,7 @@ class RestoreRequest:
     worker: int = -1
     have: Mapping[int, int] = field(default_factory=dict)
     open_from: int = 1 << 62
+    progress: Callable[[], None] = no_progress
 
 
 @dataclass(frozen=True)
@@ -178,6 +184,7 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
             break
         missing = number >= request.open_from
         read = {owner: _read_frame(source, number, owner, missing=missing) for owner in sorted(readers)}
+        request.progress()
         for owner, frame in read.items():
             if owner in states:
                 walk.take(frame, states[owner])
@@ -236,6 +243,7 @@ def _load_snapshots(
     for bin_ in sorted(set(request.states) - set(request.have)):
         if manifest.file_epoch[bin_] < 0:
             source.operator.create(bin_, source.bins, state)
+            request.progress()
         else:
             by_file[manifest.state_file(bin_)].append((bin_, True))
     for bin_ in request.queues:
@@ -249,6 +257,7 @@ def _load_snapshots(
                 path = source.files.path(snapshots.snapshot_name(*file))
                 raise CorruptStateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
             (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
+            request.progress()
 
 
 def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:

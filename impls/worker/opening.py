@@ -218,6 +218,7 @@ def _fill(
         state = BinState(txn, spec.bins)
         for bin_ in np.flatnonzero(routing == worker).tolist():
             spec.operator.create(bin_, spec.bins, state)
+            task.progress()
         return _columns(state.write_sizes()), task.epoch - 1
     source = spec.source()
     assert source is not None, "_set_aside has checked it"
@@ -230,7 +231,7 @@ def _fill(
     if spec.turns:
         restored, epoch = refill(task, txn, states, have)
     else:
-        restored = restore(source, txn, epoch, RestoreRequest(states, queues, worker, have))
+        restored = restore(source, txn, epoch, RestoreRequest(states, queues, worker, have, progress=task.progress))
     report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return _columns(restored.sizes), epoch

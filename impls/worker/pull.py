@@ -230,7 +230,8 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
     have, without = copy_replicas(task, holders, txn)
     for bin_ in without:
         drop_bin(txn, bin_)
-    done = restore(source, txn, task.handed_over, RestoreRequest(states, have=have, open_from=task.epoch))
+    request = RestoreRequest(states, have=have, open_from=task.epoch, progress=task.progress)
+    done = restore(source, txn, task.handed_over, request)
     _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
@@ -243,9 +244,10 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
-    restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch))
+    restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch, progress=task.progress))
     _half_way(task)
 
 
 def _half_way(task: Task) -> None:
+    task.progress()
     fault("during-pull", epoch=task.epoch, migrating=task.order.written.migrating)

@@ -1,9 +1,10 @@
 """The input of every step of a query: what is constant for the query's life, and the task of one epoch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from impls.durability.files import Files
-from impls.durability.restore import Source
+from impls.durability.restore import Source, no_progress
 from impls.operators.base import Operator
 from impls.protocol.mechanism import Shared
 from impls.protocol.order import EpochOrder
@@ -58,6 +59,7 @@ class Task:
         attempt: counts from 0.
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
+        progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
 
     spec: QuerySpec
@@ -66,6 +68,7 @@ class Task:
     attempt: int = 0
     host: str = ""
     refused: tuple[int, str] | None = None
+    progress: Callable[[], None] = no_progress
 
     @property
     def state_dir(self) -> str:

@@ -169,7 +169,8 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}
     for bin_ in set(behind) - set(have):
         drop_bin(txn, bin_, whole=True)
-    done = restore(source, txn, target, RestoreRequest({b: order.location_of(b) for b in behind}, have=have))
+    states = {bin_: order.location_of(bin_) for bin_ in behind}
+    done = restore(source, txn, target, RestoreRequest(states, have=have, progress=task.progress))
     for bin_ in behind:
         _set_epoch(txn, bin_, target)
     return done
@@ -235,6 +236,7 @@ def copy_replicas(
             for bin_ in bins:
                 if oldest <= (at := _epoch_of(view, bin_)) < task.epoch and _copied(view, txn, bin_, verified):
                     have[bin_] = at
+                    task.progress()
     return have, [bin_ for bin_ in holders if bin_ not in have]
 
 
