@@ -7,8 +7,10 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
+from impls.durability.frame import FOLDER as LOG_FOLDER
 from impls.durability.frame import Frame, frame_name
 from impls.durability.restore import RestoreRequest, restore
+from impls.durability.snapshot import FOLDER as SNAPSHOT_FOLDER
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.mechanism import Shared, WorkerStore
 from impls.protocol.report import Report
@@ -178,7 +180,7 @@ def _rebuilt(
             shutil.rmtree(aside, ignore_errors=True)
         return None
     try:
-        opened = _new(task, path, lock, map_bytes=map_bytes, why=why, report=report)
+        opened = _new(task, path, lock, map_bytes=max(map_bytes, _durable_map(task)), why=why, report=report)
     except BaseException:
         if aside is not None and holds(lock, path):  # else another attempt has its own environment there
             doomed = set_aside(path)
@@ -188,6 +190,17 @@ def _rebuilt(
         raise
     delete_aside(path)
     return opened
+
+
+def _durable_map(task: Task) -> int:
+    """Returns the size of a map that takes all that the checkpoint has, as a rebuild begins anew with each larger one.
+
+    A map takes addresses and no memory, so what other workers have there too does no harm.
+    """
+    files = task.spec.files
+    if files is None or task.order.first:
+        return 0
+    return 2 * sum(size for folder in (LOG_FOLDER, SNAPSHOT_FOLDER) for _, size in files.names(folder))
 
 
 def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untrusted, report: Report) -> Opened:

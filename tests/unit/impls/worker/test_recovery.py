@@ -11,6 +11,7 @@ from durable import BINS, Workers
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import Pull
+from impls.worker import attempts
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -247,6 +248,19 @@ def test_the_manifest_of_another_query_or_format_is_refused(workers):
             workers.epoch()
         manifest.write_text(text)
         workers.number -= 1
+
+
+def test_a_rebuild_begins_with_a_map_that_takes_what_the_checkpoint_has(tmp_path, monkeypatch):
+    workers = Workers(tmp_path, keys=20_000, replay_epochs=10)
+    for _ in range(15):
+        workers.epoch(records=5000)
+    monkeypatch.setattr(attempts, "MAP_BYTES", 64 << 10)
+    workers.lose(1)
+    begun, begin = [], attempts.WorkerCore.begin
+    monkeypatch.setattr(attempts.WorkerCore, "begin", lambda core: begun.append(core.worker) or begin(core))
+    assert recovered(workers.epoch(records=10)) == {1: "missing"}
+    assert begun == [0, 1, 2]
+    workers.check()
 
 
 @pytest.mark.parametrize("lost", [False, True])
