@@ -135,11 +135,10 @@ def stream(
         UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
-    read = Input.of(df, sink, Path(checkpoint))
+    read = Input.of(df, sink, Path(checkpoint), numbered=mode == "real-time")
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    frame = prepared(read.source, key, operator, bins, time, further=columns, rows=start is real_time)
-    _ready(frame, operator, sink, py_files, start)
+    frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
@@ -240,12 +239,13 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
 
 def _ready(
     frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], how_to: RealTime | str
-) -> None:
+) -> DataFrame:
     """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
     check_session(spark)
     equip(spark, operator, py_files)
     warm_workers(spark, sink, how_to.slots if isinstance(how_to, RealTime) else None)
+    return frame
 
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:

@@ -39,13 +39,14 @@ class Workers:
     number: int = -1
     generation: int = 1
     uri: str | None = None
+    fsync: bool = False
     shared: Any = None
 
     def __post_init__(self) -> None:
         self.location = (np.arange(BINS) * self.workers // BINS).astype(np.int32)
-        self.files = Files(self.uri or str(self.folder / "checkpoint")) if self.durable else None
-        self.keeper = self.open_keeper()
+        self.files = Files(self.uri or str(self.folder / "checkpoint"), fsync=self.fsync) if self.durable else None
         self.sizes = np.zeros(BINS, np.int64)
+        self.keeper = self.open_keeper()
         self.output: Any = MemoryOutput(str(self.folder))
         self.truth: Counter[int] = Counter()
         self.drops: tuple[tuple[int, int], ...] = ()
@@ -57,8 +58,9 @@ class Workers:
         if self.files is None:
             return None
         return Keeper(
-            self.files, "q", BINS, epoch=self.number, generation=self.generation, replay_epochs=self.replay_epochs
-        )
+            self.files, "q", epoch=self.number, generation=self.generation, location=self.location, sizes=self.sizes,
+            replay_epochs=self.replay_epochs,
+        )  # fmt: skip
 
     def environment(self, worker: int) -> Path:
         return store_path(self.folder / "state", worker)
@@ -73,14 +75,15 @@ class Workers:
         return keys // self.operator.per_bin(BINS)
 
     def order(self, pulls: Sequence[Pull] = (), **more: Any) -> EpochOrder:
+        """The order of the epoch; (bin, worker) in `refresh` are replicas to bring up, in `forgotten` to delete."""
         routing = self.location.copy()
         for pull in pulls:
             routing[pull.bin] = pull.target
-        plan = EpochPlan(
-            routing, tuple(pulls), **{name: more.pop(name) for name in ("from_checkpoint", "on_demand") if name in more}
-        )
+        named = {name: more.pop(name) for name in ("from_checkpoint", "on_demand", "from_replica") if name in more}
+        plan = EpochPlan(routing, tuple(pulls), replicas=tuple(more.pop("refresh", ())), **named)
         workers = 1 + int(max(routing.max(), self.location.max()))
-        written = WrittenPlan(self.number, 1, workers, plan, self.drops)
+        forgotten = tuple(more.pop("forgotten", ()))
+        written = WrittenPlan(self.number, 1, workers, plan, self.drops, forgotten=forgotten)
         fresh = tuple(set(range(workers)) - set(self.location.tolist()) - {w for _, w in self.drops})
         return EpochOrder(
             written, self.generation, first=self.number == 0, fresh=fresh,

@@ -89,9 +89,10 @@ class Driver:
             self._keeper = Keeper(
                 files,
                 checkpoint.query,
-                controller.bins,
                 epoch=self.last_epoch,
                 generation=checkpoint.generation,
+                location=controller.location,
+                sizes=controller.size,
                 replay_epochs=replay_epochs,
             )
 
@@ -109,6 +110,11 @@ class Driver:
         self._written = {plan.epoch: plan for plan in plans[-2:]}
         self.last_epoch = self._held = self.controller.observed
         self._planned = max([self.last_epoch, *(plan.epoch for plan in plans)])
+
+    @property
+    def swept_bytes(self) -> int:
+        """Bytes of half-written files that were deleted when this driver began."""
+        return self._keeper.swept_bytes if self._keeper else 0
 
     @property
     def next_planned(self) -> int:

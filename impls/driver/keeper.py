@@ -1,6 +1,7 @@
 """What the driver keeps for recovery: bins to snapshot, the manifest, files in use, the code of versions."""
 
 import hashlib
+import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,12 +12,12 @@ from impls.driver.journal import replace_bytes
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
+from impls.durability.kept import KeptLog
 from impls.durability.schedule import (
     REPLAY_EPOCHS,
     FinishedEpoch,
     Manifest,
     SnapshotSchedule,
-    needless_log,
     needless_snapshots,
     read_manifest,
     write_manifest,
@@ -26,20 +27,51 @@ from impls.protocol.changing import Changing
 from impls.protocol.report import Report
 from impls.protocol.versions import Code, needed
 
+_LOG = logging.getLogger(__name__)
+
 
 class Keeper:
     """to_snapshot() before every epoch, observe() after it; between two epochs only the driver touches the files.
 
     Raises UsageError from the constructor when the manifest cannot be used.
+
+    Attributes:
+        swept_bytes: of the files that writers which were killed had left half-written, deleted at this start.
+
+    Args:
+        files: the query's durable files.
+        query: identity of the query.
+        epoch: the last epoch observed, -1 before the first.
+        generation: that of the driver.
+        location: int32, shape (B,): the workers of the bins at the end of that epoch.
+        sizes: int64, shape (B,): bytes of their state then.
+        replay_epochs: number of epochs that a recovery may replay.
     """
 
     def __init__(
-        self, files: Files, query: str, bins: int, *, epoch: int, generation: int, replay_epochs: int = REPLAY_EPOCHS
+        self,
+        files: Files,
+        query: str,
+        *,
+        epoch: int,
+        generation: int,
+        location: NDArray[np.int32],
+        sizes: NDArray[np.int64],
+        replay_epochs: int = REPLAY_EPOCHS,
     ):
         files.make_folders([frames.FOLDER, snapshots.FOLDER])
         self._files, self._generation = files, generation
-        self._schedule = SnapshotSchedule(read_manifest(files, query, bins), epoch=epoch, replay_epochs=replay_epochs)
-        self._log = {(n[0], n[1]): size for n, size in _numbered(files, frames.FOLDER, 2)}
+        self.swept_bytes = sum(files.sweep(folder) for folder in (frames.FOLDER, snapshots.FOLDER))
+        if self.swept_bytes:
+            _LOG.info("%s bytes of files that killed workers had left half-written are deleted.", self.swept_bytes)
+        self._schedule = SnapshotSchedule(
+            read_manifest(files, query, len(location)),
+            epoch=epoch,
+            sizes=sizes,
+            location=location,
+            replay_epochs=replay_epochs,
+        )
+        self._log = KeptLog(((n[0], n[1]), size) for n, size in _numbered(files, frames.FOLDER, 2))
         self._images = {(n[0], n[1], n[2]): size for n, size in _numbered(files, snapshots.FOLDER, 3)}
         self._schedule.adopt(self._images)
         self._delete(self._schedule.manifest)
@@ -47,7 +79,7 @@ class Keeper:
     @property
     def kept_bytes(self) -> int:
         """Bytes of all changelog frames and snapshots."""
-        return sum(self._log.values()) + sum(self._images.values())
+        return self._log.bytes + sum(self._images.values())
 
     def to_snapshot(self, epoch: int) -> tuple[int, ...]:
         """Returns the bins to snapshot at the end of an epoch."""
@@ -69,7 +101,8 @@ class Keeper:
         self._schedule.observe(
             FinishedEpoch(epoch, self._generation, changed, log_bytes, written, location, routing, sizes)
         )
-        self._log |= {(epoch, report.worker): report.changelog.bytes for report in reports}
+        for report in reports:
+            self._log.add(epoch, report.worker, report.changelog.bytes)
         self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
         if epoch % self._schedule.manifest_epochs == 0:
             write_manifest(self._files, before)  # this epoch may be run again, from the state of the one before
@@ -77,13 +110,11 @@ class Keeper:
 
     def _delete(self, written: Manifest) -> None:
         """Deletes the files that recovery from the manifest written, or from the one to come, does not read."""
-        log = needless_log(written, self._log)
+        log = self._log.take_needless(written)
         images = needless_snapshots([written, self._schedule.manifest], self._images)
         self._files.delete([frames.frame_name(*name) for name in log])
         self._files.delete([snapshots.snapshot_name(*name) for name in images])
         self._schedule.forget(images)
-        for frame in log:
-            del self._log[frame]
         for image in images:
             del self._images[image]
 

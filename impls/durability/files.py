@@ -4,6 +4,7 @@ import contextlib
 import errno
 import itertools
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _AWAY = {  # what a mounted folder answers while its server, or the mount itself
 }  # fmt: skip
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0  # the first one, and the longest: each is twice as long as the one before
 _numbers = itertools.count()
+_TEMPORARY = re.compile(r"\..+\.\d+-\d+")  # name, process and number of a file that is being written
 _T = TypeVar("_T")
 
 
@@ -138,6 +140,17 @@ class Files:
         found = system.get_file_info(fs.FileSelector(f"{root}/{folder}", allow_not_found=True))
         files = [(f"{folder}/{info.base_name}", info.size) for info in found if info.type == fs.FileType.File]
         return sorted((name, size) for name, size in files if not name.rpartition("/")[2].startswith("."))
+
+    def sweep(self, folder: str) -> int:
+        """Deletes the half-written files in a folder and returns their bytes.
+
+        A writer that is alive writes its file anew, or fails: only who starts the writers may do this, before it does.
+        """
+        system, root = _resolve(self.uri)
+        found = system.get_file_info(fs.FileSelector(f"{root}/{folder}", allow_not_found=True))
+        left = [info for info in found if info.type == fs.FileType.File and _TEMPORARY.fullmatch(info.base_name)]
+        self.delete([f"{folder}/{info.base_name}" for info in left])
+        return sum(info.size for info in left)
 
     def delete(self, names: Iterable[str]) -> None:
         """Deletes files; one that is gone already is passed over."""

@@ -2,16 +2,13 @@
 
 In real-time mode a worker commits several times in an epoch, in *turns*; its file is then a segment of frames.
 
-A file is 4 bytes of magic, format (uint16), CRC-32 of the rest (uint32), the length of the head (uint32), a JSON head,
-and the parts whose lengths the head gives: keyed entries, dense slots, queued records.
+A file is sealed, see `impls.durability.sealed`: a JSON head, keyed entries, dense slots, queued records.
 
 A new file for every turn, as epochs have it, would cost 100 to 250 µs sixty times a second; an append costs 16 µs.
 """
 
 import errno
 import os
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,14 +19,13 @@ from numpy.typing import NDArray
 
 from impls.closing import Closing
 from impls.durability.files import Files, sync_path
-from impls.errors import ADVICE, CorruptStateError, StateError
-from impls.protocol.jsontext import from_text, to_text
+from impls.durability.sealed import front_of, seal, unseal
+from impls.errors import StateError
 from impls.store.records import from_bytes, to_bytes
 
 FOLDER = "log"
-FORMAT = 1
+FORMAT = 2  # 1 has other lengths, see `impls.durability.sealed`
 _MAGIC = b"RSLG"
-_FRONT = struct.Struct("<4sHII")
 
 
 def frame_name(epoch: int, worker: int) -> str:
@@ -76,7 +72,8 @@ class Frame:
         """Returns the frame's file."""
         entries = b""
         if self.names:
-            columns = {"name": pa.array(self.names, pa.binary()), "value": pa.array(self.values, pa.binary())}
+            columns = {"name": self.names, "value": self.values}
+            columns = {name: pa.array(column, pa.large_binary()) for name, column in columns.items()}
             entries = to_bytes(pa.table(columns))
         queue = [[bin_, records is None] for bin_, records in self.queue]
         head = {
@@ -116,9 +113,8 @@ def frames_of(raw: bytes, path: str) -> tuple[list[Frame], int]:
     """
     frames: list[Frame] = []
     at = 0
-    while len(raw) - at >= _FRONT.size:
-        length = _FRONT.unpack_from(raw, at)[3]
-        end = at + _FRONT.size + length
+    while (front := front_of(raw, at)) is not None:
+        end = at + front.size + front.length
         if end > len(raw) and raw[at : at + 4] == _MAGIC and not _has_frame(raw, at + 4):
             break
         frames.append(Frame.decode(raw[at:end], path))
@@ -135,11 +131,8 @@ def _has_frame(raw: bytes, start: int) -> bool:
     """Returns whether there is a whole frame from a byte on: then what is in front of it is damaged, and not torn."""
     while (at := raw.find(_MAGIC, start)) >= 0:
         start = at + 1
-        if len(raw) - at >= _FRONT.size:
-            _, _, check, length = _FRONT.unpack_from(raw, at)
-            body = raw[at + _FRONT.size : at + _FRONT.size + length]
-            if len(body) == length and zlib.crc32(body) == check:
-                return True
+        if (front := front_of(raw, at)) is not None and front.matches(raw[at + front.size :][: front.length]):
+            return True
     return False
 
 
@@ -158,31 +151,6 @@ def merged(frames: Sequence[Frame]) -> Frame:
         counts=np.concatenate([frame.counts for frame in frames]),
         queue=[step for frame in frames for step in frame.queue],
     )
-
-
-def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:
-    """Returns a checksummed file of a JSON head and parts."""
-    text = to_text({**head, "parts": [len(part) for part in parts]})
-    body = b"".join([len(text).to_bytes(4, "little"), text, *parts])
-    return _FRONT.pack(magic, version, zlib.crc32(body), len(body)) + body
-
-
-def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str, Any], list[memoryview]]:
-    """Returns head and parts of a file that `seal` made; raises CorruptStateError that names the file."""
-    if len(raw) < _FRONT.size or raw[:4] != magic:
-        raise CorruptStateError(f"The file {path} is torn or not of this kind: {ADVICE}.")
-    _, found, check, length = _FRONT.unpack_from(raw)
-    if found != version:
-        raise CorruptStateError(f"The file {path} has format {found}; this version reads format {version}.")
-    body = memoryview(raw)[_FRONT.size :]
-    if len(body) != length or zlib.crc32(body) != check:
-        raise CorruptStateError(f"The file {path} is torn or damaged (its checksum does not match): {ADVICE}.")
-    at = 4 + int.from_bytes(body[:4], "little")
-    head, parts = from_text(bytes(body[4:at])), []
-    for size in head["parts"]:
-        parts.append(body[at : at + size])
-        at += size
-    return head, parts
 
 
 class Segment(Closing):
@@ -229,8 +197,12 @@ class Segment(Closing):
 
 
 def _write(fd: int, raw: bytes) -> None:
-    if os.write(fd, raw) != len(raw):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    left = memoryview(raw)
+    while left:  # a call writes 2 GiB at most
+        written = os.write(fd, left)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left = left[written:]
 
 
 def frames_in(files: Files, worker: int, epoch: int) -> list[Frame]:

@@ -5,8 +5,8 @@ worker of another host and restarts with another number of workers all come here
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import lmdb
 import numpy as np
@@ -73,6 +73,10 @@ class _Walk:
         return list(entries), list(entries.values()), distinct, counts[first]
 
 
+def no_progress() -> None:
+    """Stands for a function that takes in that a step is done, where nobody waits for it."""
+
+
 @dataclass(frozen=True)
 class RestoreRequest:
     """What to restore as of the end of an epoch.
@@ -81,8 +85,9 @@ class RestoreRequest:
         states: bin -> worker that held its state then.
         queues: bins whose queue is restored too, as `worker` held it.
         worker: the worker that held the queues.
-        have: bin -> epoch whose end the transaction shows the bin at already; only later changes are written.
+        have: bin -> epoch whose end the transaction shows the bin's state at already; only later changes are written.
         open_from: an epoch that is under way: its files and later ones may be missing.
+        progress: called behind each file that was read, and each bin that was written.
     """
 
     states: Mapping[int, int]
@@ -90,6 +95,7 @@ class RestoreRequest:
     worker: int = -1
     have: Mapping[int, int] = field(default_factory=dict)
     open_from: int = 1 << 62
+    progress: Callable[[], None] = no_progress
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
     or the manifest is missing or damaged; the message names the file.
     """
     try:
-        manifest = _with(read_manifest(source.files, source.query, source.bins), request.have)
+        manifest = read_manifest(source.files, source.query, source.bins)
         _check_not_ahead(source, manifest, epoch, request)
         walk = _walk(source, manifest, epoch, request)
         state = BinState(txn, source.bins)
@@ -144,16 +150,16 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
     return Restored([(bin_, read_size(txn, bin_)[1]) for bin_ in request.states], image_bytes, delta)
 
 
-def _with(manifest: Manifest, have: Mapping[int, int]) -> Manifest:
-    """Returns the manifest with the bins that are there already as if a snapshot of their epoch were."""
-    base = manifest.base.copy()
-    base[list(have)] = list(have.values())
-    return replace(manifest, base=base)
+def _shown(manifest: Manifest, request: RestoreRequest) -> NDArray[np.int64]:
+    """Returns the epoch whose end each bin's state shows before the changes, shape (B,); queues are as in snapshots."""
+    shown = manifest.base.copy()
+    shown[list(request.have)] = list(request.have.values())
+    return shown
 
 
 def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, request: RestoreRequest) -> None:
-    bins = [*request.states, *request.queues]
-    newest = int(manifest.base[bins].max(initial=-1))
+    of_states = _shown(manifest, request)[list(request.states)].max(initial=-1)
+    newest = int(max(of_states, manifest.base[list(request.queues)].max(initial=-1)))
     if newest > epoch:
         raise StateError(
             f"The snapshots in {source.files.uri} are of epoch {newest}, ahead of the epoch {epoch} asked for: this "
@@ -163,21 +169,22 @@ def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, request: Re
 
 def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreRequest) -> _Walk:
     """Reads frames from `epoch` back to the snapshots, following each bin to the worker it was pulled from."""
-    walk = _Walk()
+    walk, shown = _Walk(), _shown(manifest, request)
     queued = np.zeros(source.bins, bool)
     queued[list(request.queues)] = True
     at: dict[int, NDArray[np.bool_]] = defaultdict(lambda: np.zeros(source.bins, bool))
     for bin_, owner in request.states.items():
         at[owner][bin_] = True
     for number in range(epoch, -1, -1):
-        open_ = manifest.base < number
-        queues = queued & open_
+        open_ = shown < number
+        queues = queued & (manifest.base < number)
         states = {owner: bins & open_ for owner, bins in at.items() if (bins & open_).any()}
         readers = {*states, request.worker} if queues.any() else {*states}
         if not readers:
             break
         missing = number >= request.open_from
         read = {owner: _read_frame(source, number, owner, missing=missing) for owner in sorted(readers)}
+        request.progress()
         for owner, frame in read.items():
             if owner in states:
                 walk.take(frame, states[owner])
@@ -236,6 +243,7 @@ def _load_snapshots(
     for bin_ in sorted(set(request.states) - set(request.have)):
         if manifest.file_epoch[bin_] < 0:
             source.operator.create(bin_, source.bins, state)
+            request.progress()
         else:
             by_file[manifest.state_file(bin_)].append((bin_, True))
     for bin_ in request.queues:
@@ -249,6 +257,7 @@ def _load_snapshots(
                 path = source.files.path(snapshots.snapshot_name(*file))
                 raise CorruptStateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
             (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
+            request.progress()
 
 
 def _read_snapshot(source: Source, epoch: int, worker: int, generation: int) -> dict[int, snapshots.BinImage]:

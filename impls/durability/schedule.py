@@ -91,6 +91,8 @@ _PLACES = ("file_epoch", "state_worker", "queue_worker", "generation")
 _LOG_BYTES = 32 << 20  # of changelog that is always allowed; above it, half of the state's size is
 _FILE_BYTES = 16 << 20  # of superseded images that is always allowed
 _SHARE_BYTES = 1 << 20  # of images that an epoch may always write: a larger state takes more epochs
+_WORKER_BYTES = 64 << 20  # of images that a worker writes in an epoch at most, or one bin: all are in memory at once
+_LOG_FILES = 100_000  # of changelog in a cycle
 
 
 @dataclass(frozen=True)
@@ -121,16 +123,32 @@ class SnapshotSchedule:
 
     Bins go in turn, the oldest snapshot first, so many an epoch that all are done in a cycle: as long as the replay of
     `replay_epochs` allows, longer where an epoch would write more than a mebibyte, shorter where the changelog grows
-    faster than the state is large. A bin larger than an epoch's share takes those of the epochs behind it too. A bin
-    that has not changed since its snapshot costs nothing.
+    faster than the state is large, or there would be too many files of it. A bin larger than an epoch's share takes
+    those of the epochs behind it too. A bin that has not changed since its snapshot costs nothing. What a worker writes
+    in an epoch is bounded in any case.
+
+    Args:
+        manifest: the snapshots that there are.
+        epoch: the last epoch observed, -1 before the first.
+        sizes: int64, shape (B,): bytes of the bins' state then.
+        location: int32, shape (B,): their workers then.
+        replay_epochs: number of epochs that a recovery may replay.
     """
 
-    def __init__(self, manifest: Manifest, *, epoch: int, replay_epochs: int = REPLAY_EPOCHS):
+    def __init__(
+        self,
+        manifest: Manifest,
+        *,
+        epoch: int,
+        sizes: NDArray[np.int64],
+        location: NDArray[np.int32],
+        replay_epochs: int = REPLAY_EPOCHS,
+    ):
         self.manifest = replace(manifest, base=manifest.base.copy())
         self._replay = replay_epochs
         bins = len(manifest.base)
         self._changed = np.full(bins, epoch, np.int64)  # what changed before a driver's start is not known any more
-        self._sizes = np.zeros(bins, np.int64)
+        self._sizes, self._location = sizes.copy(), location.copy()
         self._images = np.zeros(bins, np.int64)  # bytes of each bin's newest image: more than its values' alone
         self._debt = 0  # bytes of the next epochs' images that are written already
         self._log: deque[int] = deque(maxlen=replay_epochs)
@@ -145,6 +163,7 @@ class SnapshotSchedule:
         """Returns the number of epochs in which every bin is snapshotted once."""
         total = int(self._sizes.sum())
         longest = max(1, self._replay - 2 * self.manifest_epochs, total // _SHARE_BYTES)
+        longest = min(longest, max(1, _LOG_FILES // len(np.unique(self._location))))
         budget = _LOG_BYTES + total // 2
         growth = sum(self._log) / max(1, len(self._log))
         return longest if growth * longest <= budget else max(1, int(budget / growth))
@@ -164,7 +183,18 @@ class SnapshotSchedule:
         before = np.cumsum(weight) - weight
         share = 0 if self._debt else self._share()
         chosen = (before < share) | (epoch - self.manifest.base[order] >= cycle)
-        return tuple(sorted({*order[chosen].tolist(), *self._wasteful()}))
+        return self._bounded([*order[chosen].tolist(), *self._wasteful()])
+
+    def _bounded(self, bins: Sequence[int]) -> tuple[int, ...]:
+        """Returns, ascending, those of bins in order of their urgency that their workers may write in one epoch."""
+        bytes_, chosen = np.maximum(self._images, self._sizes), list[int]()
+        left: dict[int, int] = {}
+        for bin_ in dict.fromkeys(bins):
+            worker, size = int(self._location[bin_]), int(bytes_[bin_])
+            if worker not in left or size <= left[worker]:
+                chosen.append(bin_)
+                left[worker] = left.get(worker, _WORKER_BYTES) - size
+        return tuple(sorted(chosen))
 
     def _wasteful(self) -> list[int]:
         """Returns the bins of mostly superseded files, once superseded images take more than the state itself."""
@@ -186,7 +216,7 @@ class SnapshotSchedule:
         """Takes in a finished epoch: what changed, what was snapshotted, who holds what."""
         manifest, epoch = self.manifest, done.epoch
         self._changed[list(done.changed)] = epoch
-        self._sizes = done.sizes.copy()
+        self._sizes, self._location = done.sizes.copy(), done.location.copy()
         self._log.append(done.log_bytes)
         for worker, (bins, size) in done.written.items():
             self._file_bytes[epoch, worker, done.generation] = size
@@ -232,12 +262,6 @@ class SnapshotSchedule:
         """Takes in that snapshot files were deleted."""
         for file in files:
             self._file_bytes.pop(file, None)
-
-
-def needless_log(written: Manifest, names: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Returns those (epoch, worker) of frames that recovery from the written manifest never reads."""
-    oldest = int(written.base.min())
-    return [name for name in names if name[0] <= oldest]
 
 
 def needless_snapshots(manifests: Iterable[Manifest], names: Iterable[SnapshotName]) -> list[SnapshotName]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from impls.durability.frame import seal, unseal
+from impls.durability.sealed import seal, unseal
 from impls.errors import CorruptStateError
 from impls.store import moving
 from impls.store.bins import other_items, read_size, stored_items, verify_items, write_size
@@ -22,7 +22,7 @@ from impls.store.records import from_bytes, to_bytes
 from impls.store.tables import QUEUE, STATE, bin_range, iter_range
 
 FOLDER = "snapshots"
-FORMAT = 1
+FORMAT = 2  # 1 has other lengths, see `impls.durability.sealed`
 _MAGIC = b"RSSN"
 
 
@@ -61,7 +61,7 @@ def _items(txn: lmdb.Transaction, bin_: int, *, queue: bool) -> tuple[int, bytes
 
 def _items_of(txn: lmdb.Transaction, bin_: int, name_bytes: int, rows: Rows) -> tuple[int, bytes]:
     """Returns what `_items` does of a bin whose entries were read and checked."""
-    names, values = (_column(rows[:, :name_bytes], pa.binary()), _column(rows[:, name_bytes:], pa.large_binary()))
+    names, values = _column(rows[:, :name_bytes]), _column(rows[:, name_bytes:])
     others = other_items(txn, bin_)
     if others:
         other_names, other_values = list(map(itemgetter(0), others)), list(map(itemgetter(1), others))
@@ -71,16 +71,18 @@ def _items_of(txn: lmdb.Transaction, bin_: int, name_bytes: int, rows: Rows) -> 
     return len(names), to_bytes(pa.table({"name": names, "value": values}))
 
 
-def _column(rows: Rows, kind: pa.DataType) -> pa.Array:
+def _column(rows: Rows) -> pa.Array:
     """Returns rows of bytes as binary values."""
     number, width = rows.shape
-    ends = np.arange(0, (number + 1) * width, width, dtype=np.int32 if kind == pa.binary() else np.int64)
+    ends = np.arange(0, (number + 1) * width, width, dtype=np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(rows))]
-    return pa.Array.from_buffers(kind, number, buffers)
+    return pa.Array.from_buffers(pa.large_binary(), number, buffers)
 
 
 def _stream(names: Sequence[bytes], values: Sequence[bytes]) -> bytes:
-    return to_bytes(pa.table({"name": pa.array(names, pa.binary()), "value": pa.array(values, pa.large_binary())}))
+    return to_bytes(
+        pa.table({"name": pa.array(names, pa.large_binary()), "value": pa.array(values, pa.large_binary())})
+    )
 
 
 def image_at_rest(bin_: int, names: Sequence[bytes], values: Sequence[bytes]) -> BinImage:

@@ -13,7 +13,9 @@ from impls.protocol.changing import Bins, Changing
 from impls.protocol.events import Command, Event, MigrationBegun, MigrationDone, event_from_json
 from impls.protocol.eventtime import EventClock
 from impls.protocol.mechanism import Mechanism
+from impls.protocol.moves import Pairs
 from impls.protocol.plan import DROP_ENTRIES, Drop, EpochPlan, Pull, WrittenPlan, drops_within_budget, validate
+from impls.protocol.replicas import Replicas
 from impls.protocol.versions import Change
 from impls.protocol.view import BinStatus, EpochTimes, Observation, View
 
@@ -31,7 +33,6 @@ class Controller:
         queued, size: int64, shape (B,): records in queue, bytes of state.
         moving: bins that the migration under way moves, empty between migrations.
         observed: the last epoch observed, -1 before the first.
-        replicas: (bin, worker) -> the epoch whose end the worker's replica of the bin shows.
         homes: worker -> host of its environment, on a cluster; hosts: those for workers that own nothing, () for any.
         clock: the watermark, for operators with event time; None for the others.
         changing: versions of the pipeline, and which of them each bin runs under.
@@ -53,13 +54,18 @@ class Controller:
         self._started, self._stopped = 0, -1
         self._drops: list[Drop] = []
         self._pulls: dict[int, Pull] = {}
-        self.replicas: dict[tuple[int, int], int] = {}
+        self._replicas = Replicas()
         self.homes, self.hosts = dict[int, str](), tuple[str, ...]()
         self.changing = Changing(self.bins)
         self._events: list[Event] = []
         self._last_events: list[Event] = []
         self.observed = -1
         self._before = self._status()
+
+    @property
+    def replicas(self) -> dict[tuple[int, int], int]:
+        """(bin, worker) -> the epoch whose end the worker's replica of the bin shows."""
+        return self._replicas.known
 
     @property
     def commanded(self) -> NDArray[np.int32]:
@@ -110,17 +116,18 @@ class Controller:
         """Returns the plan of an epoch at a processing time; it holds from now on; raises InvalidPlanError."""
         self._activate(epoch)
         plan = EpochPlan(self.routing.copy())
+        forgotten: Pairs = ()
         if self._current is not None:
             view = self.view(epoch)
             plan = self._mechanism.plan(view)
             validate(plan, view)
-        elif self.observed >= 0 and (pairs := self._mechanism.replicas(view := self.view(epoch))):
-            plan = replace(plan, replicas=pairs)
-            validate(plan, view)
+        elif self.observed >= 0:
+            plan, forgotten = self._replicas.at_rest(self._mechanism, self.view(epoch), plan)
         now = [] if plan.stop is not None else drops_within_budget(self._drops, plan.pulls, self._drop_entries)
         drops, versions = tuple(sorted(drop.place for drop in now)), self.changing.plan(self._bins(plan))
         moves = self._current is not None
-        written = WrittenPlan(epoch, generation, self._workers(plan), plan, drops, moves, versions=versions)
+        workers = self._workers(plan, forgotten)
+        written = WrittenPlan(epoch, generation, workers, plan, drops, moves, versions=versions, forgotten=forgotten)
         if self.clock is not None and plan.stop is None:
             at, watermark, merged = self.clock.at(now_ms), self.clock.watermark, self.clock.ready
             written = replace(written, watermark=watermark, merged=merged, clock=at)
@@ -165,7 +172,7 @@ class Controller:
         self.queued[seen.queued[0]] = seen.queued[1]
         self.size[seen.sizes[0]] = seen.sizes[1]
         self._times = EpochTimes(seen.epoch_ms, seen.job_ms, seen.pull_ms)
-        self._keep_replicas(seen)
+        self._replicas.observe(seen, self.location)
         self.homes |= dict(seen.homes)
         if self.clock is not None:
             self.clock.observe(seen.times, seen.partials, seen.waits)
@@ -174,12 +181,6 @@ class Controller:
         self._check_done(seen.epoch)
         self.observed, self._last_events, self._events = seen.epoch, self._events, []
         return list(self._last_events)
-
-    def _keep_replicas(self, seen: Observation) -> None:
-        """Takes in refreshed replicas; a replica whose worker now owns the bin is no longer one."""
-        self.replicas |= {(bin_, worker): epoch for bin_, worker, epoch in seen.replicas}
-        for bin_ in seen.pulled:
-            self.replicas.pop((bin_, int(self.location[bin_])), None)
 
     def replay(
         self,
@@ -213,7 +214,7 @@ class Controller:
             "current": self._current.to_json() if self._current else None,
             "started": self._started,
             "stopped": self._stopped,
-            "replicas": [[bin_, worker, at] for (bin_, worker), at in sorted(self.replicas.items())],
+            **self._replicas.to_json(),
             "drops": [astuple(drop) for drop in self._drops],
             "times": asdict(self._times),
             "observed": self.observed,
@@ -234,7 +235,7 @@ class Controller:
         self._current = Command.from_json(data["current"]) if data["current"] else None
         self._started, self._stopped = data["started"], data["stopped"]
         self.homes, self.hosts = dict(data.get("homes", ())), tuple(data.get("hosts", ()))
-        self.replicas = {(bin_, worker): at for bin_, worker, at in data["replicas"]}
+        self._replicas.restore(data)
         self._drops = [Drop(*drop) for drop in data["drops"]]
         self._times, self.observed = EpochTimes(**data["times"]), data["observed"]
         if self.clock is not None:
@@ -280,12 +281,14 @@ class Controller:
             self._pulls = {pull.bin: pull for pull in written.plan.pulls}
             dropped = set(written.drops)
             self._drops = [drop for drop in self._drops if drop.place not in dropped]
+            self._replicas.forget(written.forgotten)
             if self.clock is not None:
                 self.clock.hold(written.watermark, written.clock)
             self.changing.hold(written.versions)
 
-    def _workers(self, plan: EpochPlan) -> int:
-        named = [drop.worker for drop in self._drops] + [worker for _, worker in (*plan.replicas, *plan.standbys)]
+    def _workers(self, plan: EpochPlan, forgotten: Pairs) -> int:
+        named = [drop.worker for drop in self._drops]
+        named += [worker for _, worker in (*plan.replicas, *plan.standbys, *forgotten)]
         return 1 + max(int(plan.routing.max()), int(self.location.max()), *named, 0)
 
     def _check_done(self, epoch: int) -> None:

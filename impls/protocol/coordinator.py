@@ -6,7 +6,7 @@ import numpy as np
 
 from impls.errors import StateError
 from impls.protocol.order import EpochOrder
-from impls.protocol.session import Due, Ended, Failed, Final, Hello, Marks, Role, Route, Routed, Said, Say, Tick
+from impls.protocol.session import Alive, Due, Ended, Failed, Final, Hello, Marks, Role, Route, Routed, Said, Say, Tick
 
 
 class Coordinator:
@@ -112,7 +112,7 @@ class Coordinator:
         role, index = peer.role, peer.index
         if (peer.run, peer.batch) != self._session:
             return []
-        if isinstance(said, Failed | Due):
+        if isinstance(said, Failed | Due | Alive):
             self.failed = said if self.failed is None and isinstance(said, Failed) else self.failed
             self.timers_wait = self.timers_wait or isinstance(said, Due)
             return []

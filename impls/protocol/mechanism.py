@@ -88,6 +88,13 @@ class Mechanism(ABC):
         """
         return ()
 
+    def standing(self, view: View) -> tuple[tuple[int, int], ...]:
+        """Returns (bin, worker) pairs whose replica is to stay in an epoch without a migration.
+
+        None by default. Workers delete all others, except those that the epoch brings up to date.
+        """
+        return ()
+
 
 def refuse_below_one(name: str, value: int) -> None:
     """Raises UsageError for an option below 1."""

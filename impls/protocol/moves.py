@@ -84,9 +84,14 @@ Pairs = tuple[tuple[int, int], ...]
 NEVER = 1 << 30
 
 
+def pairs_of(bins: NDArray[np.intp], workers: NDArray[np.int32]) -> Pairs:
+    """Returns (bin, worker) pairs of two arrays of one shape."""
+    return tuple(zip(bins.tolist(), workers.tolist(), strict=True))
+
+
 def lags(view: View, bins: NDArray[np.intp], workers: NDArray[np.int32]) -> NDArray[np.int64]:
     """Returns how many epochs the replica of each bin at its worker is behind, a large number for none."""
-    shown = [view.replicas.get(pair, -NEVER) for pair in zip(bins.tolist(), workers.tolist(), strict=True)]
+    shown = [view.replicas.get(pair, -NEVER) for pair in pairs_of(bins, workers)]
     return view.epoch - 1 - np.array(shown, np.int64)
 
 

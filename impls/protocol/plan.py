@@ -71,6 +71,7 @@ class WrittenPlan:
         workers: partitions of the epoch's job: 1 + the highest worker that owns, queues, replicates or drops.
         plan: the mechanism's decisions.
         drops: (bin, worker) pairs whose state the old owner deletes in this epoch; see `drops_within_budget`.
+        forgotten: (bin, worker) pairs whose replica the worker deletes in this epoch.
         migrating: a migration is under way in this epoch.
         watermark: event time below which no more records are expected; None without event time, or before there is one.
         merged: partials that are complete, to be delivered in this epoch.
@@ -88,6 +89,7 @@ class WrittenPlan:
     merged: tuple[Partial, ...] = ()
     versions: Versions | None = None
     clock: EpochClock | None = None
+    forgotten: tuple[tuple[int, int], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary; the routing is base64 of little-endian uint16."""
@@ -95,6 +97,8 @@ class WrittenPlan:
         values |= {"versions": self.versions.to_json()} if self.versions is not None else {}
         values |= {"clock": self.clock.to_json()} if self.clock is not None else {}
         values["merged"] = [partial.to_json() for partial in self.merged]
+        if not self.forgotten:
+            del values["forgotten"]
         if self.watermark is None and not self.merged:
             del values["watermark"], values["merged"]
         routing = text_of(self.plan.routing, "<u2")
@@ -111,6 +115,7 @@ class WrittenPlan:
         decided |= {"pulls": tuple(Pull(*pull) for pull in data["pulls"]), "hold": tuple(data["hold"])}
         values = {field.name: data[field.name] for field in fields(cls) if field.name in data}
         values["drops"] = tuple(map(tuple, data["drops"]))
+        values["forgotten"] = tuple(map(tuple, data.get("forgotten", ())))
         values["merged"] = tuple(map(Partial.from_json, data.get("merged", ())))
         values["versions"] = Versions.from_json(data["versions"]) if "versions" in data else None
         values["clock"] = EpochClock.from_json(data["clock"]) if "clock" in data else None

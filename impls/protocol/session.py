@@ -137,6 +137,16 @@ class Due:
 
 
 @dataclass(frozen=True)
+class Alive:
+    """S to driver, at most once a second: the worker goes on with a tick that takes long, as one that is rebuilt does.
+
+    It follows a step of the work and no clock, so a worker that hangs does not say it.
+    """
+
+    worker: int
+
+
+@dataclass(frozen=True)
 class Failed:
     """A task to driver: it ends with an error.
 
@@ -152,7 +162,7 @@ class Failed:
     text: str
 
 
-Said = Routed | Final | Ended | Due | Failed
+Said = Routed | Final | Ended | Due | Alive | Failed
 
 
 @dataclass(frozen=True)

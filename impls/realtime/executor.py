@@ -10,7 +10,7 @@ from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
-from impls.protocol.session import Hello, Say
+from impls.protocol.session import Due, Hello, Say
 from impls.realtime.link import Event, Lost, Switchboard
 from impls.worker.cells import CELL
 
@@ -46,7 +46,7 @@ class RealTimeExecutor:
 
     def __init__(self, switchboard: Switchboard, check: Callable[[], None] = lambda: None):
         self._switchboard, self.check = switchboard, check
-        self._coordinator = Coordinator()
+        self._coordinator, self._until = Coordinator(), 0.0
 
     @property
     def pids(self) -> list[int]:
@@ -88,7 +88,7 @@ class RealTimeExecutor:
         Raises:
             SessionLost: a task has failed, or the query has ended.
             SlotsNeeded: the plan has more workers than the query has slots.
-            StateError: a worker has not ended the tick in two minutes.
+            StateError: no task has joined, answered or said that it goes on with its work for two minutes.
         """
         begin, self._until = time.perf_counter(), time.monotonic() + _DEADLINE_S
         self._say(self._coordinator.begin(order))
@@ -108,6 +108,8 @@ class RealTimeExecutor:
 
     def _answer(self, event: Event) -> list[Say]:
         peer, message = event.peer, event.message
+        if not isinstance(message, Lost | Due):
+            self._until = time.monotonic() + _DEADLINE_S
         if isinstance(message, Hello):
             return self._coordinator.joined(message)
         if isinstance(message, Lost):
@@ -124,7 +126,8 @@ class RealTimeExecutor:
         if time.monotonic() > self._until:
             late = sorted(set(range(order.written.workers)) - set(self._coordinator.ended))
             where = "is not complete" if not self._coordinator.complete else f"has no answer of workers {late}"
-            raise StateError(f"Tick {order.written.epoch} has not ended in {_DEADLINE_S:.0f} s: its session {where}.")
+            silent = f"Nobody has gone on with tick {order.written.epoch} for {_DEADLINE_S:.0f} s"
+            raise StateError(f"{silent}: its session {where}; see the logs of Spark's executors.")
 
     def _say(self, said: list[Say]) -> None:
         for say in said:

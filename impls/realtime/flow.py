@@ -7,7 +7,8 @@ engines.
 """
 
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from mmap import mmap
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -173,3 +174,17 @@ class Inbox(Generic[T]):
     def _something(self) -> bool:
         ended = self._ended and not self._end_taken
         return bool(self._values or self._messages or ended or self._failure is not None)
+
+
+class AtMost:
+    """Calls a function when it is called itself, unless it did so, or was made, less than `seconds` ago."""
+
+    def __init__(self, act: Callable[[], object], seconds: float):
+        self._act, self._seconds = act, seconds
+        self._next = time.monotonic() + seconds
+
+    def __call__(self) -> None:
+        """Calls the function, or does nothing."""
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + self._seconds
+            self._act()

@@ -20,8 +20,8 @@ from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
 from impls.realtime.blobs import Blob
-from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
-from impls.store.tables import OUTBOX
+from impls.store.checked import get_of_epoch, open_record, put_checked, put_of_epoch
+from impls.store.tables import OUTBOX, drop_range, iter_range
 from impls.worker.cells import are_moved, make_cells
 from impls.worker.turns import highest_times
 from impls.worker.turnstate import TurnState
@@ -160,7 +160,13 @@ def merge_told(report: Report, operator: Operator) -> None:
 
 
 _NOW, _ENDED = OUTBOX + b"latencies", OUTBOX + b"ended-cells"  # "cells", of former versions, has another form
+_LATENCIES_END = _NOW + b"\xff"
 _WHEN = np.dtype([("time", "<i8"), ("done", "<i8"), ("moved", "u1")])
+
+
+def _item(turn: int) -> bytes:
+    """Returns the name of the item with the latencies of a turn of the tick."""
+    return _NOW + turn.to_bytes(4, "big")
 
 
 @dataclass
@@ -170,10 +176,12 @@ class Latencies:
     Attributes:
         turns: of each turn whose results have arrived, dtype _WHEN: scheduled time, arrival, `moved`.
         sent: the same of the last turn, whose results are not known to have arrived.
+        stored: the first turns that are stored as they are here, each as an item.
     """
 
     turns: list[NDArray[np.void]]
     sent: NDArray[np.void]
+    stored: int = 0
 
     @classmethod
     def none(cls) -> "Latencies":
@@ -183,11 +191,11 @@ class Latencies:
     @classmethod
     def read(cls, txn: lmdb.Transaction) -> "Latencies":
         """Returns what `write` stored with the last turn, its records counted as of now: their results have come."""
-        raw = get_checked(txn, _NOW) or bytes(8)
-        size = int.from_bytes(raw[:8], "little") * _WHEN.itemsize
-        found = cls([np.frombuffer(raw[8 + size :], _WHEN)], np.frombuffer(raw[8 : 8 + size], _WHEN).copy())
-        found.arrived()
-        return found
+        items = [(bytes(name), bytes(value)) for name, value in iter_range(txn, _item(0), _LATENCIES_END)]
+        turns = [np.frombuffer(open_record(*item), _WHEN).copy() for item in items]
+        if turns:
+            turns[-1]["done"] = time.time_ns() // 1000
+        return cls(turns, np.empty(0, _WHEN), max(0, len(turns) - 1))
 
     def turn(self, records: pa.Table | None, moving: tuple[int, ...]) -> None:
         """Takes the records of a turn, whose results are to be sent."""
@@ -201,13 +209,14 @@ class Latencies:
     def arrived(self) -> None:
         """Takes in that the results of the last turn have arrived."""
         self.sent["done"] = time.time_ns() // 1000
+        self.stored = len(self.turns)
         self.turns.append(self.sent)
         self.sent = np.empty(0, _WHEN)
 
     def write(self, txn: lmdb.Transaction) -> None:
-        """Stores them with a turn."""
-        parts = (self.sent, *self.turns)
-        put_checked(txn, _NOW, b"".join((len(self.sent).to_bytes(8, "little"), *(part.tobytes() for part in parts))))
+        """Stores with a turn what is not stored: the turn, and when the results of the one before it arrived."""
+        for number, part in enumerate([*self.turns[self.stored :], self.sent], self.stored):
+            put_checked(txn, _item(number), part.tobytes())
 
     def cells(self) -> tuple[bytes, int]:
         """Returns the cells, dtype CELL, and how many latencies were below 0."""
@@ -219,7 +228,7 @@ class Latencies:
 def end_latencies(txn: lmdb.Transaction, tick: int, cells: bytes) -> None:
     """Stores the cells of a tick with the turn that ends it, in place of its latencies."""
     put_of_epoch(txn, _ENDED, tick, cells)
-    put_checked(txn, _NOW, bytes(8))
+    drop_range(txn, _NOW, _LATENCIES_END)
 
 
 def ended_cells(txn: lmdb.Transaction, tick: int) -> bytes:

@@ -21,7 +21,7 @@ from impls.store.bins import begin_drop, drop_piece
 from impls.store.records import Lengths, Results, counts
 from impls.store.state import BinState
 from impls.worker.applying import Applying
-from impls.worker.parts import Phase, write_snapshot
+from impls.worker.parts import Cause, Phase, write_snapshot
 from impls.worker.pull import on_demand, pull_bins, within_budget
 from impls.worker.query import Task
 from impls.worker.replicas import keep_replicas
@@ -63,7 +63,7 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
     report = Report(task.worker, turns=1)
     txn = env.begin()
     try:
-        work = _work(env, task, txn, turn_input, report)
+        work = _work(env, task, txn, turn_input, report, so_far)
         with Phase(report.ms, "commit"):
             frame = env.frame(pulls=[(pull.bin, pull.source) for pull in turn_input.pulls], **work.logged())
             state = seen(env.state, turn_input.blobs, task.spec.operator)
@@ -82,7 +82,9 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
     return Turned(merged_report(so_far, report), work.queued(), report.ms)
 
 
-def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, turn_input: TurnInput, report: Report) -> Applying:
+def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and what is told
+    env: TurnEnvironment, task: Task, txn: lmdb.Transaction, turn_input: TurnInput, report: Report, so_far: Report
+) -> Applying:
     """Does a turn's drops, pulls and records in its transaction."""
     written = task.order.written
     first = turn_input.in_tick and env.state.begun != task.epoch
@@ -92,7 +94,9 @@ def _work(env: TurnEnvironment, task: Task, txn: lmdb.Transaction, turn_input: T
         drop_piece(txn, _DROP_ITEMS)
     if turn_input.pulls:
         with Phase(report.ms, "pull"):
-            done = pull_bins(task, turn_input.pulls, txn, from_checkpoint=written.plan.from_checkpoint)
+            # damage may have come with a pulled bin: then the source is not read again in this tick
+            doubt = so_far.recovered.startswith(Cause.DAMAGED.value)
+            done = pull_bins(task, turn_input.pulls, txn, from_checkpoint=doubt or written.plan.from_checkpoint)
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
             env.offsets.load(txn, done.sizes)
     with Phase(report.ms, "apply"):

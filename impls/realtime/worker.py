@@ -13,10 +13,10 @@ from impls.protocol.eventtime import NO_TIME
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import Pull
 from impls.protocol.report import Report
-from impls.protocol.session import Due, Ended, Final, Marks, Tick
+from impls.protocol.session import Alive, Due, Ended, Final, Marks, Tick
 from impls.realtime.blobs import Blob, Intake
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.flow import Pace
+from impls.realtime.flow import AtMost, Pace
 from impls.realtime.merging import Breakdown, highest, merged_report, restored
 from impls.realtime.turn import TurnInput, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
@@ -24,6 +24,8 @@ from impls.store.records import Lengths, counts, queue_lengths
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
 from impls.worker.versions import PipelineError, refits_of, still_refused, without
+
+_ALIVE_S = 1.0
 
 
 class TurnWorker:
@@ -54,6 +56,7 @@ class TurnWorker:
         self._lengths: Lengths = {}
         self._missing: set[int] = set()  # bins routed here whose state has not come, after the last tick
         self._said_final = False
+        self._progress = AtMost(lambda: say(Alive(worker)), _ALIVE_S)
         self._resumed = False  # the task has had an environment
         self._due: int | None = None  # time of the earliest timer, when the last tick ended
         self._furthest: dict[int, int] = {}  # highest event time by partition of the input
@@ -175,7 +178,8 @@ class TurnWorker:
     # -- ticks --------------------------------------------------------------------------------------------------------
 
     def _begin_tick(self, order: EpochOrder) -> None:
-        self._task = Task(self._spec, order, self._worker, refused=still_refused(self._task, order))
+        refused = still_refused(self._task, order)
+        self._task = Task(self._spec, order, self._worker, refused=refused, progress=self._progress)
         self._open_for(self._task)
         env, epoch = self._open, order.written.epoch
         self._said_final = False
@@ -248,6 +252,8 @@ class TurnWorker:
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
         self._report, self._lengths = done.report, done.lengths
         self._intake.count(blobs)
+        if self._tick is not None:
+            self._progress()
         self._look_for_timers()
 
     def _look_for_timers(self) -> None:

@@ -81,12 +81,12 @@ _DIGIT = 128  # a byte below is one character of UTF-8, whose code Spark's `asci
 
 def prepared(
     source: DataFrame | Identified, key: str, operator: Operator, bins: int, time: str | None, *,
-    further: Sequence[str] = (), rows: bool = False,
+    further: Sequence[str] = (),
 ) -> DataFrame:  # fmt: skip
     """Returns the columns the step needs: bin, partition, offset, time, key, the operator's own, and further ones.
 
-    Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`), and with `rows`,
-    where a record can become several, a place for the row's number in its record.
+    Behind them are, of files, the columns that order records besides (`impls.store.records.TIES`), and where a record
+    can become several rows that are numbered, a place for the row's number.
     """
     found = source if isinstance(source, Identified) else Identified(source)
     df = found.frame
@@ -100,7 +100,7 @@ def prepared(
             f"input's column another one, as df.withColumnRenamed({taken[0]!r}, 'my_{taken[0]}') does."
         )
     df, order = (df, (PARTITION, OFFSET)) if found.carried else (ordered(df), _ORDER)
-    numbered = [F.lit(0).cast("long").alias(ROW)] if rows and found.several else []
+    numbered = [F.lit(0).cast("long").alias(ROW)] if found.several else []
     when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
     whole = isinstance(df.schema[key].dataType, IntegralType)
     if operator.key_type == "long" and not whole:

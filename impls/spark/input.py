@@ -1,7 +1,7 @@
 """A query's input: its records with their identity, the numbers of its topics, and how far it was read."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -40,20 +40,23 @@ class Input:
     location: Path
 
     @classmethod
-    def of(cls, df: DataFrame, results: Sink, checkpoint: Path) -> "Input":
+    def of(cls, df: DataFrame, results: Sink, checkpoint: Path, *, numbered: bool) -> "Input":
         """Returns the input of a query.
 
         Args:
             df: the source.
             results: the query's, whose options may say how the broker is reached.
             checkpoint: its folder.
+            numbered: the rows of a record are numbered, where it can have several.
 
         Raises:
             UsageError: the identity of records is not known, or a topic was made anew that this query has read.
         """
         broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
         topics, renewed = _checked(Topics.read(checkpoint / "rescale", readings_of(df)), broker, location)
-        return cls(df, identified(df, topics), topics, tuple(renewed), broker, location)
+        source = identified(df, topics)
+        source = replace(source, several=numbered and source.several)
+        return cls(df, source, topics, tuple(renewed), broker, location)
 
     def keep(self, own: Path, *, fsync: bool) -> None:
         """Makes the numbers durable, once no other start can use the checkpoint; raises StateError when that fails.

@@ -170,6 +170,16 @@ def stored_items(txn: lmdb.Transaction, bin_: int) -> list[tuple[Any, Any]]:
     return [*entries_of(txn, bin_), *other_items(txn, bin_)]
 
 
+def verify_bin(txn: lmdb.Transaction, bin_: int) -> None:
+    """Raises CorruptStateError when a bin's items, read without buffers, do not match their checksums or its size."""
+    items = stored_items(txn, bin_)
+    names, values = [name for name, _ in items], [value for _, value in items]
+    verify_items(names, values)
+    found, recorded = (len(items), sum(map(len, values))), read_size(txn, bin_)
+    if found != recorded:
+        raise CorruptStateError(f"Bin {bin_} holds {found} entries and bytes where {recorded} are recorded.")
+
+
 def other_items(txn: lmdb.Transaction, bin_: int) -> list[tuple[Any, Any]]:
     """Returns the items of a bin's state that are no entries, in key order."""
     others = [table for table in STATE_TABLES if table not in {STATE, PACKS}]

@@ -20,7 +20,9 @@ from impls.store.tables import STATE, bin_key
 
 CHECK_BYTES = 4
 _RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
-_KEY_MAX = 480  # LMDB keys end at 511 bytes
+_HASHED = 480  # bytes of the name of a key that is hashed, behind the prefix; LMDB keys end at 511 bytes
+_KEY_MAX = _HASHED - 1  # of a key that is its own name: no such name is as long as one that is hashed
+_DIGEST = 32
 _PREFIXES = [bin_key(STATE, bin_) for bin_ in range(MAX_BINS)]
 _FEW = 32  # entries of one shape; below, checking them one by one is quicker
 _WIDE = 48  # bytes of an entry, from which on that is quicker of any number
@@ -37,9 +39,12 @@ _CRC = _table()
 
 
 def stored_name(prefix: bytes, key: bytes) -> bytes:
-    """Returns the name of a key's entry behind its bin's prefix; the end of a key too long for LMDB is hashed."""
+    """Returns the name of a key's entry behind its bin's prefix, another one for every key.
+
+    Of a key that is too long for LMDB it is the beginning and a hash of the whole.
+    """
     if len(key) > _KEY_MAX:
-        key = key[: _KEY_MAX - 32] + hashlib.blake2b(key, digest_size=32).digest()
+        key = key[: _HASHED - _DIGEST] + hashlib.blake2b(key, digest_size=_DIGEST).digest()
     return prefix + key
 
 

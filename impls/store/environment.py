@@ -198,12 +198,17 @@ def set_aside(path: Path) -> Path | None:
 def wipe(path: Path) -> None:
     """Deletes an environment's files, and what earlier rebuilds of it have set aside; it must not be open here."""
     set_aside(path)
+    delete_aside(path)
+
+
+def delete_aside(path: Path) -> None:
+    """Deletes what earlier rebuilds of an environment have set aside."""
     for doomed in path.parent.glob(f".{path.name}-*.aside"):
         shutil.rmtree(doomed, ignore_errors=True)
 
 
-FORMAT = 4
-_READ = (3, FORMAT)  # 3 had no packs
+FORMAT = 5
+_READ = (3, 4, FORMAT)  # 3 had no packs; up to 4 a key of exactly 480 bytes was not hashed
 
 
 @dataclass(frozen=True, slots=True)

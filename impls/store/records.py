@@ -34,7 +34,7 @@ class Results:
 
     def to_bytes(self) -> bytes:
         """Returns results in their stored form."""
-        columns = {"key": pa.array(self.keys, pa.binary()), "value": pa.array(self.payloads, pa.binary())}
+        columns = {"key": pa.array(self.keys, pa.large_binary()), "value": pa.array(self.payloads, pa.large_binary())}
         return to_bytes(pa.table({"bin": self.bins, **columns}))
 
     def packed(self) -> bytes:

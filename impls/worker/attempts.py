@@ -32,6 +32,8 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
     """
     received, map_bytes, spec = list(tables), MAP_BYTES, task.spec
     server = _hand_out(task)
+    if task.order.check_frame:
+        _forget_generations(task)
     untrusted = Untrusted(Cause.DEADLY) if task.attempt >= _ATTEMPTS_TRUSTED and _died(task) else None
     while True:
         core = WorkerCore(task, map_bytes=map_bytes, untrusted=untrusted)
@@ -109,6 +111,14 @@ def _mark_failure(task: Task) -> None:
 def _forget_failures(task: Task) -> None:
     for before in range(task.attempt):
         _failure(task, before).unlink(missing_ok=True)
+
+
+def _forget_generations(task: Task) -> None:
+    """Deletes the notes of attempts under earlier drivers."""
+    path = store_path(task.state_dir, task.worker)
+    for note in path.parent.glob(f".{path.name}-*-*-*.failed"):
+        if int(note.stem.split("-")[-3]) < task.order.generation:
+            note.unlink(missing_ok=True)
 
 
 def _died(task: Task) -> bool:

@@ -7,13 +7,15 @@ from pathlib import Path
 import lmdb
 import numpy as np
 
+from impls.durability.frame import FOLDER as LOG_FOLDER
 from impls.durability.frame import Frame, frame_name
 from impls.durability.restore import RestoreRequest, restore
+from impls.durability.snapshot import FOLDER as SNAPSHOT_FOLDER
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.mechanism import Shared, WorkerStore
 from impls.protocol.report import Report
 from impls.store.checked import get_of_epoch
-from impls.store.environment import DAMAGE, Meta, Store, read_meta, set_aside, store_path, write_meta
+from impls.store.environment import DAMAGE, Meta, Store, delete_aside, read_meta, set_aside, store_path, write_meta
 from impls.store.lock import WriterLock, holds, take_lock
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
@@ -102,6 +104,8 @@ def _trusted(task: Task, path: Path, lock: WriterLock, map_bytes: int) -> Opened
             meta = _checked(read_meta(txn), task, path)
             if task.order.check_frame and not spec.turns:
                 _rewrite_lost_frame(task, meta, txn)
+        if task.order.check_frame:
+            delete_aside(path)  # nobody rebuilds the worker now, who would put it back: the lock is here
     except BaseException:
         store.close()
         raise
@@ -176,7 +180,7 @@ def _rebuilt(
             shutil.rmtree(aside, ignore_errors=True)
         return None
     try:
-        opened = _new(task, path, lock, map_bytes=map_bytes, why=why, report=report)
+        opened = _new(task, path, lock, map_bytes=max(map_bytes, _durable_map(task)), why=why, report=report)
     except BaseException:
         if aside is not None and holds(lock, path):  # else another attempt has its own environment there
             doomed = set_aside(path)
@@ -184,9 +188,19 @@ def _rebuilt(
             shutil.rmtree(doomed or aside, ignore_errors=True)
         lock.close()
         raise
-    for old in path.parent.glob(f".{path.name}-*.aside"):
-        shutil.rmtree(old, ignore_errors=True)
+    delete_aside(path)
     return opened
+
+
+def _durable_map(task: Task) -> int:
+    """Returns the size of a map that takes all that the checkpoint has, as a rebuild begins anew with each larger one.
+
+    A map takes addresses and no memory, so what other workers have there too does no harm.
+    """
+    files = task.spec.files
+    if files is None or task.order.first:
+        return 0
+    return 2 * sum(size for folder in (LOG_FOLDER, SNAPSHOT_FOLDER) for _, size in files.names(folder))
 
 
 def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untrusted, report: Report) -> Opened:
@@ -217,6 +231,7 @@ def _fill(
         state = BinState(txn, spec.bins)
         for bin_ in np.flatnonzero(routing == worker).tolist():
             spec.operator.create(bin_, spec.bins, state)
+            task.progress()
         return _columns(state.write_sizes()), task.epoch - 1
     source = spec.source()
     assert source is not None, "_set_aside has checked it"
@@ -224,12 +239,12 @@ def _fill(
     queues = tuple(bin_ for bin_, _ in order.queued if routing[bin_] == worker)
     states = order.states_at(worker)
     holders = {} if why.cause is Cause.DAMAGED else {b: at for b, at, _ in order.replicas if b in states}
-    have, _ = copy_replicas(task, holders, txn)  # a replica takes the place of a snapshot
+    have, _ = copy_replicas(task, holders, txn, verified=True)  # a replica takes the place of a snapshot
     epoch = task.epoch - 1
     if spec.turns:
         restored, epoch = refill(task, txn, states, have)
     else:
-        restored = restore(source, txn, epoch, RestoreRequest(states, queues, worker, have))
+        restored = restore(source, txn, epoch, RestoreRequest(states, queues, worker, have, progress=task.progress))
     report.recovered = str(why)
     report.ms["recover"] = (time.perf_counter() - start) * 1e3
     return _columns(restored.sizes), epoch

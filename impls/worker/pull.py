@@ -58,7 +58,7 @@ def copied(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction, 
 
 def _here(task: Task, source: int, bins: Sequence[int], txn: lmdb.Transaction) -> Iterator[int]:
     with (
-        Store.open(store_path(task.state_dir, source), create=False) as store,
+        Store.open(store_path(task.state_dir, source), create=False, sync=task.spec.fsync) as store,
         store.reading(buffers=False) as view,
         leaves_of(store.path, view) as leaves,
     ):
@@ -230,7 +230,8 @@ def _from_replicas(task: Task, states: dict[int, int], holders: dict[int, int], 
     have, without = copy_replicas(task, holders, txn)
     for bin_ in without:
         drop_bin(txn, bin_)
-    done = restore(source, txn, task.handed_over, RestoreRequest(states, have=have, open_from=task.epoch))
+    request = RestoreRequest(states, have=have, open_from=task.epoch, progress=task.progress)
+    done = restore(source, txn, task.handed_over, request)
     _half_way(task)
     sizes = dict(done.sizes)
     entries = tuple(read_size(txn, bin_)[0] for bin_ in sizes)
@@ -243,9 +244,10 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
-    restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch))
+    restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch, progress=task.progress))
     _half_way(task)
 
 
 def _half_way(task: Task) -> None:
+    task.progress()
     fault("during-pull", epoch=task.epoch, migrating=task.order.written.migrating)

@@ -1,9 +1,10 @@
 """The input of every step of a query: what is constant for the query's life, and the task of one epoch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from impls.durability.files import Files
-from impls.durability.restore import Source
+from impls.durability.restore import Source, no_progress
 from impls.operators.base import Operator
 from impls.protocol.mechanism import Shared
 from impls.protocol.order import EpochOrder
@@ -59,6 +60,7 @@ class Task:
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
         stuck: bins whose state its `back` has failed on, each with a sentence: they keep shape and version.
+        progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
 
     spec: QuerySpec
@@ -68,6 +70,7 @@ class Task:
     host: str = ""
     refused: tuple[int, str] | None = None
     stuck: tuple[tuple[int, str], ...] = ()
+    progress: Callable[[], None] = no_progress
 
     @property
     def state_dir(self) -> str:

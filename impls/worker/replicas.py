@@ -5,8 +5,8 @@ environment; or, as a standby, by processing the same records as the bin's owner
 has changed since its epoch.
 """
 
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import lmdb
@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from impls.durability.restore import Restored, RestoreRequest, Source, restore, usable_from
-from impls.errors import StateError
+from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Replication, Report
-from impls.store.bins import copy_bin, drop_bin
+from impls.store.bins import copy_bin, drop_bin, verify_bin
 from impls.store.checked import get_checked, put_checked
-from impls.store.environment import DAMAGE, Meta, Store, read_meta, store_path, wipe, write_meta
+from impls.store.environment import DAMAGE, MAP_BYTES, Meta, Store, read_meta, store_path, wipe, write_meta
 from impls.store.lock import take_lock
 from impls.store.records import concat
 from impls.store.state import BinState
@@ -45,27 +45,56 @@ def keep_replicas(task: Task, received: list[pa.Table], report: Report) -> None:
     plan = task.order.written.plan
     refresh = {bin_ for bin_, at in plan.replicas if at == task.worker}
     standbys = {bin_ for bin_, at in plan.standbys if at == task.worker}
-    if task.spec.files is None or not (refresh or standbys):
+    forgets = any(at == task.worker for _, at in task.order.written.forgotten)
+    if task.spec.files is None or not (refresh or standbys or forgets):
         return
-    try:
-        _keep(task, refresh, standbys, received, report)
-    except PipelineError as error:
-        raise StateError(f"The replicas of worker {task.worker} cannot be kept: {error}") from error
-    except DAMAGE:  # replicas are only copies
+    if not (refresh or standbys or _known(task)):
         wipe(replica_path(task.state_dir, task.worker))
-        _keep(task, refresh, standbys, received, report)
+        return
+    map_bytes, wiped = MAP_BYTES, False
+    while True:
+        try:
+            _keep(task, refresh, standbys, received, report, map_bytes)
+        except _FullError as full:
+            map_bytes = 2 * full.map_bytes
+        except DAMAGE as error:
+            if wiped:
+                raise _failed(task, error) from error
+            wipe(replica_path(task.state_dir, task.worker))  # they are only copies
+            wiped = True
+        except (PipelineError, lmdb.Error) as error:
+            raise _failed(task, error) from error
+        else:
+            return
 
 
-def _keep(task: Task, refresh: set[int], standbys: set[int], received: list[pa.Table], report: Report) -> None:
+def _failed(task: Task, error: Exception) -> StateError:
+    """Returns an error that no loop around the worker's own environment takes for one of that environment."""
+    return StateError(f"The replicas of worker {task.worker} cannot be kept: {error}")
+
+
+class _FullError(Exception):
+    """The map of the replicas' environment is full."""
+
+    def __init__(self, map_bytes: int):
+        super().__init__(f"a map of {map_bytes} bytes is full")
+        self.map_bytes = map_bytes
+
+
+def _keep(  # noqa: PLR0917 - the task, what is to be kept, what of, and how large the map is
+    task: Task, refresh: set[int], standbys: set[int], received: list[pa.Table], report: Report, map_bytes: int
+) -> None:
     source = task.spec.source()
     assert source is not None, "keep_replicas has checked it"
     with ExitStack() as stack:
-        path = replica_path(task.state_dir, task.worker)
-        store = _opened(task.spec.query, path, stack)
-        txn = stack.enter_context(store.begin())  # commits when its block ends, aborts on an exception
-        _forget(txn, task, refresh | standbys)
-        done = _bring(source, txn, task, sorted(refresh | standbys))
-        standby_records = 0 if _follows(task) else _process(txn, task, standbys, received)
+        store = _opened(task, map_bytes, stack)
+        try:
+            with store.begin() as txn:  # commits when its block ends, aborts on an exception
+                _forget(txn, task, refresh | standbys)
+                done = _bring(source, txn, task, sorted(refresh | standbys))
+                standby_records = 0 if _follows(task) else _process(txn, task, standbys, received)
+        except lmdb.MapFullError as error:
+            raise _FullError(store.map_bytes) from error
     last = task.epoch
     shown = [[bin_, last if bin_ in standbys else last - 1] for bin_ in sorted(refresh | standbys)]
     report.replication = Replication(shown, done.image_bytes + done.delta_bytes, standby_records)
@@ -82,27 +111,29 @@ def _follows(task: Task) -> bool:
     return task.spec.turns or (versions is not None and versions.guarded > 0)
 
 
-def _opened(query: str, path: Path, stack: ExitStack) -> Store:
+def _opened(task: Task, map_bytes: int, stack: ExitStack) -> Store:
     """Opens the environment of replicas; one that is damaged, foreign or held by another process is replaced."""
+    path = replica_path(task.state_dir, task.worker)
     try:
-        store = _entered(path, stack)
+        store = _entered(task, path, map_bytes, stack)
         with store.reading() as txn:
             meta, is_new = read_meta(txn), not txn.stat()["entries"]
-        if is_new or (meta is not None and meta.query == query):
+        if is_new or (meta is not None and meta.query == task.spec.query):
             return store
     except (StateError, lmdb.Error):
         pass
     stack.close()
     wipe(path)
-    return _entered(path, stack)
+    return _entered(task, path, map_bytes, stack)
 
 
-def _entered(path: Path, stack: ExitStack) -> Store:
+def _entered(task: Task, path: Path, map_bytes: int, stack: ExitStack) -> Store:
+    """Opens the environment under its lock, flushed as the worker's own is: a pull trusts both alike."""
     lock = take_lock(path)
     if lock is None:
         raise StateError(f"The replicas in {path} are held by another process that does not end.")
     stack.callback(lock.close)
-    return stack.enter_context(Store.open(path))
+    return stack.enter_context(Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync))
 
 
 def _epoch_of(txn: lmdb.Transaction, bin_: int) -> int:
@@ -118,9 +149,12 @@ def _held(txn: lmdb.Transaction) -> list[int]:
     return [int.from_bytes(name[-2:], "big") for name, _ in iter_range(txn, _EPOCHS, _EPOCHS + b"\xff\xff")]
 
 
+def _known(task: Task) -> set[int]:
+    return {bin_ for bin_, at, _ in task.order.replicas if at == task.worker}
+
+
 def _forget(txn: lmdb.Transaction, task: Task, wanted: set[int]) -> None:
-    known = {bin_ for bin_, at, _ in task.order.replicas if at == task.worker}
-    for bin_ in set(_held(txn)) - known - wanted:
+    for bin_ in set(_held(txn)) - _known(task) - wanted:
         drop_bin(txn, bin_, whole=True)
         txn.delete(_EPOCHS + bin_.to_bytes(2, "big"))
 
@@ -135,7 +169,8 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     have = {bin_: at[bin_] for bin_ in behind if at[bin_] >= max(oldest, 0)}
     for bin_ in set(behind) - set(have):
         drop_bin(txn, bin_, whole=True)
-    done = restore(source, txn, target, RestoreRequest({b: order.location_of(b) for b in behind}, have=have))
+    states = {bin_: order.location_of(bin_) for bin_ in behind}
+    done = restore(source, txn, target, RestoreRequest(states, have=have, progress=task.progress))
     for bin_ in behind:
         _set_epoch(txn, bin_, target)
     return done
@@ -170,16 +205,23 @@ def _of_standbys(received: Iterable[pa.Table], bins: Iterable[int]) -> pa.Table 
     return concat([table]) if len(table) else None
 
 
-def copy_replicas(task: Task, holders: Mapping[int, int], txn: lmdb.Transaction) -> tuple[dict[int, int], list[int]]:
+def copy_replicas(
+    task: Task, holders: Mapping[int, int], txn: lmdb.Transaction, *, verified: bool = False
+) -> tuple[dict[int, int], list[int]]:
     """Copies bins from replicas on this host into a transaction.
 
-    Returns ({bin: epoch that its replica shows}, bins that have no usable replica). A replica that is ahead of the
-    epoch before (a standby of an attempt run before) is not usable.
+    Returns ({bin: epoch that its replica shows}, bins that have no usable replica, of which nothing is in the
+    transaction). A replica that is ahead of the epoch before (a standby of an attempt run before) is not usable, nor
+    is one that is damaged.
 
     Args:
         task: the task of the worker that gets them.
         holders: bin -> worker that holds the replica.
         txn: the write transaction that gets the bins.
+        verified: every item is compared with its checksum, and the bytes of a bin with its recorded size.
+
+    Raises:
+        lmdb.MapFullError: the map of the transaction is full.
     """
     have: dict[int, int] = {}
     source = task.spec.source()
@@ -190,16 +232,32 @@ def copy_replicas(task: Task, holders: Mapping[int, int], txn: lmdb.Transaction)
     for bin_, worker in holders.items():
         by_worker.setdefault(worker, []).append(bin_)
     for worker, bins in by_worker.items():
-        try:
-            with (
-                Store.open(replica_path(task.state_dir, worker), create=False) as store,
-                store.reading(buffers=False) as view,
-            ):
-                meta = read_meta(view)
-                for bin_ in bins if meta is not None and meta.query == task.spec.query else []:
-                    if oldest <= (at := _epoch_of(view, bin_)) < task.epoch:
-                        copy_bin(view, txn, bin_)
-                        have[bin_] = at
-        except (StateError, lmdb.Error):
-            continue  # the checkpoint has the bins as well
+        with suppress(StateError, *DAMAGE), _view(task, worker) as view:  # the checkpoint has the bins as well
+            for bin_ in bins:
+                if oldest <= (at := _epoch_of(view, bin_)) < task.epoch and _copied(view, txn, bin_, verified):
+                    have[bin_] = at
+                    task.progress()
     return have, [bin_ for bin_ in holders if bin_ not in have]
+
+
+@contextmanager
+def _view(task: Task, worker: int) -> Iterator[lmdb.Transaction]:
+    """Reads the replicas of a worker; raises CorruptStateError when they are missing, damaged or of another query."""
+    path = replica_path(task.state_dir, worker)
+    with Store.open(path, create=False, sync=task.spec.fsync) as store, store.reading(buffers=False) as view:
+        meta = read_meta(view)
+        if meta is None or meta.query != task.spec.query:
+            raise CorruptStateError(f"The replicas in {path} are of another query.")
+        yield view
+
+
+def _copied(view: lmdb.Transaction, txn: lmdb.Transaction, bin_: int, verified: bool) -> bool:
+    """Copies one replica whole, or leaves nothing of it and returns False."""
+    try:
+        if verified:
+            verify_bin(view, bin_)
+        copy_bin(view, txn, bin_)
+    except DAMAGE:
+        drop_bin(txn, bin_)
+        return False
+    return True

@@ -131,7 +131,7 @@ def refill(task: Task, txn: lmdb.Transaction, states: dict[int, int], have: Mapp
     states = states | {bin_: task.worker for frame in later for bin_, _ in frame.pulls}
     queues = tuple(np.flatnonzero(task.order.written.plan.routing == task.worker).tolist())
     upto = task.epoch - 1 if last is None else max(task.epoch - 1, last.epoch)
-    request = RestoreRequest(states, queues, task.worker, have, open_from=task.epoch)
+    request = RestoreRequest(states, queues, task.worker, have, task.epoch, task.progress)
     restored = restore(source, txn, upto, request)
     if last is not None and last.turn is not None:
         write_turn(txn, _after(segment), told=True)

@@ -133,10 +133,12 @@ def snapshot_of_a_later_epoch(patch):
 
 
 def frames_deleted_too_early(patch):
-    def needless(written, names):
-        return [name for name in names if name[0] <= int(written.base.min()) + 1]
+    take = keeper.KeptLog.take_needless
 
-    patch.setattr(keeper, "needless_log", needless)
+    def too_early(self, written):
+        return take(self, replace(written, base=written.base + 1))
+
+    patch.setattr(keeper.KeptLog, "take_needless", too_early)
 
 
 def restore_ignores_pulls(patch):
@@ -308,4 +310,5 @@ def test_a_change_of_shape_that_damage_hides_entries_from_is_found():
         parameters = draw(seed)
         return simulate(parameters) if parameters.changes else None
 
-    find(range_believed_where_damage_ends_it, outcome, {"attempts", "results", "state"}, SEEDS)
+    # an entry that was hidden has its old shape, in which its version then fails at every start
+    find(range_believed_where_damage_ends_it, outcome, {"attempts", "results", "state", "stuck"}, SEEDS)

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from impls.durability.schedule import FinishedEpoch, Manifest, SnapshotSchedule, needless_log, needless_snapshots
+from impls.durability.kept import KeptLog
+from impls.durability.schedule import FinishedEpoch, Manifest, SnapshotSchedule, needless_snapshots
 
 
 class History:
@@ -15,15 +16,24 @@ class History:
         self.image = image  # bytes of an image for each byte of state
         self.random = np.random.default_rng(seed)
         self.bins, self.workers, self.share = bins, workers, share
-        self.schedule = SnapshotSchedule(Manifest.new("q", bins), epoch=-1, replay_epochs=replay)
         self.location = self.random.integers(0, workers, bins).astype(np.int32)
         self.routing = self.location.copy()
-        self.sizes = self.random.integers(0, size, bins)
+        self.sizes, self.replay = self.random.integers(0, size, bins), replay
+        self.schedule = SnapshotSchedule(
+            Manifest.new("q", bins), epoch=-1, sizes=self.sizes * 0, location=self.location, replay_epochs=replay
+        )
         self.saved = self.schedule.manifest
         self.snapshotted = 0
 
+    def restart(self, number):
+        """Another driver goes on behind an epoch; what the checkpoint has is the manifest, and what was observed."""
+        self.schedule = SnapshotSchedule(
+            self.saved, epoch=number, sizes=self.sizes, location=self.location, replay_epochs=self.replay
+        )
+
     def epoch(self, number, log_bytes=100):
         due = self.schedule.to_snapshot(number)
+        self.bytes = [int(self.sizes[[b for b in due if self.location[b] == w]].sum()) for w in range(self.workers)]
         self.snapshotted += len(due)
         arrived = self._move() if self.share else []
         changed = [*arrived, *np.flatnonzero(self.random.random(self.bins) < self.share).tolist()]
@@ -90,8 +100,13 @@ def test_needless_files_are_those_that_the_manifest_does_not_need(seed, share):
         history.epoch(number)
     schedule, base = history.schedule, history.schedule.manifest.base
     frames = [(epoch, worker) for epoch in range(70) for worker in range(3)]
-    kept = set(frames) - set(needless_log(schedule.manifest, frames))
+    log = KeptLog((frame, 10) for frame in frames[: 20 * 3])
+    for frame in frames[15 * 3 :]:  # some epochs are run again
+        log.add(*frame, 20)
+    kept = set(frames) - set(log.take_needless(schedule.manifest))
     assert {epoch for epoch, _ in kept} == set(range(int(base.min()) + 1, 70))
+    assert log.bytes == sum(20 if epoch >= 15 else 10 for epoch, _ in kept)
+    assert not log.take_needless(schedule.manifest)
     names = [(epoch, worker, 1) for epoch, worker in frames]
     images = set(needless_snapshots([schedule.manifest], names))
     assert not images & schedule.manifest.files()
@@ -123,3 +138,43 @@ def test_images_of_a_large_state_are_a_mebibyte_an_epoch_unless_the_log_grows(lo
     for number in range(1_600):
         history.epoch(number, log_bytes=log_bytes)
     assert least <= history.snapshotted <= most
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.sampled_from([1000, 1 << 24]),
+    share=st.sampled_from([0.05, 1.0]),
+    starts=st.lists(st.integers(100, 399), max_size=6),
+)
+def test_a_driver_that_starts_writes_no_more_snapshots_than_one_that_goes_on(seed, size, share, starts):
+    history = History(seed, 64, 4, 100, share, size=size)
+    usual = 0
+    for number in range(400):
+        if number in starts:
+            history.restart(number - 1)
+        history.epoch(number)
+        total = sum(history.bytes)
+        if not any(start <= number < start + 20 for start in starts):
+            usual = max(usual, total)
+        elif number >= 100:
+            assert total <= max(usual, 2 * int(history.sizes.sum()) // 80 + int(history.sizes.max())), number
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.sampled_from([1 << 22, 1 << 27]), log_bytes=st.sampled_from([100, 1 << 32]))
+def test_what_a_worker_writes_in_an_epoch_is_bounded_and_it_goes_on(seed, size, log_bytes):
+    """Also where the changelog grows so fast that every bin is due, or a driver knows no sizes."""
+    history = History(seed, 64, 4, 30, 1.0, size=size)
+    for number in range(60):
+        history.epoch(number, log_bytes)
+        assert max(history.bytes) <= max(64 << 20, int(history.sizes.max()))
+        if log_bytes > 100:
+            assert number - history.schedule.manifest.base.min() <= 50  # of 64 bins at 4 workers, one in an epoch
+
+
+@pytest.mark.parametrize(("gib", "workers"), [(0.1, 4), (20, 4), (100, 100), (1024, 1000)])
+def test_a_cycle_is_bounded_in_changelog_files(gib, workers):
+    sizes, location = np.full(4096, int(gib * 2**30) // 4096), (np.arange(4096) % workers).astype(np.int32)
+    schedule = SnapshotSchedule(Manifest.new("q", 4096), epoch=-1, sizes=sizes, location=location)
+    assert schedule.cycle() * workers <= 100_000

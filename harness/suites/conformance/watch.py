@@ -206,6 +206,8 @@ class Watch:
         epoch = record.written.epoch
         self._routing, self._location = record.written.plan.routing.copy(), self._location.copy()
         self._queued = np.zeros_like(self._queued)
+        for pair in record.written.forgotten:
+            self._replicas.pop(pair, None)
         for report in record.reports:
             self._location[report.moves.bins] = report.worker
             for bin_ in report.moves.bins:

@@ -51,9 +51,8 @@ class _Query:
         self.keys = keys
         self.operator: Operator = DenseCount(keys) if workload == "dense" else HashCount(preload=keys)
         self.files = Files(str(folder / "checkpoint"))
-        self.keeper = Keeper(self.files, "q", _BINS, epoch=-1, generation=1)
-        self.sizes = np.zeros(_BINS, np.int64)
-        self.owner = np.zeros(_BINS, np.int32)
+        self.sizes, self.owner = np.zeros(_BINS, np.int64), np.zeros(_BINS, np.int32)
+        self.keeper = Keeper(self.files, "q", epoch=-1, generation=1, location=self.owner, sizes=self.sizes)
         self.spec = QuerySpec("q", _BINS, self.operator, _Nowhere("", "", 1), str(folder / "state"), self.files)
         self._random = np.random.default_rng(1)
         self.number = -1

@@ -257,6 +257,8 @@ class Cluster:
         copied = tuple((b, w, last - 1) for b, w in written.plan.replicas)
         copied += tuple((b, w, last) for b, w in written.plan.standbys)
         self.replicas |= {(bin_, worker): at for bin_, worker, at in copied}
+        for pair in written.forgotten:
+            self.replicas.pop(pair, None)
         for pull in pulled:
             self.replicas.pop((pull.bin, pull.target), None)
         every = np.arange(len(arrived) if last == 0 else 0, dtype=np.int32)

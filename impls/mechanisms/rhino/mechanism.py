@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_below_one
-from impls.protocol.moves import Pairs, after_others, due_replicas, lags, movable, pull_plan, within_bytes
+from impls.protocol.moves import Pairs, after_others, due_replicas, lags, movable, pairs_of, pull_plan, within_bytes
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -37,11 +38,19 @@ class Rhino(Mechanism):
 
     def replicas(self, view: View) -> Pairs:
         """Returns the replicas of the groups that are due; see `Mechanism.replicas`."""
+        return due_replicas(view, *self._places(view), self.interval_epochs, self.replicate_bytes)
+
+    def standing(self, view: View) -> Pairs:
+        """Returns each bin's replicas; see `Mechanism.standing`."""
+        return pairs_of(*self._places(view))
+
+    def _places(self, view: View) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """Returns the bin and the worker of each replica."""
         others = view.workers - 1
         bins = np.tile(np.arange(view.bins), min(self.factor, others))
         step = (bins + np.arange(len(bins)) // view.bins) % max(others, 1)
         workers = ((view.location[bins] + 1 + step) % view.workers).astype(np.int32)
-        return due_replicas(view, bins, workers, self.interval_epochs, self.replicate_bytes)
+        return bins, workers
 
     @after_others
     def plan(self, view: View) -> EpochPlan:

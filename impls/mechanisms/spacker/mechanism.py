@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.protocol.mechanism import Mechanism, refuse_below_one, refuse_negative, refuse_unless_share
-from impls.protocol.moves import Pairs, after_others, due_replicas, hottest_first, movable, pull_plan
+from impls.protocol.moves import Pairs, after_others, due_replicas, hottest_first, movable, pairs_of, pull_plan
 from impls.protocol.plan import EpochPlan
 from impls.protocol.view import View
 
@@ -47,11 +47,19 @@ class Spacker(Mechanism):
 
     def replicas(self, view: View) -> Pairs:
         """Returns the replicas that are due of the bins that have some; see `Mechanism.replicas`."""
+        return due_replicas(view, *self._places(view), self.interval_epochs, self.replicate_bytes)
+
+    def standing(self, view: View) -> Pairs:
+        """Returns the replicas of the bins that have some; see `Mechanism.standing`."""
+        return pairs_of(*self._places(view))
+
+    def _places(self, view: View) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """Returns the bin and the worker of each replica."""
         every = np.arange(view.bins)
         kept = every[np.floor((every + 1) * self.replicated) > np.floor(every * self.replicated)]  # evenly spread
         bins, workers = (side.ravel() for side in np.meshgrid(kept, np.arange(view.workers, dtype=np.int32)))
         others = workers != view.location[bins]
-        return due_replicas(view, bins[others], workers[others], self.interval_epochs, self.replicate_bytes)
+        return bins[others], workers[others]
 
     @after_others
     def plan(self, view: View) -> EpochPlan:

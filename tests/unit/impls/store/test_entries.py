@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from impls.errors import CorruptStateError
 from impls.protocol.arrays import MAX_BINS
 from impls.store.entries import open_value, open_values, stored_name, stored_names, stored_value, stored_values
+from impls.store.environment import Store
+from impls.store.state import BinState
 from impls.store.tables import STATE, bin_key
 
 entries = st.lists(st.tuples(st.integers(0, MAX_BINS - 1), st.binary(max_size=40), st.binary(max_size=40)), max_size=40)
@@ -28,6 +30,24 @@ def test_long_keys_are_told_apart_by_their_end():
     assert len(set(names)) == 3
     assert max(map(len, names)) == 3 + 480
     assert names[0] == stored_name(bin_key(STATE, 1), LONG + b"a")
+
+
+@given(st.lists(st.binary(min_size=0, max_size=3), min_size=1, max_size=5), st.integers(470, 520))
+def test_no_two_keys_have_one_name_not_even_a_key_that_is_another_ones_name(ends, length):
+    keys = {(LONG + end)[-length:] for end in ends} | {LONG[: length + n] for n in range(-5, 6)}
+    prefix = bin_key(STATE, 1)
+    for _ in range(3):
+        keys |= {stored_name(prefix, key)[len(prefix) :] for key in keys}
+    assert len({stored_name(prefix, key) for key in keys}) == len(keys)
+
+
+def test_a_key_that_is_the_name_of_a_longer_one_has_a_state_of_its_own(tmp_path):
+    longer = LONG + b"a"
+    name = stored_name(bin_key(STATE, 1), longer)[3:]
+    with Store.open(tmp_path) as store, store.begin() as txn:
+        state = BinState(txn, 4)
+        state.put_many([1, 1], [longer, name], [b"of the longer", b"of its name"], [None, None])
+        assert state.get_many([1, 1], [longer, name]) == [b"of the longer", b"of its name"]
 
 
 @given(st.data())

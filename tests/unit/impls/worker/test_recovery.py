@@ -11,6 +11,7 @@ from durable import BINS, Workers
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import Pull
+from impls.worker import attempts
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
 
@@ -247,3 +248,32 @@ def test_the_manifest_of_another_query_or_format_is_refused(workers):
             workers.epoch()
         manifest.write_text(text)
         workers.number -= 1
+
+
+def test_a_rebuild_begins_with_a_map_that_takes_what_the_checkpoint_has(tmp_path, monkeypatch):
+    workers = Workers(tmp_path, keys=20_000, replay_epochs=10)
+    for _ in range(15):
+        workers.epoch(records=5000)
+    monkeypatch.setattr(attempts, "MAP_BYTES", 64 << 10)
+    workers.lose(1)
+    begun, begin = [], attempts.WorkerCore.begin
+    monkeypatch.setattr(attempts.WorkerCore, "begin", lambda core: begun.append(core.worker) or begin(core))
+    assert recovered(workers.epoch(records=10)) == {1: "missing"}
+    assert begun == [0, 1, 2]
+    workers.check()
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_attempts_under_earlier_drivers_have_left_is_deleted_at_a_start(tmp_path, lost):
+    workers = Workers(tmp_path, generation=3)
+    workers.epochs(2)
+    folder = workers.environment(1).parent
+    (folder / ".worker-0001-4711-abcd.aside").mkdir()
+    (folder / ".worker-0001-4711-abcd.aside" / "data.mdb").write_bytes(bytes(100))
+    for name in (".worker-0001-2-1-0.failed", ".worker-0001-3-9-0.failed", ".worker-00010-1-1-1.failed"):
+        (folder / name).touch()
+    if lost:
+        workers.lose(1)
+    workers.epoch(check_frame=True)
+    left = {path.name for path in folder.glob(".*")}
+    assert left == {".worker-0001-3-9-0.failed", ".worker-00010-1-1-1.failed"}

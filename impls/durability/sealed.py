@@ -1,0 +1,80 @@
+"""Checksummed files of a JSON head and parts: changelog frames and snapshots.
+
+A file is a front, the length of the head (uint32), the head, and the parts whose lengths the head gives. The front is 4
+bytes of magic, format (uint16), CRC-32 of what follows it (uint32) and the length of that (uint64). In format 1, which
+is still read, that length has 32 bits.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+from impls.errors import ADVICE, CorruptStateError
+from impls.protocol.jsontext import from_text, to_text
+
+_FRONTS = {1: struct.Struct("<4sHII"), 2: struct.Struct("<4sHIQ")}  # by format
+_NEWEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What a file begins with.
+
+    Attributes:
+        format: of the file.
+        check: CRC-32 of what follows.
+        length: bytes that follow.
+    """
+
+    format: int
+    check: int
+    length: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the front itself, as in the newest format where this version does not know its own."""
+        return _FRONTS[self.format if self.format in _FRONTS else _NEWEST].size
+
+    def to_bytes(self, magic: bytes) -> bytes:
+        """Returns it as stored."""
+        return _FRONTS[self.format].pack(magic, self.format, self.check, self.length)
+
+    def matches(self, body: bytes | memoryview) -> bool:
+        """Returns whether this is what follows."""
+        return len(body) == self.length and zlib.crc32(body) == self.check
+
+
+def front_of(raw: bytes, at: int = 0) -> Front | None:
+    """Returns the front that begins at a byte, None where the rest is too short for one."""
+    found = int.from_bytes(raw[at + 4 : at + 6], "little")
+    kind = _FRONTS[found if found in _FRONTS else _NEWEST]
+    return Front(*kind.unpack_from(raw, at)[1:]) if len(raw) - at >= kind.size else None
+
+
+def seal(magic: bytes, version: int, head: dict[str, Any], parts: list[bytes]) -> bytes:
+    """Returns a checksummed file of a JSON head and parts."""
+    text = to_text({**head, "parts": [len(part) for part in parts]})
+    body = b"".join([len(text).to_bytes(4, "little"), text, *parts])
+    return Front(version, zlib.crc32(body), len(body)).to_bytes(magic) + body
+
+
+def unseal(magic: bytes, version: int, raw: bytes, path: str) -> tuple[dict[str, Any], list[memoryview]]:
+    """Returns head and parts of a file that `seal` made, in `version` or one before.
+
+    Raises CorruptStateError that names the file.
+    """
+    front = front_of(raw)
+    if front is None or raw[:4] != magic:
+        raise CorruptStateError(f"The file {path} is torn or not of this kind: {ADVICE}.")
+    if not 0 < front.format <= version:
+        raise CorruptStateError(f"The file {path} has format {front.format}; this version reads format {version}.")
+    body = memoryview(raw)[front.size :]
+    if not front.matches(body):
+        raise CorruptStateError(f"The file {path} is torn or damaged (its checksum does not match): {ADVICE}.")
+    at = 4 + int.from_bytes(body[:4], "little")
+    head, parts = from_text(bytes(body[4:at])), []
+    for size in head["parts"]:
+        parts.append(body[at : at + size])
+        at += size
+    return head, parts
