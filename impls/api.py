@@ -105,6 +105,8 @@ def stream(
 ) -> StreamHandle:
     """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
 
+    Raises UsageError when an argument cannot be used, or the checkpoint is another query's or in use.
+
     Args:
         df: a streaming DataFrame of Kafka topics, or files (`impls.spark.columns`), or with `partition` and `offset`.
         key: column of the key, integer, string or binary; its hash names its bin.
@@ -130,9 +132,6 @@ def stream(
         control: a Kafka topic with commands for this query, see `impls.controltopic`.
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
-
-    Raises:
-        UsageError: an argument cannot be used, or the checkpoint is another query's or in use.
     """
     how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
     read = Input.of(df, sink, Path(checkpoint), numbered=mode == "real-time")
