@@ -117,11 +117,11 @@ def test_timers_and_offsets_with_a_damaged_key_are_read_whole_or_refused(tmp_pat
         state = BinState(txn, 4)
         for other in range(4):
             state.set_earliest_timer(other, 5)
-            state.put_offsets([other], [0], [(7, 0)], new=[True])
+            state.put_offsets([other], [0], [(9, 1)], new=[True])
         state.write_sizes()
     reads = [
         (DUE, b"", lambda txn: BinState(txn, 4).bins_with_timers(marked, 10)),
-        (OFFSETS, bytes(4), lambda txn: Offsets(4).load(txn)),
+        (OFFSETS, bytes(8), lambda txn: Offsets(4).load(txn)),
     ]
     for table, more, read in reads:
         raw = (path / "data.mdb").read_bytes()
