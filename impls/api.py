@@ -1,7 +1,7 @@
 """`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
+from impls.driver.outputs import keep_partitions
 from impls.driver.pipeline import INITIAL, PipelineChanges
 from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files, check_level
@@ -48,8 +49,8 @@ from impls.spark.session import check_session
 from impls.spark.shipping import equip, pickled
 from impls.spark.topics import Topics
 from impls.transfer.settings import Transfer, certificate_of
+from impls.worker.output import Output
 from impls.worker.query import QuerySpec
-from impls.worker.results import Output
 from impls.worker.sinks import ForeachBatch, Nowhere, Sink
 
 __all__ = ["ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"]
@@ -103,9 +104,7 @@ def stream(
     on_event: Callable[[str, dict[str, Any]], None] | None = None,
     _prepare: Preparation = NOTHING,
 ) -> StreamHandle:
-    """Starts a stateful query and returns the handle that rescales, changes, describes and stops it.
-
-    Raises UsageError when an argument cannot be used, or the checkpoint is another query's or in use.
+    """Starts a stateful query and returns its handle; raises UsageError for an argument or a checkpoint of no use.
 
     Args:
         df: a streaming DataFrame of Kafka topics, or files (`impls.spark.columns`), or with `partition` and `offset`.
@@ -141,7 +140,9 @@ def stream(
     with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
         first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
-        spec = QuerySpec(opened.query, bins, first, sink, state, files, how.shared, between, start is real_time)
+        spec = QuerySpec(
+            opened.query, bins, first, _of(opened, sink), state, files, how.shared, between, start is real_time
+        )
         driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
         making = partial(driving, _controller(spec, how, initial(bins, workers, policy)), opened)
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
@@ -236,12 +237,22 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
     return Nowhere() if results is None else results
 
 
+def _of(opened: Checkpoint, sink: Sink) -> Sink:
+    """Returns a sink whose results name the query; raises UsageError where they would come to other partitions."""
+    if not isinstance(sink, Output):
+        return sink
+    keep_partitions(opened.own, sink.topic, sink.partitions, fsync=opened.fsync)
+    return replace(sink, query=opened.query)
+
+
 def _ready(
     frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], how_to: RealTime | str
 ) -> DataFrame:
     """Checks a frame's session, sends the executors what they need, connects the workers that there can be now."""
     spark = frame.sparkSession
     check_session(spark)
+    if isinstance(sink, Output):
+        sink.check()
     equip(spark, operator, py_files)
     warm_workers(spark, sink, how_to.slots if isinstance(how_to, RealTime) else None)
     return frame

@@ -133,7 +133,7 @@ class _Reader:
         messages = [message for message in self._consumer.consume(1000, timeout=_POLL_S) if message.error() is None]
         for message in messages:
             number = number_of(message.headers())
-            if self._seen.accept(message.partition(), number.worker, number.epoch, number.index):
+            if number is not None and self._seen.accept(message.partition(), number):
                 self._rows.append(json.loads(message.value()))
         return len(messages)
 

@@ -20,8 +20,8 @@ from impls.protocol.controller import Controller
 from impls.spark.shipping import pickled
 from impls.store.environment import store_path
 from impls.store.hashing import bin_of_hash, hash_bytes
+from impls.worker.output import Output
 from impls.worker.query import QuerySpec
-from impls.worker.results import Output
 
 BINS, KEYS, WORKERS = 16, 60, 2
 PLACE = ("bin", "partition", "offset", "time", "key")
@@ -63,7 +63,7 @@ def from_fields(value):
 class Sink(Output):
     """Takes results in memory."""
 
-    def send(self, results, *, bins, worker, generation, epoch, first=0):
+    def send(self, results, *, worker, epoch, first=0, **_):
         rows = zip(results.bins.tolist(), results.keys, results.payloads, strict=True)
         RESULTS[self.topic] += [(worker, epoch, first + i, key, value) for i, (_, key, value) in enumerate(rows)]
 

@@ -178,7 +178,7 @@ def kafka(tmp_path_factory):
 
     from harness.lab.broker import EmbeddedBroker
     from harness.setup.java import ensure_jars, find_java
-    from impls.worker.results import close_producers
+    from impls.worker.output import close_producers
 
     with EmbeddedBroker(tmp_path_factory.mktemp("broker"), ensure_jars().broker, find_java()) as broker:
         yield broker.bootstrap
@@ -248,7 +248,7 @@ class TopicReader:
             for message in self._consumer.consume(1000, timeout=0.2):
                 assert message.error() is None, message.error()
                 n = number_of(message.headers())
-                if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
+                if self._seen.accept(message.partition(), n):
                     self._values.append(message.value())
         return self._values
 

@@ -36,7 +36,7 @@ class Counts:
         for message in self._consumer.consume(10_000, 0.2):
             assert message.error() is None, message.error()
             n = number_of(message.headers())
-            if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
+            if self._seen.accept(message.partition(), n):
                 count = int.from_bytes(message.value(), "little")
                 assert count > self.last.get(message.key(), 0), "a count that does not grow"
                 self.last[message.key()] = count

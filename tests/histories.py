@@ -81,7 +81,7 @@ class Pipeline:
             self.send(worker, epoch, touched)
 
     def send(self, worker: int, epoch: int, results: dict[int, int]) -> None:
-        rows = [(key, count, worker, 1, epoch, index) for index, (key, count) in enumerate(sorted(results.items()))]
+        rows = [(key, count, worker, 1, epoch, index, 0) for index, (key, count) in enumerate(sorted(results.items()))]
         if self.retries and self.rng.random() < 0.3:
             rows = rows[: self.rng.randint(0, len(rows))] + rows
         for row in rows:
@@ -93,8 +93,8 @@ class Pipeline:
 
 
 def raw_results(rows: list[tuple[int, ...]]) -> RawResults:
-    """Results from rows of partition, offset, key, count, worker, generation, epoch and index."""
-    partition, offset, key, count, worker, *number = np.array(rows, np.int64).reshape(-1, 8).T
+    """Results from rows of partition, offset, key, count, worker, generation, epoch, index and commit."""
+    partition, offset, key, count, worker, *number = np.array(rows, np.int64).reshape(-1, 9).T
     return RawResults(partition.astype(np.int32), offset, worker.astype(np.int32), *number, key, count)
 
 

@@ -39,8 +39,9 @@ def results(answers, *, numbers=None, at_us=None):
     zeros = np.zeros(n, np.int64)
     index = np.arange(n) if numbers is None else np.array(numbers, np.int64)
     text = [a if isinstance(a, str) else json.dumps(a) for a in answers]
-    return JsonResults(zeros.astype(np.int32), np.arange(n), zeros.astype(np.int32), zeros + 1, zeros + 3, index,
-                       objects([b"k"] * n), objects(text), zeros if at_us is None else np.array(at_us))  # fmt: skip
+    place, at = (zeros.astype(np.int32), np.arange(n)), zeros if at_us is None else np.array(at_us)
+    number = zeros.astype(np.int32), zeros + 1, zeros + 3, index, zeros
+    return JsonResults(*place, *number, objects([b"k"] * n), objects(text), at)
 
 
 def judged(name, events, found, **options):

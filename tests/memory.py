@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from impls.store.records import Results
-from impls.worker.results import Deduplicator
+from impls.worker.results import Deduplicator, Number
 
 RESULTS: dict[str, list[tuple[int, int, int, bytes, bytes]]] = defaultdict(list)
 
@@ -24,5 +24,5 @@ class MemoryOutput:
         return [
             (epoch, key, int.from_bytes(value, "little"))
             for worker, epoch, index, key, value in RESULTS[self.name]
-            if seen.accept(0, worker, epoch, index)
+            if seen.accept(0, Number(0, worker, 0, epoch, index))
         ]

@@ -15,7 +15,8 @@ from stored_processor import stored_state
 
 import impls
 from impls.driver.arrivals import asking, end_offsets
-from impls.worker.results import Deduplicator, Output, number_of
+from impls.worker.output import Output
+from impls.worker.results import Deduplicator, number_of
 
 BINS, WORKERS, RESULT_PARTITIONS = 16, 2, 4
 RESCALED = {1: 3, 2: 1, 3: 2}  # workers from a step on
@@ -179,7 +180,7 @@ class _Results:
                 assert message.error() is None, message.error()
                 self._read[message.partition()] = message.offset() + 1
                 n = number_of(message.headers())
-                if self._seen.accept(message.partition(), n.worker, n.epoch, n.index):
+                if self._seen.accept(message.partition(), n):
                     values.append(message.value())
             return self._read >= ends
 

@@ -22,7 +22,7 @@ from harness.run.recorder import Recorder
 from impls.controltopic.topic import ControlTopic
 from impls.driver.handle import StreamHandle
 from impls.operators import DenseCount, HashCount, Operator
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 DEADLINE_S = 90.0
 

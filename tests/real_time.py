@@ -66,7 +66,7 @@ def main(options: dict[str, Any]) -> None:
     from impls.operators import DenseCount
     from impls.spark.realtime.settings import real_time_settings, real_time_threads
     from impls.spark.session import spark_session
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     slots, threads = options["slots"], real_time_threads(2, options.get("threads_for", options["slots"]))
     spark = spark_session(ensure_jars().spark, threads=threads, settings=real_time_settings())

@@ -55,7 +55,8 @@ class History:
         part, key, worker, epoch, index = numbers
         offset = np.concatenate([np.arange(np.sum(part == p)) for p in range(OUTPUTS)])
         zeros = np.zeros(len(ordered), np.int64)
-        return Listed(part.astype(np.int32), offset, worker.astype(np.int32), zeros, epoch, index, key, objects(values))
+        places = part.astype(np.int32), offset, worker.astype(np.int32)
+        return Listed(*places, zeros, epoch, index, zeros, key, objects(values))
 
     def with_codes(self, codes: list[Code]) -> "History":
         return replace(self, plans=replace(self.plans, codes=codes))

@@ -18,7 +18,7 @@ from impls.driver.handle import StreamHandle
 from impls.operators import KeyedProcess, StatefulMap
 from impls.operators.base import Operator
 from impls.protocol.eventtime import EventTime
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 RELEASES = Path(__file__).parent / "releases"
 USERS, PARTITIONS, GAP = 20, 2, 30

@@ -25,7 +25,7 @@ from impls.store.environment import store_path, wipe
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
-from impls.worker.results import Deduplicator
+from impls.worker.results import Deduplicator, Number
 
 BINS = 16
 _open: dict[int, Checkpoint] = {}
@@ -144,7 +144,7 @@ class TimedRun:
         return [
             json.loads(value)
             for worker, epoch, index, _, value in RESULTS[str(self.folder)]
-            if seen.accept(0, worker, epoch, index)
+            if seen.accept(0, Number(0, worker, 0, epoch, index))
         ]
 
     def multiset(self) -> Counter[str]:

@@ -23,6 +23,7 @@ class _Run:
     partitions: int
     counts: dict[int, int] = field(default_factory=dict)
     turns: dict[int, int] = field(default_factory=dict)
+    numbers: dict[tuple[int, int], int] = field(default_factory=dict)  # of results, by worker and tick
     topic: list[list[tuple[int, ...]]] = field(default_factory=lambda: [[] for _ in range(OUTPUTS)])
     done: dict[tuple[int, int], int] = field(default_factory=dict)
 
@@ -34,8 +35,10 @@ class _Run:
             self.counts[key] = touched[key] = self.counts.get(key, 0) + 1
         number = self.turns[worker] = self.turns.get(worker, -1) + 1
         tick, turn = divmod(number, TURNS)
-        found = enumerate(sorted(touched.items()))
-        rows = [(key, count, worker, 1, tick, turn << 18 | i) for i, (key, count) in found]
+        first = self.numbers.get((worker, tick), 0)
+        self.numbers[worker, tick] = first + len(touched)
+        found = enumerate(sorted(touched.items()), first)
+        rows = [(key, count, worker, 1, tick, i, turn) for i, (key, count) in found]
         if self.rng.random() < 0.2:  # sent twice, as after a crash
             rows = rows[: self.rng.randint(0, len(rows))] + rows
         for row in rows:

@@ -16,7 +16,7 @@ from harness.lab.topics import create_topics
 from harness.setup.java import ensure_jars, use_java
 from harness.setup.pack import archive_of
 from impls.spark.session import spark_session
-from impls.worker.results import close_producers
+from impls.worker.output import close_producers
 
 KEEP_LOGS = {"spark.sql.streaming.minBatchesToRetain": "1000000"}  # the oracle reads the whole offset log
 

@@ -45,12 +45,16 @@ class Placed(Columns):
 
 @dataclass(frozen=True, slots=True)
 class Numbered(Placed):
-    """Raw results, repeats included, with the numbers that their headers have."""
+    """Raw results, repeats included, with the numbers that their headers have.
+
+    `index` counts a worker's results of an epoch, `commit` its commits in it, of which micro-batches have one.
+    """
 
     worker: NDArray[np.int32]
     generation: NDArray[np.int64]
     epoch: NDArray[np.int64]
     index: NDArray[np.int64]
+    commit: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

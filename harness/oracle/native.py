@@ -89,10 +89,10 @@ def as_results(
     belongs = bin_of(key) * partitions // bin_of.bins
     home = _first_partition(key, partition)
     epoch = _epoch_of_count(arrivals, key, count)
-    index = np.arange(len(rows), dtype=np.int64)
+    index, none = np.arange(len(rows), dtype=np.int64), np.zeros(len(rows), np.int64)
     results = RawResults(
         np.where(partition == home, belongs, (belongs + 1) % partitions).astype(np.int32), raw.offset[rows],
-        partition.astype(np.int32), np.zeros(len(rows), np.int64), epoch, index, key, count,
+        partition.astype(np.int32), none, epoch, index, none, key, count,
     )  # fmt: skip
     order = np.lexsort((results.offset, results.partition))
     return results.take(order), repeats

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from harness.oracle.columns import Columns, OracleError, Ranges, RawResults, Records
 
 _RECORD = np.dtype([("key", "S16"), ("scheduled_us", "S16")])  # decimal digits
-_NUMBER = np.dtype([("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u4")])
+_NUMBER = np.dtype([
+    ("query", "<u8"), ("worker", "<u2"), ("generation", "<u4"), ("epoch", "<u4"), ("index", "<u8"), ("commit", "<u4"),
+])  # fmt: skip
 _HEADER = "n"
 _CHUNK = 20_000
 _C = TypeVar("_C", bound=Columns)
@@ -96,10 +98,15 @@ def _number(message: Any, topic: str) -> bytes:
 
 
 def number_columns(messages: list[Any], topic: str) -> dict[str, NDArray[Any]]:
-    """Returns worker, generation, epoch and index from the headers of results; raises OracleError."""
+    """Returns worker, generation, epoch, index and commit from the headers of results of one query.
+
+    Raises OracleError for a message that is no result, and for results of several queries.
+    """
     numbers = [_number(message, topic) for message in messages]
     found = _joined(numbers, _NUMBER, f"The number header of {topic!r}")
-    return {name: found[name] for name in _NUMBER.fields or ()}
+    if len(np.unique(found["query"])) > 1:
+        raise OracleError(f"Topic {topic!r} holds results of several queries: the answer to each is in a topic alone.")
+    return {name: found[name] for name in _NUMBER.fields or () if name != "query"}
 
 
 def key_column(messages: list[Any], topic: str) -> NDArray[Any]:

@@ -9,9 +9,9 @@ is not known. So a turn is explained if from a place in every partition, which t
 next records of each are together those that the turn has counted. A result that is missing in the middle leaves a turn
 that nothing explains: a later one would count a record that lies before what is applied already.
 
-A worker's environment is an LMDB folder `worker-NNNN`. Next offsets are in table 7: the key is the byte 7, the bin (2
-bytes) and the partition (4 bytes), the value the next offset (8 bytes) and a checksum (4 bytes); numbers are
-big-endian.
+A worker's environment is an LMDB folder `worker-NNNN`. What bins have applied is in table 7: the key is the byte 7, the
+bin (2 bytes) and the input partition (8 bytes), which of the query's only topic is the partition; the value is the last
+offset and the last row of that record (8 bytes each) and a checksum (4 bytes); numbers are big-endian.
 """
 
 import base64
@@ -216,7 +216,7 @@ def _turns(db: Any) -> dict[int, list[_Turn]]:
 
 
 _TABLE = 7
-_KEY, _VALUE = struct.Struct(">BHI"), struct.Struct(">QI")
+_KEY, _VALUE = struct.Struct(">BHq"), struct.Struct(">QQI")
 
 
 def read_next_offsets(state: Path, owners: NDArray[np.int64]) -> NextOffsets:
@@ -246,10 +246,10 @@ def _stored(folder: Path) -> Iterator[tuple[int, int, int]]:
         alive = cursor.set_range(bytes([_TABLE]))
         while alive and cursor.key()[0] == _TABLE:
             try:
-                (_, bin_, partition), (after, _) = _KEY.unpack(cursor.key()), _VALUE.unpack(cursor.value())
+                (_, bin_, partition), (last, _, _) = _KEY.unpack(cursor.key()), _VALUE.unpack(cursor.value())
             except struct.error as error:
                 raise OracleError(f"The environment {folder} holds a next offset of another form: {error}.") from error
-            yield bin_, partition, after
+            yield bin_, partition, last + 1
             alive = cursor.next()
 
 

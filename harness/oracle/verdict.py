@@ -13,7 +13,7 @@ CLASSES = ("lost", "doubled", "wrong", "out_of_order")
 NUMBERED = """
 CREATE TABLE numbered AS
 SELECT *, number > coalesce(max(number) OVER earlier, -1) AS accepted
-FROM (SELECT *, CAST(epoch AS HUGEINT) * 4294967296 + "index" AS number FROM results)
+FROM (SELECT *, (CAST(epoch AS HUGEINT) << 64) + "index" AS number FROM results)
 WINDOW earlier AS (
     PARTITION BY worker, "partition" ORDER BY "offset" ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 """

@@ -25,7 +25,7 @@ from impls.mechanisms.native_spark.real_time import NativeRealTimeQuery
 from impls.operators import DenseCount, HashCount, Operator
 from impls.operators.nexmark import make as make_query
 from impls.spark.columns import project
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 
 def bring_up_alone(

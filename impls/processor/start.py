@@ -29,7 +29,7 @@ from impls.spark.columns import ordered
 from impls.spark.shipping import dumped
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
 from impls.store.records import TIES
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 _TIME_MODES = ("none", "processingtime", "eventtime")
 OUTPUT_MODES = ("append", "update")

@@ -22,7 +22,7 @@ from impls.worker.opening import open_worker
 from impls.worker.parts import Opened, Untrusted
 from impls.worker.query import Task
 from impls.worker.turns import without_records
-from impls.worker.turnstate import INDEX_BITS, TurnState, last_frame_of, put_frame, read_turn, write_turn
+from impls.worker.turnstate import TurnState, last_frame_of, put_frame, read_turn, write_turn
 
 _REPORT = OUTBOX + b"report"
 
@@ -89,7 +89,6 @@ class TurnEnvironment:
 
     def begin(self) -> lmdb.Transaction:
         """Begins a turn's transaction."""
-        self.state.check_room()
         txn: lmdb.Transaction = self._opened.store.begin()
         return txn
 
@@ -111,7 +110,11 @@ class TurnEnvironment:
         `cells` are the latencies of the tick, where the turn ends it.
         """
         told = after.report != self._told
-        frame.turn = {"of": self.state.turn, "after": (after if told else replace(after, report="")).to_json()}
+        frame.turn = {
+            "of": self.state.turn,
+            "first": self.state.results,
+            "after": (after if told else replace(after, report="")).to_json(),
+        }
         frame.results = results.packed() if results.keys else b""
         raw = frame.encode()
         write_turn(txn, after, told=told)
@@ -160,7 +163,7 @@ class TurnEnvironment:
         spec = self.task.spec
         spec.output.send(
             results, bins=spec.bins, worker=self.task.worker, generation=frame.generation, epoch=frame.epoch,
-            first=int(frame.turn["of"]) << INDEX_BITS,
+            first=int(frame.turn["first"]), commit=int(frame.turn["of"]),
         )  # fmt: skip
 
     def stored_report(self, tick: int) -> tuple[bytes | None, bytes]:
@@ -219,7 +222,8 @@ class TurnEnvironment:
             state, times = settled(self.state)
             state = replace(state, batch=batch, since=self.state.number)
             self.state = lasting(state, restored(state, self.task.worker), counted(Report(self.task.worker), times))
-        since = max(self.state.since, self.state.first)
+        # a tick has ended when all workers have ended it: what this one alone has ended comes again
+        since = max(self.state.since, self.state.first_of(self.task.epoch))
         self._keep_queued(queues, since)
         doubled = {bin_: entries for bin_, entries in queues.items() if _number(entries[-1]) >= since}
         if doubled or (known and again(self.state) != self.state):

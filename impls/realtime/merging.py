@@ -130,7 +130,7 @@ def lasting(state: TurnState, first: Report, second: Report) -> TurnState:
     became of versions of the pipeline. Where the turn tells none of it the text stays as it is: of 12,000 partials it
     has 2 MB, and to write it again cost each further turn of the tick 10 ms.
     """
-    state = replace(state, records=first.records + second.records, results=first.results + second.results)
+    state = replace(state, records=first.records + second.records, results=state.results + second.results)
     event, moves, pipelines = second.event_time, second.moves, second.pipelines
     if not (moves.bins or event.times or event.partials or pipelines.turned or pipelines.tried or pipelines.failed):
         return state

@@ -186,7 +186,7 @@ def _due(env: TurnEnvironment, task: Task, blocked: Collection[int]) -> int | No
 
 
 def _commit(env: TurnEnvironment, task: Task, report: Report, cells: bytes) -> None:
-    after = replace(ended(env.state), tick=task.epoch + 1, turn=0, begun=task.epoch, report="", records=0, results=0)
+    after = ended(env.state).next_tick(task.epoch)
     txn, frame = env.begin(), env.frame()
     try:
         Applying(task, txn, report).report_queues()

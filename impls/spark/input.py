@@ -12,7 +12,7 @@ from impls.driver.arrivals import Arrivals
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
 from impls.spark.source import InputLog, epoch_begin, last_batch, read_until, tick_begin, topics_of
 from impls.spark.topics import Topics, ids_of
-from impls.worker.results import Output
+from impls.worker.output import Output
 from impls.worker.sinks import Sink
 
 _BOOTSTRAP = "kafka.bootstrap.servers"

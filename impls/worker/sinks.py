@@ -17,10 +17,22 @@ class Sink(Protocol):
     def connect(self) -> None:
         """Prepares this process, as far as that goes: what does not work is seen by `send`."""
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        """Sends results of a query with `bins` bins, numbered from `first`; they have arrived when it returns.
+    def send(
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+    ) -> None:
+        """Sends results of a query with `bins` bins; they have arrived when it returns.
 
-        Raises StateError if they have not.
+        Args:
+            results: of one commit of a worker.
+            bins: the query's number of bins.
+            worker: who has them.
+            generation: of the driver that planned the epoch.
+            epoch: the epoch.
+            first: number of the first of them in the epoch; the others follow on.
+            commit: number of the commit in the epoch.
+
+        Raises:
+            StateError: they have not arrived.
         """
 
 
@@ -61,7 +73,9 @@ class ForeachBatch:
     def connect(self) -> None:
         """Has nothing to connect."""
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
+    def send(
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+    ) -> None:
         """Sends nothing: the worker's task returns results to Spark, see `Taken`."""
 
 
@@ -82,7 +96,9 @@ class Taken:
     def connect(self) -> None:
         """Has nothing to connect."""
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
+    def send(
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+    ) -> None:
         """Keeps results."""
         self.results = results
 
@@ -93,5 +109,7 @@ class Nowhere:
     def connect(self) -> None:
         """Has nothing to connect."""
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
+    def send(
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, commit: int = 0
+    ) -> None:
         """Drops results."""

@@ -9,14 +9,12 @@ import numpy as np
 
 from impls.durability.frame import Frame, frames_in, last_segment
 from impls.durability.restore import Restored, RestoreRequest, restore
-from impls.errors import StateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
 from impls.worker.query import Task
 
-INDEX_BITS = 18  # results of a turn are numbered below 2^18, turns of a tick below 2^14: together 32 bits
-_TURNS = 1 << (32 - INDEX_BITS)
+_TURNS_BITS = 14  # a worker that begins numbers its turns from its tick times 2^14
 _TURN, _TOLD, _FRAME = OUTBOX + b"turn", OUTBOX + b"told", OUTBOX + b"frame"
 
 
@@ -30,9 +28,10 @@ class TurnState:
         batch: Spark's batch whose records came last.
         since: the number of the first turn of that batch; what was queued from then on comes again with the batch.
         begun: the last tick whose drops and merged partials are done.
+        first: the number of the tick's first turn; before: that of the tick before. -1 for a worker that begins.
         report: of the tick under way, what must not be lost: pulls, and all of operators with event time; "" for none.
             It has a record of its own, and is in the frames of those turns alone that add to it.
-        records, results: how many of each the tick has had so far.
+        records, results: how many of each the tick has had so far; the next result has the number `results`.
         ended: of a turn that ends a tick, the worker's whole report, without `said`.
         times, ahead: [partition, highest event time] of the batch's records that count in the report of the tick under
             way, and in that of the next one, see `impls.realtime.merging`.
@@ -44,6 +43,8 @@ class TurnState:
     batch: int = -1
     since: int = 0
     begun: int = -1
+    first: int = -1
+    before: int = -1
     report: str = ""
     records: int = 0
     results: int = 0
@@ -55,17 +56,22 @@ class TurnState:
     @property
     def number(self) -> int:
         """Number of the next turn, which grows over the worker's whole life."""
-        return self.first + self.turn
+        return self.first_of(self.tick) + self.turn
 
-    @property
-    def first(self) -> int:
-        """Number of the first turn of the tick."""
-        return self.tick * _TURNS
+    def first_of(self, tick: int) -> int:
+        """Returns the number of the first turn of a tick: of this one, the one before, or one to come."""
+        if tick > self.tick:
+            return self.number
+        first = self.first if tick == self.tick else self.before
+        return first if first >= 0 else tick << _TURNS_BITS
 
-    def check_room(self) -> None:
-        """Raises StateError when a tick has had as many turns as numbers of results can tell apart."""
-        if self.turn >= _TURNS:
-            raise StateError(f"Tick {self.tick} has had {_TURNS} turns without an end: the query is stuck.")
+    def next_tick(self, tick: int) -> "TurnState":
+        """Returns the state with which the tick behind one that ends with this turn begins."""
+        first = max(self.number + 1, tick + 1 << _TURNS_BITS)  # a tick may have more turns than 2^14
+        return replace(
+            self, tick=tick + 1, turn=0, begun=tick, before=self.first_of(self.tick), first=first, report="", records=0,
+            results=0,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON-ready dictionary without what is empty."""

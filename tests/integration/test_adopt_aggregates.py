@@ -82,7 +82,7 @@ WITH_IDS = {  # what Spark's offline repartition asks for
 @pytest.mark.parametrize(("provider", "more"), [(ROCKSDB, {}), (ROCKSDB, WITH_IDS), (HDFS, {})])
 def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path, results_of, provider, more):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     stream, sink, native = Stream(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
     session = native_session(spark, provider, **more)

@@ -130,7 +130,7 @@ def await_told(reader, expected):
 
 def test_values_lists_maps_timers_and_the_watermark_go_on_here(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     visits, sink, native = Visits(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
     session = native_session(spark)
@@ -161,7 +161,7 @@ def test_values_lists_maps_timers_and_the_watermark_go_on_here(spark, kafka, top
 
 def test_lives_and_frames_go_on_here(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     visits, sink, native = Visits(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
     for _ in range(2):

@@ -44,7 +44,7 @@ def rows_of(values):
 
 def test_windows_and_their_watermark_go_on_here(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     clicks, sink, native = Clicks(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
     clicks.send(range(26))
@@ -81,7 +81,7 @@ def test_rows_of_windows_that_were_open_in_append_mode_come_once_and_whole(
 ):
     import impls
     from impls.errors import UsageError
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     clicks, sink, native = Clicks(kafka, topic_factory(2)), topic_factory(4), tmp_path / "native"
     clicks.send(range(26))

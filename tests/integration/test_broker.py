@@ -25,7 +25,7 @@ from harness.setup.java import ensure_jars, find_java
 from impls.driver.arrivals import asking, end_offsets
 from impls.errors import StateError, UsageError
 from impls.store.records import Results
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 DEADLINE_S = 20.0
 PARENT = """

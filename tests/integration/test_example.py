@@ -25,7 +25,7 @@ def running_average():
 
 def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     source, sink = topic_factory(2), topic_factory(4)
     producer = producer_for(kafka)
@@ -61,7 +61,7 @@ def test_a_running_average_survives_a_rescale(spark, kafka, topic_factory, tmp_p
 def test_its_code_changes_while_it_runs(spark, kafka, topic_factory, tmp_path, results_of):
     import impls
     from impls.operators import Filter, StatefulMap
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     class AverageAndMost(StatefulMap):
         columns = ("amount",)

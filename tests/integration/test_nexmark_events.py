@@ -46,7 +46,7 @@ def test_another_operator_has_no_projection(spark):
 @pytest.mark.parametrize("name", ["q4", "q5"])
 def test_a_query_answers_across_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, events, name):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     source, sink = topic_factory(2), topic_factory(4)
     producer = producer_for(kafka)

@@ -36,7 +36,7 @@ def sent(kafka, topic_factory):
         results = history.results.table().to_pylist()
         rows = [(topics[0], r["partition"], None, b"%016d%016d" % (r["key"], r["scheduled_us"]), []) for r in inputs]
         for r in results:
-            number = NUMBER.pack(r["worker"], r["generation"], r["epoch"], r["index"])
+            number = NUMBER.pack(7, r["worker"], r["generation"], r["epoch"], r["index"], r["commit"])
             key, value = struct.pack(">q", r["key"]), struct.pack("<q", r["count"])
             rows.append((topics[1], r["partition"], key, value, [("n", number)]))
         _send(kafka, rows)

@@ -41,7 +41,7 @@ def moment(*parts: int) -> dt.datetime:
 @pytest.mark.parametrize("pair", [False, True])
 def test_counts_survive_a_rescale(spark, kafka, topic_factory, tmp_path, results_of, pair):
     import impls
-    from impls.worker.results import Output
+    from impls.worker.output import Output
 
     source, sink = topic_factory(2), topic_factory(4)
     producer = producer_for(kafka)

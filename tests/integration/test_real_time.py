@@ -109,7 +109,7 @@ def test_a_processor_of_sparks_runs_in_real_time_and_its_timers_go_off(kafka, to
     def has_come(expected: dict[int, int]) -> bool:
         for message in consumer.consume(1000, 0.2):
             n, value = number_of(message.headers()), json.loads(message.value())
-            if seen.accept(message.partition(), n.worker, n.epoch, n.index):
+            if seen.accept(message.partition(), n):
                 last[value["timer"]][value["key"]] = value["n"]
         return last == {False: expected, True: expected}
 

@@ -44,7 +44,7 @@ def test_a_python_worker_killed_during_a_migration_is_replaced_and_nothing_is_lo
         """Kills its process with -9 once, when the file is there: in the step, or while results are read back."""
 
         def apply(self, records, state):
-            from impls.worker import results as outbox
+            from impls.worker import output as outbox
 
             if deadly.exists():
                 if place == "before its commit":

@@ -12,8 +12,8 @@ from pipeline import await_true
 
 from harness.lab.processes import python_workers
 from impls.spark.readiness import warm_workers
-from impls.worker import results as outbox
-from impls.worker.results import Output
+from impls.worker import output as outbox
+from impls.worker.output import Output
 from impls.worker.sinks import Nowhere
 
 pytestmark = pytest.mark.spark
@@ -32,7 +32,7 @@ def test_each_slot_gets_a_worker_of_its_own_that_knows_the_broker(spark, kafka, 
 
         list(batches)
         BarrierTaskContext.get().barrier()
-        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "producers": [len(outbox._producers)]})
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "producers": [len(outbox._clients)]})
 
     table = spark.range(0, slots, 1, slots)
     rows = table.mapInArrow(known, "pid long, producers long", barrier=True).collect()

@@ -13,8 +13,8 @@ from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
 from impls.protocol.report import Report
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.worker.attempts import run_epoch
+from impls.worker.output import Output
 from impls.worker.query import QuerySpec, Task
-from impls.worker.results import Output
 
 BINS = 4
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from harness.files import read_json
 from harness.oracle.columns import MovedBins, Ranges, RawResults, Records, Waits
 from harness.oracle.verdict import Facts, answered, judge, merge
-from impls.worker.results import Deduplicator
+from impls.worker.results import Deduplicator, Number
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -153,7 +153,7 @@ def _two_epochs_of_one_key(*answers):
     return histories.History(
         records=Records(np.zeros(2, np.int32), epoch, np.zeros(2, np.int64), epoch),
         results=RawResults(
-            none.astype(np.int32), np.arange(len(of)), worker.astype(np.int32), none, of, none, none, count
+            none.astype(np.int32), np.arange(len(of)), worker.astype(np.int32), none, of, none, none, none, count
         ),
         ranges=Ranges(epoch, np.zeros(2, np.int32), epoch, epoch + 1),
         moves=MovedBins.of([(1, 0, "one")]),
@@ -265,7 +265,7 @@ def test_oracle_drops_the_repeats_that_the_shipped_reader_drops(seed):
     r, found = history.results, history.found()
     one_by_one = Deduplicator()
     rows = zip(r.partition.tolist(), r.worker.tolist(), r.epoch.tolist(), r.index.tolist(), strict=True)
-    accepted = [one_by_one.accept(*row) for row in rows]
+    accepted = [one_by_one.accept(part, Number(0, worker, 1, epoch, index)) for part, worker, epoch, index in rows]
     assert sum(accepted) == found.results
 
 

@@ -47,8 +47,7 @@ def _first_sent(history):
 
 def _same_turn(r, row):
     """Which results are of the turn of one."""
-    turn = r.index >> 18
-    return (r.worker == r.worker[row]) & (r.epoch == r.epoch[row]) & (turn == turn[row])
+    return (r.worker == r.worker[row]) & (r.epoch == r.epoch[row]) & (r.commit == r.commit[row])
 
 
 @given(seed=st.integers(0, 20), pick=st.integers(0, 10_000))

@@ -175,7 +175,7 @@ BUGS = {
     offsets_of_a_pulled_bin_not_read: ({**MOVING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
     results_before_the_frame: ({**DYING, "operator": "hash"}, {"results", "repeats"}),
     frame_not_written_again: ({**DYING, "operator": "hash"}, {"restore", "results", "offsets", "repeats"}),
-    results_of_the_last_turn_not_sent_again: ({**DYING, "operator": "chain"}, {"results"}),
+    results_of_the_last_turn_not_sent_again: ({**DYING, "operator": "chain"}, {"results", "numbers"}),
     router_counts_after_the_next_blob: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore"}),
     tick_told_again: ({**QUEUEING, **DYING, "operator": "hash", "batch_end": 0.02}, {"busy", "stuck"}),
     restore_ignores_the_old_owners_changes_of_the_tick: ({**QUIET, "operator": "hash"}, {"restore", "results"}),

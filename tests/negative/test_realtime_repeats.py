@@ -21,18 +21,18 @@ def queue_of_a_repeated_batch_kept(patch):
 
 
 def queue_of_ended_ticks_given_up(patch):
-    patch.setattr(TurnState, "first", property(lambda self: self.since))
+    patch.setattr(TurnState, "first_of", lambda self, _: self.since)
 
 
 def merged_partials_delivered_twice(patch):
     plain = turn._work
 
-    def work(env, task, txn, given, report):
+    def work(env, task, txn, given, report, so_far):
         with pytest.MonkeyPatch.context() as inner:
             if given.in_tick and given.blobs:
                 inner.setattr(env, "state", replace(env.state, begun=-1))
                 task = replace(task, order=replace(task.order, written=replace(task.order.written, drops=())))
-            return plain(env, task, txn, given, report)
+            return plain(env, task, txn, given, report, so_far)
 
     patch.setattr(turn, "_work", work)
 

@@ -80,7 +80,7 @@ def read_plain_results(bootstrap: str, topic: str, *, deadline_s: float) -> Json
 
     def columns_of(messages: list[Any]) -> dict[str, NDArray[Any]]:
         columns = {"key": _objects([b""] * len(messages)), "value": _texts(messages), "appended_us": _times(messages)}
-        nothing = dict.fromkeys(("worker", "generation", "epoch"), np.zeros(len(messages), np.int64))
+        nothing = dict.fromkeys(("worker", "generation", "epoch", "commit"), np.zeros(len(messages), np.int64))
         return {**columns, **nothing, "index": np.array([message.offset for message in messages], np.int64)}
 
     return read_columns(JsonResults, bootstrap, topic, deadline_s, columns_of)

@@ -37,7 +37,7 @@ from impls.aggregation import aggregate
 from impls.driver.handle import StreamHandle
 from impls.errors import StateError
 from impls.mechanisms.native_spark.conf import own_state_store
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 _TOPIC_DEADLINE_S = 300.0
 

@@ -26,7 +26,7 @@ from impls.mechanisms.native_spark.ticks import (
     newest_epoch,
     state_bytes,
 )  # fmt: skip
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 _POLL_S = 0.05
 _IDLE_POLLS = 10  # a batch without data follows, where windows can be closed

@@ -34,7 +34,7 @@ from impls.store.packs import unpacked
 from impls.store.records import from_bytes
 from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SHAPE, SIZE, STATE, iter_range
 from impls.worker.replicas import replica_path
-from impls.worker.results import Deduplicator
+from impls.worker.results import Deduplicator, Number
 
 _DISK_BYTES = 64 << 20
 _TABLES = (STATE, QUEUE, SIZE, DENSE, SHAPE)
@@ -83,7 +83,7 @@ class Results:
             require(
                 before == (name, payload), "attempts", f"result {index} of worker {worker} in epoch {number} differs"
             )
-            if not self._seen.accept(0, worker, number, index):
+            if not self._seen.accept(0, Number(0, worker, 0, number, index)):
                 continue
             key = int.from_bytes(name, "big")
             require(number == epoch, "results", f"a result of epoch {number} for key {key} comes after epoch {epoch}")

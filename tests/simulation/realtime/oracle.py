@@ -15,8 +15,7 @@ from impls.errors import CorruptStateError, StateError
 from impls.store.entries import SLOTS, open_value
 from impls.store.environment import Store, store_path
 from impls.store.tables import DENSE, DROPPED, DUE, OFFSETS, QUEUE, SHAPE, SIZE, STATE
-from impls.worker.results import Deduplicator
-from impls.worker.turnstate import INDEX_BITS
+from impls.worker.results import Deduplicator, Number
 from realtime.commits import Commits, Folded
 from realtime.parameters import Parameters
 from realtime.query import Query
@@ -36,7 +35,7 @@ class Oracle:
         self._p, self._query, self._scratch, self._commits = p, query, scratch, commits
         self._plans: dict[int, Any] = {}
         self._seen, self._read = Deduplicator(), 0
-        self._sent: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        self._sent: dict[tuple[int, int, int], tuple[int, bytes, bytes]] = {}
         self._place: Counter[int] = Counter()  # by key, results of its history that are behind what was sent last
         self._last: dict[int, bytes] = {}
         self._answers: list[str] = []
@@ -68,12 +67,12 @@ class Oracle:
 
     def _results(self) -> None:
         rows, self._read = self._query.topic.rows[self._read :], len(self._query.topic.rows)
-        for worker, epoch, index, key, value in rows:
+        for worker, epoch, index, commit, key, value in rows:
             self.digest.update(b"%d %d %d %s %s" % (worker, epoch, index, key, value))
-            before = self._sent.setdefault((worker, epoch, index), (key, value))
-            same = before == (key, value)
+            before = self._sent.setdefault((worker, epoch, index), (commit, key, value))
+            same = before == (commit, key, value)
             require(same, "repeats", f"result {index} of worker {worker} in tick {epoch} is sent with another content")
-            if not self._seen.accept(0, worker, epoch, index):
+            if not self._seen.accept(0, Number(0, worker, 0, epoch, index)):
                 continue
             if self._p.timed:
                 self._answers.append(self._query.load.answer(value))
@@ -162,6 +161,7 @@ class Oracle:
         """Each record has run once, under a version that its plan and its worker's commits allow."""
         query, changing = self._query, self._query.driver.controller.changing
         query.asking.check_end(changing)
+        self._without_gaps()
         folded = self._commits.fold(query.load, query.asking.recipes, self._plans, timed=self._p.timed)
         silent = {commit.refused for commit in self._commits.held} - {0, *query.asking.refused(changing)}
         require(not silent, "changes", f"workers have refused the versions {silent}, which are not taken back")
@@ -170,13 +170,21 @@ class Oracle:
         require(known == ours, "shapes", f"the controller knows of the shapes {known}, not {ours}")
         if not self._p.timed:
             found: dict[tuple[int, int, int], dict[int, bytes]] = {}
-            for (worker, tick, index), (key, value) in self._sent.items():
-                found.setdefault((worker, tick, index >> INDEX_BITS), {})[int.from_bytes(key, "big")] = value
+            for (worker, tick, _), (commit, key, value) in self._sent.items():
+                found.setdefault((worker, tick, commit), {})[int.from_bytes(key, "big")] = value
             want = {turn: results for turn, results in folded.results.items() if results}
             differ = sorted(turn for turn in want.keys() | found.keys() if want.get(turn) != found.get(turn))
             first = f"{found.get(differ[0])}, not {want.get(differ[0])}" if differ else ""
             require(not differ, "results", f"turns {differ[:5]} (worker, tick, turn) have sent {first}")
         return folded
+
+    def _without_gaps(self) -> None:
+        """The results of a worker in a tick are numbered one behind the other."""
+        numbers: dict[tuple[int, int], list[int]] = {}
+        for worker, tick, index in self._sent:
+            numbers.setdefault((worker, tick), []).append(index)
+        gaps = [place for place, found in numbers.items() if sorted(found) != list(range(len(found)))]
+        require(not gaps, "numbers", f"results of (worker, tick) {gaps[:5]} have gaps in their numbers")
 
     def _reported(self) -> None:
         """Where no driver died between noting the end of a tick and telling of it, all records are told of, once."""

@@ -3,7 +3,7 @@
 from impls.store.records import Results
 from realtime.troubles import Troubles
 
-Row = tuple[int, int, int, bytes, bytes]  # worker, epoch, index, key, value
+Row = tuple[int, int, int, int, bytes, bytes]  # worker, epoch, index, commit, key, value
 
 
 class Topic:
@@ -13,7 +13,7 @@ class Topic:
         self.rows: list[Row] = []
         self._troubles = troubles
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0) -> None:
-        for index, (key, value) in enumerate(zip(results.keys, results.payloads, strict=True)):
-            self.rows.append((worker, epoch, first + index, key, value))
+    def send(self, results: Results, *, worker: int, epoch: int, first: int, commit: int, **_: int) -> None:
+        for index, (key, value) in enumerate(zip(results.keys, results.payloads, strict=True), first):
+            self.rows.append((worker, epoch, index, commit, key, value))
             self._troubles.point("sending")

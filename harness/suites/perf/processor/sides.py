@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from harness.run.pipeline import read_records
 from impls.mechanisms.native_spark.conf import own_state_store
 from impls.processor.start import transform_with_state
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 OUTPUT = "key long, count long, scheduled_us long"
 

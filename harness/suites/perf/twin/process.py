@@ -29,7 +29,7 @@ from harness.run.pipeline import bring_up_alone, operator_for, read_records
 from harness.suites.perf.twin.query import BLOCK_EPOCHS, Alternating, TimedBlocks, TurnEpoch
 from impls.errors import StateError
 from impls.spark.compiled import Heartbeat
-from impls.worker.results import Output
+from impls.worker.output import Output
 
 _CONFIDENCE = 0.95
 

@@ -40,9 +40,9 @@ from impls.store.records import Results, concat, from_bytes, times_of, to_bytes
 from impls.store.state import BinState
 from impls.store.tables import OUTBOX
 from impls.worker.cells import CELL, make_cells
+from impls.worker.output import Output
 from impls.worker.parts import Phase
 from impls.worker.query import QuerySpec
-from impls.worker.results import Output
 
 _NAMES = (b"results", b"times")
 

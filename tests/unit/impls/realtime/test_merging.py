@@ -54,7 +54,8 @@ def test_changed_bins_moves_and_partials_are_those_of_both():
 
 def test_what_must_outlive_the_task_comes_back_and_nothing_is_nothing():
     pulls, times = Moves([1], [2], 3), EventTimes([[0, 5]], [[5, "00", 1, "2"]])
-    state = lasting(TurnState(3), report(records=8, results=7, moves=pulls), report(records=1, event_time=times))
+    before = TurnState(3, records=8, results=7)
+    state = lasting(before, report(records=8, results=7, moves=pulls), report(records=1, event_time=times))
     back = restored(state, 1)
     assert (back.moves, back.event_time, back.records, back.results) == (pulls, times, 9, 7)
     assert lasting(TurnState(3), report(), report()) == TurnState(3)
@@ -102,4 +103,4 @@ def test_a_turn_state_comes_back_as_it_was():
     state = TurnState(tick=4, turn=2, batch=1, since=3, times=[[0, 30]], said=[[1, 2]])
     assert TurnState(**state.to_json()) == state
     assert "ahead" not in state.to_json()
-    assert state.first == TurnState(tick=4).number < state.number
+    assert state.first_of(4) == TurnState(tick=4).number < state.number

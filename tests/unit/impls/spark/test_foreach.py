@@ -16,8 +16,8 @@ from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 from impls.spark import step
 from impls.spark.step import given, schema_of
+from impls.worker.output import Output
 from impls.worker.query import QuerySpec
-from impls.worker.results import Output
 from impls.worker.sinks import ForeachBatch, Nowhere
 
 BINS = 4

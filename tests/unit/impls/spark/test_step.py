@@ -11,8 +11,8 @@ from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.spark import step
 from impls.spark.readiness import NAME, SEAT
+from impls.worker.output import Output
 from impls.worker.query import QuerySpec
-from impls.worker.results import Output
 
 BINS = 4
 
