@@ -49,19 +49,18 @@ def closed_on_error(what: _What) -> Iterator[_What]:
 
 
 def end_all(ends: Iterable[Callable[[], None]], what: str) -> Exception | None:
-    """Calls every function, whatever another one raises, and returns the first error; the others are logged."""
+    """Calls every function, whatever another one raises, and returns the first error; each is logged."""
     first: Exception | None = None
     for end in ends:
         try:
             end()
         except Exception as error:
-            if first is not None:
-                _LOG.error("The %s could not be closed whole: %s: %s", what, type(error).__name__, error)
+            _LOG.error("The %s could not be closed whole: %s: %s", what, type(error).__name__, error)
             first = first or error
     return first
 
 
 def close_all(ends: Iterable[Callable[[], None]], what: str) -> None:
-    """Calls every function, whatever another one raises, and raises the first error; the others are logged."""
+    """Calls every function, whatever another one raises, and raises the first error; each is logged."""
     if (error := end_all(ends, what)) is not None:
         raise error

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from impls.closing import Closing
 from impls.driver.journal import replace_bytes
@@ -26,6 +26,19 @@ _FINISH_S = 3.0
 _NAME = "control"
 _LOG = logging.getLogger(__package__)
 
+Answerer = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes a request and returns its answer; raises UsageError when it refuses, another error when it cannot read it."""
+
+
+class Listener(Protocol):
+    """What gives a query requests from elsewhere while it runs."""
+
+    def status(self) -> dict[str, Any]:
+        """Returns what became of the requests, as JSON values."""
+
+    def close(self) -> None:
+        """Ends it; no request comes behind it."""
+
 
 class ControlServer(Closing):
     """Answers requests with `handle(request) -> answer` in threads of its own until closed.
@@ -35,7 +48,7 @@ class ControlServer(Closing):
     Raises StateError when no folder can have the socket.
     """
 
-    def __init__(self, folder: Path, handle: Callable[[dict[str, Any]], dict[str, Any]]):
+    def __init__(self, folder: Path, handle: Answerer):
         self._address = folder / "control.json"
         _delete_left(self._address)
         with ExitStack() as opened:
@@ -69,7 +82,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address: str, handle: Callable[[dict[str, Any]], dict[str, Any]]):
+    def __init__(self, address: str, handle: Answerer):
         self.handle = handle
         self._ended, self._lock = threading.Event(), threading.Condition()
         self._open: set[socket.socket] = set()
