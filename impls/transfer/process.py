@@ -77,12 +77,9 @@ class Places:
 
     def came_up(self) -> float:
         """Notes that the server listens, and returns for how many seconds nobody needed one before it was started."""
-        fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            *_, unused_s = self._noted(fd)
-            self._note(fd, 0, unused_s)
-        finally:
-            os.close(fd)
+        with self.lock.open("r+b", buffering=0) as file:
+            *_, unused_s = self._noted(file.fileno())
+            self._note(file.fileno(), 0, unused_s)
         return unused_s
 
     def used(self) -> int:
