@@ -2,12 +2,12 @@
 
 import contextlib
 import logging
-import os
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 
@@ -129,15 +129,25 @@ class Port(Closing):
         shut_down(connection)
 
 
+@contextmanager
+def _socket_of(connection: Connection) -> Iterator[socket.socket]:
+    """Gives the connection's socket, without a descriptor of its own: there may be none left."""
+    end = socket.socket(fileno=connection.fileno())
+    try:
+        yield end
+    finally:
+        end.detach()
+
+
 def _set_deadline(connection: Connection, seconds: int) -> None:
     """Lets a read of the connection fail that waits for so long; 0 lets it wait."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+    with _socket_of(connection) as end:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
 
 def shut_down(connection: Connection) -> None:
     """Ends a connection so that a thread that waits for it wakes; closing its descriptor would leave it waiting."""
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
+    with contextlib.suppress(OSError), _socket_of(connection) as end:
         end.shutdown(socket.SHUT_RDWR)
 
 

@@ -216,6 +216,36 @@ def test_a_connection_that_fails_the_handshake_is_closed_and_logged(tmp_path, ca
         _await(lambda: "has not proved the query's key" in caplog.text, "the log names no stranger")
 
 
+NO_DESCRIPTORS = """
+import os, resource, sys, threading
+from multiprocessing.connection import Pipe
+from impls.realtime.port import shut_down
+
+here, there = Pipe()
+ended = threading.Event()
+
+def hear():
+    try:
+        here.recv()
+    except EOFError:
+        ended.set()
+
+threading.Thread(target=hear, daemon=True).start()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+try:
+    while True:
+        os.open("/dev/null", os.O_RDONLY)
+except OSError:
+    shut_down(here)
+sys.exit(0 if ended.wait(10) else 1)
+"""
+
+
+def test_a_connection_is_ended_also_without_descriptors():
+    run = subprocess.run([sys.executable, "-c", NO_DESCRIPTORS], timeout=60, check=False)
+    assert run.returncode == 0
+
+
 def test_a_connection_that_never_answers_is_closed(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("impls.realtime.port._PROVE_S", 1)
     with caplog.at_level(logging.WARNING), Port(str(tmp_path / "port"), KEY, lambda _: None, name="port"):
