@@ -55,11 +55,11 @@ class TurnHistory:
     offsets: NextOffsets
 
     def found(self) -> Differences:
-        checked = check(
+        found = check(
             self.records, self.results, bin_of=bin_of, partitions=OUTPUTS, moves=self.moves, next_offsets=self.offsets
         )
-        assert not checked.undecided
-        return checked.found
+        assert not found.undecided
+        return found
 
     def take_results(self, rows: Any) -> "TurnHistory":
         """The same history with these rows as its results topic, offsets numbered anew."""

@@ -73,6 +73,14 @@ class Arming:
         return next((line for line in lines if line["id"] == name), None)
 
 
+RUN_FAULT = "fault.json"
+
+
+def disturbed(folder: Path) -> bool:
+    """Returns whether the fault of a run has happened."""
+    return Arming(folder / RUN_FAULT).fired(RUN_FAULT) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessEnd:
     """How a query's process ended: its exit code, its sentence if it had one, and anything else it said."""

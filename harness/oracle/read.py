@@ -62,10 +62,12 @@ def _no_collector() -> Iterator[None]:
 def _read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
     """Yields (partition, messages) from the beginning of a topic to its end as it is now.
 
-    Raises OracleError when there is no such topic, or it is not read in `deadline_s` seconds.
+    Raises OracleError when there is no such topic, its first messages are gone, or it is not read in `deadline_s`
+    seconds.
     """
     give_up = time.monotonic() + deadline_s
     with _consumer(bootstrap, topic) as (consumer, partitions), _no_collector():
+        _check_beginnings(consumer, partitions)
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
@@ -74,6 +76,12 @@ def _read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple
                 raise OracleError(f"Topic {topic!r} was not read in {deadline_s:.0f} s: {len(behind)} partitions left.")
             for tp, messages in consumer.poll(timeout_ms=1000).items():
                 yield tp.partition, [message for message in messages if message.offset < ends[tp]]
+
+
+def _check_beginnings(consumer: Any, partitions: list[TopicPartition]) -> None:
+    for tp, first in consumer.beginning_offsets(partitions).items():
+        if first > 0:
+            raise OracleError(f"The broker has deleted the first {first} messages of {tp.topic}-{tp.partition}.")
 
 
 def _joined(parts: list[bytes], dtype: Any, where: str) -> NDArray[Any]:

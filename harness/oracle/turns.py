@@ -137,14 +137,6 @@ FROM counted WHERE "partition" = $part AND "offset" = $at
 """
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was found, and how many bins' records may have interleaved in too many ways to say."""
-
-    found: Differences
-    undecided: int
-
-
 @dataclass
 class _Turn:
     who: tuple[int, int, int]
@@ -160,8 +152,8 @@ def check(
     partitions: int,
     moves: MovedBins | None = None,
     next_offsets: NextOffsets | None = None,
-) -> Checked:
-    """Compares results with the counts recomputed from the input.
+) -> Differences:
+    """Compares results with the counts recomputed from the input; a bin is undecided that `unexplained` cannot decide.
 
     Args:
         records: the whole input topic.
@@ -182,8 +174,8 @@ def check(
         undecided = _explain(db)
         db.execute("CREATE VIEW applied AS SELECT key, scheduled_us AS epoch FROM records")
         sent, raw = len(records), len(results)
-        found = Differences.of(db, "count(*)", EXAMPLE, ORDERS, records=sent, raw=raw, applied="applied")
-        return Checked(found, undecided)
+        how: dict[str, Any] = {"records": sent, "raw": raw, "applied": "applied", "undecided": undecided}
+        return Differences.of(db, "count(*)", EXAMPLE, ORDERS, **how)
 
 
 def _explain(db: Any) -> int:
@@ -276,9 +268,6 @@ def _owners(folder: Path) -> NDArray[np.int64]:
 def check_turns(run: CheckedRun, state: Path | None) -> dict[str, Any]:
     """Writes oracle.json of a finished run and returns the same; never raises for a bad run.
 
-    Besides what every oracle says there is `undecided`: bins whose records may have interleaved in too many ways to say
-    whether their turns can be explained.
-
     Args:
         run: what is checked.
         state: folder of the workers' environments; None where a shared store has the state.
@@ -289,7 +278,7 @@ def check_turns(run: CheckedRun, state: Path | None) -> dict[str, Any]:
         stored: NextOffsets | None = None if state is None else read_next_offsets(state, _owners(run.folder))
         watch.read()
         where: dict[str, Any] = {"bin_of": run.bin_of, "moves": moved_at(run.folder), "next_offsets": stored}
-        checked = check(records, results, partitions=partitions, **where)
-        return {**judge(checked.found, run.facts()), "undecided": checked.undecided, "seconds": watch.seconds()}
+        found = check(records, results, partitions=partitions, **where)
+        return {**judge(found, run.facts()), "seconds": watch.seconds()}
 
     return run.answer(ask)

@@ -1,6 +1,6 @@
-"""What a checker found, and the verdict over a run: valid, invalid, or unknown when the run could not show anything."""
+"""What a checker found, and the verdict over a run: valid, invalid, or unknown where not all of it was decided."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -39,6 +39,7 @@ class Differences:
         crossed: by migration, records of moved bins in an epoch from their move on.
         waited: records that were queued.
         longest_wait: epochs that a record was queued at most.
+        undecided: bins of which the checker cannot say whether their results are right.
     """
 
     totals: dict[str, int]
@@ -49,10 +50,20 @@ class Differences:
     crossed: dict[str, int] = field(default_factory=dict)
     waited: int = 0
     longest_wait: int = 0
+    undecided: int = 0
 
     @classmethod
     def of(
-        cls, db: Any, number: str, example: str, orders: Mapping[str, str], *, records: int, raw: int, applied: str
+        cls,
+        db: Any,
+        number: str,
+        example: str,
+        orders: Mapping[str, str],
+        *,
+        records: int,
+        raw: int,
+        applied: str,
+        undecided: int = 0,
     ) -> "Differences":
         """Returns what a checker's tables `finding` and `numbered` say.
 
@@ -64,6 +75,7 @@ class Differences:
             records: input records.
             raw: results, repeats included.
             applied: the table with key and epoch of each record, to count those that crossed a migration.
+            undecided: bins that the checker could not decide.
         """
         totals = f"SELECT class, CAST({number} AS BIGINT) FROM finding GROUP BY class"
         found = dict(db.execute(totals).fetchall())
@@ -79,6 +91,7 @@ class Differences:
             results=results,
             repeats=raw - results,
             crossed=dict(db.execute(_CROSSED.format(applied=applied)).fetchall()),
+            undecided=undecided,
         )
 
     @property
@@ -115,9 +128,18 @@ class Facts:
     expected: int = 0
 
 
-def merge(verdicts: Collection[Verdict]) -> Verdict:
-    """Returns the verdict of the whole: invalid before unknown before valid; unknown of nothing at all."""
-    return next((verdict for verdict in _PRIORITY if verdict in verdicts), "unknown")
+def merge(verdicts: Iterable[str]) -> Verdict:
+    """Returns the verdict of the whole: invalid before unknown before valid; unknown of nothing at all.
+
+    What is none of the three counts as unknown.
+    """
+    parts = {verdict if verdict in _PRIORITY else "unknown" for verdict in verdicts}
+    return next((verdict for verdict in _PRIORITY if verdict in parts), "unknown")
+
+
+def doubted(verdict: str, doubts: Collection[str]) -> Verdict:
+    """Returns a verdict with the reasons for which not all was decided: with one of them nothing is valid."""
+    return merge([verdict, "unknown" if doubts else verdict])
 
 
 def _vacuous(differences: Differences, facts: Facts) -> list[str]:
@@ -137,6 +159,8 @@ def _vacuous(differences: Differences, facts: Facts) -> list[str]:
         reasons.append(
             f"{len(unfinished)} of {len(facts.commanded)} migrations did not complete, first {unfinished[0]}."
         )
+    if differences.undecided:
+        reasons.append(f"{differences.undecided} bins are undecided: their records may have interleaved in many ways.")
     if uncrossed := sorted(facts.commanded - {migration for migration, n in differences.crossed.items() if n}):
         reasons.append(f"No record crossed {len(uncrossed)} of {len(facts.commanded)} migrations: {uncrossed}.")
     return reasons
@@ -149,9 +173,8 @@ def _broken(found: Differences) -> list[str]:
 def judge(differences: Differences, facts: Facts) -> dict[str, Any]:
     """Returns the oracle's answer, JSON-ready: verdict, totals by class, reasons and examples."""
     broken, vacuous = _broken(differences), _vacuous(differences, facts)
-    verdicts: list[Verdict] = ["invalid" if broken else "valid", "unknown" if vacuous else "valid"]
     return {
-        "verdict": merge(verdicts),
+        "verdict": doubted("invalid" if broken else "valid", vacuous),
         **differences.totals,
         "records": differences.records,
         "results": differences.results,
@@ -159,14 +182,18 @@ def judge(differences: Differences, facts: Facts) -> dict[str, Any]:
         "crossed": sum(differences.crossed.values()),
         "waited": differences.waited,
         "longest_wait": differences.longest_wait,
+        "undecided": differences.undecided,
         "reasons": broken + vacuous,
         "examples": differences.examples,
     }
 
 
+_COUNTS = ("records", "results", "repeats", "crossed", "waited", "longest_wait", "undecided")
+
+
 def _raised(error: Exception) -> dict[str, Any]:
     """Returns the answer when the checker itself failed: unknown, never a pass."""
-    numbers = dict.fromkeys((*CLASSES, "records", "results", "repeats", "crossed", "waited", "longest_wait"), 0)
+    numbers = dict.fromkeys((*CLASSES, *_COUNTS), 0)
     reason = f"The checker could not finish: {type(error).__name__}: {error}"
     return {"verdict": "unknown", **numbers, "reasons": [reason], "examples": {}}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.table import Table
 
+from harness.oracle.verdict import merge
 from harness.report.terminal import terminal
 from plots import metrics
 from plots.data import StoredExperiment, StoredRun, load
@@ -198,9 +199,6 @@ class Conclusion:
     text: str
 
 
-_WORST_FIRST = ("invalid", "unknown", "valid")
-
-
 def conclusions(experiment: StoredExperiment) -> list[Conclusion]:
     """Returns one line for each mechanism of the experiment, also for those without a run."""
     text = partial(_text_of_sweep, experiment) if experiment.is_sweep else _text
@@ -213,8 +211,7 @@ def conclusions(experiment: StoredExperiment) -> list[Conclusion]:
 
 def worst_verdict(runs: list[StoredRun]) -> str:
     """Returns the worst verdict of runs, unknown where there is none."""
-    found = {run.verdict for run in runs}
-    return next((verdict for verdict in _WORST_FIRST if verdict in found), "unknown")
+    return merge(run.verdict for run in runs)
 
 
 def _text(runs: list[StoredRun], comparable: list[StoredRun]) -> str:

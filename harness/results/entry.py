@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from generators.clock import ARRIVALS_MS
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_json, read_lines, write_json
+from harness.lab.processes import disturbed
 from harness.measure.cells import Cells, read_cells, read_epochs
 from harness.measure.cpu import Taken, idle_share, machine, taken
 from harness.measure.hdr import percentiles, refused, summary_ms
@@ -33,6 +34,7 @@ from harness.measure.windows import (
     timeline,
     warm_up,
 )
+from harness.oracle.verdict import doubted
 from harness.results.epochs import breakdown_entries, epochs_entry, groups_of
 from harness.results.place import failure_of
 from impls.worker.cells import INTERVAL_US
@@ -216,12 +218,12 @@ def _beyond_range(files: RunFiles) -> int:
 
 
 def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any]) -> tuple[str, list[str]]:
-    """Returns the verdict and its reasons: the oracle's, made unknown by what spoils the measurement itself."""
-    reasons = []
-    if failure := failure_of(files.folder):
-        reasons.append(failure)
+    """Returns the verdict and its reasons: the oracle's, made unknown by what spoils the run or its measurement."""
+    reasons = [failure] if (failure := failure_of(files.folder)) else []
     if not oracle:
         reasons.append("The output was not checked.")
+    if (fault := files.run.get("fault")) and not disturbed(files.folder):
+        reasons.append(f"The fault {fault} has not happened.")
     if negative := _negative(files):
         reasons.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")
     if beyond := _beyond_range(files):
@@ -232,7 +234,7 @@ def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any])
     verdict = str(oracle.get("verdict", "unknown"))
     if (unmet := files.load.get("unmet")) and verdict != "valid":
         reasons.append(f"The load went on for {generator['extended_s']:g} s, which is its limit, and {unmet}.")
-    return ("unknown" if reasons and verdict == "valid" else verdict), [*(oracle.get("reasons") or []), *reasons]
+    return doubted(verdict, reasons), [*(oracle.get("reasons") or []), *reasons]
 
 
 def _cache(files: RunFiles) -> dict[str, Any] | None:

@@ -10,17 +10,10 @@ from numpy.typing import NDArray
 from harness.experiment.description import Run
 from harness.experiment.schedules import ANY_PHASE, DRIVER_POINTS, parse_fault
 from harness.lab.broker import Broker
-from harness.lab.processes import VARIABLE, Arming, jvm_of, python_workers
+from harness.lab.processes import RUN_FAULT, VARIABLE, Arming, disturbed, jvm_of, python_workers
 from harness.run.application import Application
 from impls import catalog
 from impls.protocol.view import View
-
-_FILE = "fault.json"
-
-
-def disturbed(folder: Path) -> bool:
-    """Returns whether the fault of a run has happened."""
-    return Arming(folder / _FILE).fired(_FILE) is not None
 
 
 class Disturbance:
@@ -30,7 +23,7 @@ class Disturbance:
     """
 
     def __init__(self, run: Run, folder: Path):
-        self._run, self._arming = run, Arming(folder / _FILE)
+        self._run, self._arming = run, Arming(folder / RUN_FAULT)
         self._fault = parse_fault(run.fault) if run.fault is not None else None
         self._half: int | None = None
         self._over = disturbed(folder)
@@ -82,14 +75,14 @@ class Disturbance:
             os.kill(pid, signal.SIGKILL)
         else:
             pid = query.kill_worker()
-        self._arming.tell(_FILE, pid)
+        self._arming.tell(RUN_FAULT, pid)
 
     def _arm(self, victim: str, point: str, broker: Broker) -> None:
         pids = {"driver": os.getpid(), "jvm": jvm_of(os.getpid()), "broker": broker.pid}
         if point in DRIVER_POINTS:
             pids["worker"] = next(iter(python_workers(os.getpid())), None)
         self._arming.arm(
-            _FILE,
+            RUN_FAULT,
             victim=victim,
             point=point,
             pids={role: pid for role, pid in pids.items() if pid is not None},

@@ -20,9 +20,9 @@ from harness.experiment.description import Experiment, Run
 from harness.files import ROOT, read_json
 from harness.lab.broker import ExternalBroker
 from harness.lab.hosts.isolated import can_isolate
+from harness.lab.processes import disturbed
 from harness.results.entry import ENTRY_FILE
 from harness.results.place import FAILURE_FILE, how_it_ended, told_failure, write_failure
-from harness.run.disturb import disturbed
 from harness.setup.java import use_java
 from harness.setup.pack import archive_of
 from impls.closing import Closing

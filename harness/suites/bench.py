@@ -10,9 +10,10 @@ from typing import Any
 
 from harness.experiment.description import Experiment, Run
 from harness.experiment.make import experiments_from
-from harness.files import RESULTS, write_json
+from harness.files import RESULTS, read_json, write_json
 from harness.live.view import LiveState, LiveView, serving
 from harness.options import CUT_OFF, ending
+from harness.oracle.verdict import merge
 from harness.report.comparison import print_comparison
 from harness.report.report import write_report
 from harness.results.machine import describe_machine
@@ -83,8 +84,12 @@ def run_and_report(
     result = _report(folder)
     if all((folder / "runs" / run.folder / "done").exists() for run in runs):
         (folder / "done").touch()
-    bad = [run for run in result["runs"] if run["verdict"] != "valid"]
-    return CUT_OFF if cut_off else int(bool(bad))
+    return CUT_OFF if cut_off else exit_code(result)
+
+
+def exit_code(result: Mapping[str, Any]) -> int:
+    """Returns 0 when every run of a result is valid, 1 when one is not, or there is none."""
+    return int(merge(run["verdict"] for run in result["runs"]) != "valid")
 
 
 def _report(folder: Path) -> dict[str, Any]:
@@ -119,7 +124,7 @@ def bench(
     """
     earlier = None if force or resume else find_earlier(experiment, output, finished=True)
     if earlier is not None and unchanged(earlier):
-        return earlier, 0
+        return earlier, exit_code(read_json(earlier / "result.json"))
     folder = _to_resume(experiment, output) if resume else _begun(experiment, output)
     with LiveView(experiment, folder, state=state) as view:
         said = "`--resume` with the same options goes on"

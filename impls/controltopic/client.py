@@ -79,6 +79,8 @@ class CommandReader:
         except KafkaException as error:
             self.trouble = str(error.args[0].str())
             return []
+        errors = [m.error().str() for m in messages if m.error() is not None]
+        self.trouble = errors[0] if errors else self.trouble
         return [Record((m.partition(), m.offset()), m.value()) for m in messages if m.error() is None]
 
     def _add_partitions(self) -> None:

@@ -7,13 +7,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from impls.closing import close_all, end_all
 from impls.controltopic.client import AnswerSender, CommandReader
 from impls.controltopic.commands import Offsets, Waiting
 from impls.controltopic.pending import Answer, Instruction, Note, PendingCommands, command_id, control_id
 from impls.controltopic.topic import ControlTopic, TimeFinder
 from impls.driver.checkpoint import Checkpoint
+from impls.driver.control import Answerer
 from impls.driver.driver import Driver
-from impls.driver.handle import Answerer
 from impls.driver.journal import read_journal
 from impls.errors import ADVICE, StateError, UsageError
 from impls.protocol.events import identified
@@ -93,7 +94,7 @@ class Carrier:
     Args:
         log: the control log.
         find: returns the bound of a time in the partitions of the offsets given, None while it has none.
-        answer: carries out a request, see `impls.driver.handle.Answerer`.
+        answer: carries out a request, see `impls.driver.control.Answerer`.
         ending: returns whether the query ends before the epoch.
     """
 
@@ -203,8 +204,7 @@ class ControlListener:
         if self._thread.ident is not None:
             self._thread.join(_END_S)  # each of its calls has a deadline of a few seconds
         with self._lock:
-            self._times.close()
-            self._log.close()
+            close_all((self._times.close, self._log.close), "control topic")
 
     def _before_plan(self, epoch: int) -> None:
         """Has the commands carried out that an epoch reaches; the first one makes the state, so it has none.
@@ -227,9 +227,10 @@ class ControlListener:
             self._sender.flush(_CLOSE_S)
             self._take_in_sent()
         except Exception as error:  # such as a journal that cannot be written: the next epoch says so
+            _LOG.error("The control topic is no longer read: %s: %s", type(error).__name__, error)
             self._failure = error
         finally:
-            self._reader.close()
+            end_all((self._reader.close,), "control topic")
 
     def _read(self) -> None:
         """Takes in what has come, waiting for it a moment."""

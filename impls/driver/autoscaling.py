@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Protocol
 
 from impls.autoscale import Rescaled
@@ -97,9 +98,9 @@ class Autoscaling:
     def stop(self) -> None:
         """Ends the thread and closes the log; nothing is decided behind it."""
         self._ended.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_END_DEADLINE_S)
-        self._log.close()
+        with closing(self._log):
+            if threading.current_thread() is not self._thread:
+                self._thread.join(_END_DEADLINE_S)
 
     def status(self) -> dict[str, Any]:
         """Returns policy, bounds, and the last decision with its numbers."""
@@ -265,12 +266,16 @@ class Autoscaled(ABC):
         log, past = self._logs.log("autoscale")
         self._autoscaling = Autoscaling(
             settings, source, log, past=past, rescale=self.rescale, on_event=self._tell, moves=self.moves,
-            migrating=lambda: self._scaled.controller.migrating,
+            migrating=self._migrating,
         )  # fmt: skip
         self._scaled.listeners.append(self._autoscaling.take)
 
+    def _migrating(self) -> bool:
+        with self._scaled.locked() as controller:
+            return controller.migrating
+
     def _turn_off(self) -> None:
-        if self._autoscaling is not None:
-            self._scaled.listeners.remove(self._autoscaling.take)
-            self._autoscaling.stop()
-            self._autoscaling = None
+        running, self._autoscaling = self._autoscaling, None
+        if running is not None:
+            self._scaled.listeners.remove(running.take)
+            running.stop()

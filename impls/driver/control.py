@@ -4,72 +4,132 @@ One line of JSON each way over a Unix socket; `<checkpoint>/rescale/control.json
 """
 
 import contextlib
-import hashlib
 import json
-import os
+import logging
 import socket
 import socketserver
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from impls.closing import Closing
 from impls.driver.journal import replace_bytes
 from impls.errors import StateError, UsageError
+from impls.sockets import AcceptFailures, SocketFolder, delete_left_folder, left_folders
 
 _DEADLINE_S = 10.0
 _LINE_BYTES = 4 << 20  # a version of the pipeline with its code as text
-_SOCKET_PATH_MAX = 100  # sockaddr_un holds 107 bytes on Linux, 103 on macOS
+_FINISH_S = 3.0
+_NAME = "control"
+_LOG = logging.getLogger(__package__)
+
+Answerer = Callable[[dict[str, Any]], dict[str, Any]]
+"""Takes a request and returns its answer; raises UsageError when it refuses, another error when it cannot read it."""
 
 
-class ControlServer:
-    """Answers requests with `handle(request) -> answer` in threads of its own until closed.
+class Listener(Protocol):
+    """What gives a query requests from elsewhere while it runs."""
 
-    A UsageError of `handle` travels back as its sentence.
-    """
-
-    def __init__(self, folder: Path, handle: Callable[[dict[str, Any]], dict[str, Any]]):
-        self._address = folder / "control.json"
-        self._socket = _socket_path(folder)
-        self._socket.unlink(missing_ok=True)  # a killed driver has left it; the checkpoint's lock says it is dead
-        self._server = _Server(str(self._socket), _Handler)
-        self._socket.chmod(0o600)
-        self._server.handle = handle
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="control", daemon=True)
-        self._thread.start()
-        replace_bytes(self._address, json.dumps({"socket": str(self._socket)}).encode())
+    def status(self) -> dict[str, Any]:
+        """Returns what became of the requests, as JSON values."""
 
     def close(self) -> None:
-        """Stops answering and removes the socket."""
-        self._address.unlink(missing_ok=True)
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(_DEADLINE_S)
-        self._socket.unlink(missing_ok=True)
+        """Ends it; no request comes behind it."""
 
 
-def _socket_path(folder: Path) -> Path:
-    """Returns the socket's place: in the folder where its path is short enough, in the temporary folder otherwise."""
-    place = folder / "control.sock"
-    if len(str(place)) <= _SOCKET_PATH_MAX:
-        return place
-    name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"rescale-{os.getuid()}-{name}.sock"
+class ControlServer(Closing):
+    """Answers requests with `handle(request) -> answer` in threads of its own until closed.
+
+    A UsageError of `handle` travels back as its sentence. The socket is in a folder that only this user can enter.
+
+    Raises StateError when no folder can have the socket.
+    """
+
+    def __init__(self, folder: Path, handle: Answerer):
+        self._address = folder / "control.json"
+        _delete_left(self._address)
+        with ExitStack() as opened:
+            sockets = opened.enter_context(SocketFolder(len(_NAME), [folder]))
+            self._server = _Server(str(sockets.path / _NAME), handle)
+            opened.callback(self._server.server_close)
+            thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="control", daemon=True)
+            thread.start()
+            opened.callback(thread.join, _DEADLINE_S)
+            opened.callback(self._server.end)
+            replace_bytes(self._address, json.dumps({"socket": str(sockets.path / _NAME)}).encode())
+            opened.callback(self._address.unlink, missing_ok=True)
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Stops answering, lets requests under way finish for 3 s, and removes the socket."""
+        self._opened.close()
+
+
+def _delete_left(address: Path) -> None:
+    """Deletes the sockets that killed drivers have left; the checkpoint's lock says that they are dead."""
+    for folder in left_folders(address.parent):
+        delete_left_folder(folder)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        delete_left_folder(Path(json.loads(address.read_text())["socket"]).parent)
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
+    """Its handlers' threads end with it: one that waits for a request at once, one that answers in 3 s."""
+
     daemon_threads = True
-    handle: Callable[[dict[str, Any]], dict[str, Any]]
+    request_queue_size = 64
+
+    def __init__(self, address: str, handle: Answerer):
+        self.handle = handle
+        self._ended, self._lock = threading.Event(), threading.Condition()
+        self._open: set[socket.socket] = set()
+        self._failures = AcceptFailures("control socket", self._ended)
+        super().__init__(address, _Handler)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.shutdown()
+        with self._lock:
+            for request in self._open:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RD)
+            self._lock.wait_for(lambda: not self._open, _FINISH_S)
+
+    def get_request(self) -> Any:
+        try:
+            found = super().get_request()
+        except OSError as error:
+            self._failures.goes_on(error)
+            raise
+        self._failures.accepted()
+        return found
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+            self._lock.notify_all()
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        _LOG.exception("A request at the control socket could not be answered.")
 
 
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server
+    timeout = _DEADLINE_S  # for a request that does not come
 
     def handle(self) -> None:
-        with contextlib.suppress(ConnectionError):  # whoever asked has gone away
-            self._answer(self.rfile.readline(_LINE_BYTES))
+        with contextlib.suppress(ConnectionError, TimeoutError):  # whoever asked has gone away
+            if line := self.rfile.readline(_LINE_BYTES):
+                self._answer(line)
 
     def _answer(self, line: bytes) -> None:
         try:

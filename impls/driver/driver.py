@@ -3,7 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ from impls.protocol.arrays import check_goal
 from impls.protocol.changing import Changing
 from impls.protocol.controller import Controller
 from impls.protocol.events import Command, Event, new_id
-from impls.protocol.order import Executor
+from impls.protocol.order import EpochOrder, Executor
 from impls.protocol.plan import Stop, WrittenPlan
 from impls.protocol.report import Report
 from impls.protocol.versions import Change, Version
@@ -80,7 +81,7 @@ class Driver:
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # processing time of the next plan
         self.last_epoch = -1
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
-        self._planning = threading.Lock()
+        self._lock = threading.RLock()
         self.codes = Codes(checkpoint.own / "code", fsync=checkpoint.fsync)
         self._replay()
         self._first_epoch = self.last_epoch + 1
@@ -116,6 +117,15 @@ class Driver:
         """Bytes of half-written files that were deleted when this driver began."""
         return self._keeper.swept_bytes if self._keeper else 0
 
+    @contextmanager
+    def locked(self) -> Iterator[Controller]:
+        """Gives the controller to one thread at a time, which may have it already.
+
+        Whoever changes the controller has it, and so has whoever looks at it in another thread than the driver's.
+        """
+        with self._lock:
+            yield self.controller
+
     @property
     def next_planned(self) -> int:
         """The first epoch that has no durable plan, from which on a command holds that comes now."""
@@ -131,11 +141,13 @@ class Driver:
     ) -> Command:
         """Makes a command durable, gives it to the controller and returns it; it holds from the next epoch planned.
 
-        Raises UsageError, before that, for a goal that no journal could hold, or with more workers than can run.
+        Raises UsageError, before that, for a goal that no journal could hold, with more workers than can run, or when
+        the query ends.
         """
         goal = check_goal(goal, self.controller.bins)
         self.check_workers(1 + int(goal.max()))
-        with self._planning:
+        with self.locked():
+            self._check_goes_on()
             command = Command.new(kind, goal, label, from_epoch=self.next_planned, hosts=hosts)
             self._checkpoint.commands.append(command.to_json())
             self.controller.accept(command)
@@ -145,9 +157,11 @@ class Driver:
     def change(self, make: Callable[[Changing], Version]) -> Change:
         """Makes a change of the pipeline durable, gives it to the controller and returns it.
 
-        `make` makes the version, whose code is kept already, from what is known, under a lock.
+        `make` makes the version, whose code is kept already, from what is known, under the lock. Raises UsageError when
+        the query ends.
         """
-        with self._planning:
+        with self.locked():
+            self._check_goes_on()
             version = make(self.controller.changing)
             change = Change(new_id(), version, self.next_planned)
             self._checkpoint.commands.append(change.to_json())
@@ -155,16 +169,21 @@ class Driver:
         self.on_command()
         return change
 
+    def _check_goes_on(self) -> None:
+        if self.ending:
+            raise UsageError("The query has ended: start it again before giving it a command.")
+
     def end(self) -> None:
-        """Ends the query where its next epoch would begin, for which nobody waits."""
-        if not self.ending:
-            self.ending = True
+        """Ends the query where its next epoch would begin, for which nobody waits; no command is taken from now on."""
+        with self.locked():
+            before, self.ending = self.ending, True
+        if not before:
             self.on_command()
 
     def stopped(self, epoch: int) -> None:
         """Takes in, and makes durable, that the query has ended before an epoch as its plan asked for."""
         seen = Observation(epoch, stopped=True)
-        with self._planning:
+        with self.locked():
             self._checkpoint.observed.append(seen.to_json())
             self.controller.observe(seen)
 
@@ -179,16 +198,7 @@ class Driver:
             self.prepare.first()
             self._prepared = True
         written = self._plan(epoch)
-        order = order_of(
-            self.controller,
-            written,
-            generation=self._checkpoint.generation,
-            first_epoch=self._first_epoch,
-            snapshot=self._keeper.to_snapshot(epoch) if self._keeper else (),
-        )
-        if written.versions is not None:
-            asked = {*written.versions.required.tolist(), written.versions.trial, written.versions.guarded}
-            order = replace(order, codes=self.codes.of(self.controller.changing, asked))
+        order = self._order(written)
         planned = time.perf_counter()
         answers = self._executor.run(order, batch)
         epoch_ms = (time.perf_counter() - self._last_end) * 1e3
@@ -215,8 +225,19 @@ class Driver:
             self._rebase(written)
         fault("before-epoch-commit", epoch=epoch, migrating=written.migrating)
 
+    def _order(self, written: WrittenPlan) -> EpochOrder:
+        snapshot = self._keeper.to_snapshot(written.epoch) if self._keeper else ()
+        with self.locked() as known:
+            order = order_of(
+                known, written, generation=self._checkpoint.generation, first_epoch=self._first_epoch, snapshot=snapshot
+            )
+            if (versions := written.versions) is None:
+                return order
+            asked = {*versions.required.tolist(), versions.trial, versions.guarded}
+            return replace(order, codes=self.codes.of(known.changing, asked))
+
     def _plan(self, epoch: int) -> WrittenPlan:
-        with self._planning:
+        with self.locked():
             self._check_next(epoch)
             written = self._written.get(epoch)
             if written is None or written.plan.stop is not None:
@@ -253,15 +274,15 @@ class Driver:
         return written
 
     def _rebase(self, written: WrittenPlan) -> None:
-        with self._planning:  # so that the controller knows every command in the journal
+        with self.locked():  # so that the controller knows every command in the journal
             self._checkpoint.rebase(written.epoch, self.controller.to_json(), written.to_json())
 
     def _observe(self, written: WrittenPlan, reports: list[Report], epoch_ms: float, job_ms: float) -> list[Event]:
         observation = observation_of(written.epoch, reports, epoch_ms, job_ms)
         self._checkpoint.observed.append(observation.to_json())
-        events = self.controller.observe(observation)
+        with self.locked() as known:
+            events = known.observe(observation)
         if self._keeper is not None:
-            known = self.controller
             self._keeper.observe(written.epoch, reports, known.location, known.routing, known.size)
         return events
 

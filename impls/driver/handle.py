@@ -3,16 +3,17 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from impls.closing import closed_on_error, end_all
 from impls.driver.autoscaling import Autoscaled, Source
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.control import ControlServer
+from impls.driver.control import Answerer, ControlServer, Listener
 from impls.driver.driver import QueryEnded, StopNeeded
 from impls.driver.observed import Observed, OnEvent
 from impls.driver.pipeline import Changeable, PipelineChanges
@@ -20,10 +21,11 @@ from impls.errors import StateError, UsageError
 from impls.placement import goal as placement_goal
 from impls.placement.movement import moved_against_minimum
 from impls.protocol.arrays import check_bins, check_goal
-from impls.protocol.seats import numbers_on, renumbered
+from impls.protocol.seats import hosts_of, numbers_on, renumbered
 
 _LOG = logging.getLogger(__package__)
 _STOP_DEADLINE_S = 60.0
+_POLL_S = 0.05
 
 RunQuery = Callable[[Callable[[Any, int], None], Callable[[], None]], Exception | None]
 """Runs a query until it ends: calls the second function when it has started, and the first with (batch, epoch).
@@ -31,20 +33,6 @@ RunQuery = Callable[[Callable[[Any, int], None], Callable[[], None]], Exception 
 Returns the signal or error with which the first one ended it, None when it ended by itself; raises StateError when
 something else ended it.
 """
-
-
-Answerer = Callable[[dict[str, Any]], dict[str, Any]]
-"""Takes a request and returns its answer; raises UsageError when it refuses, another error when it cannot read it."""
-
-
-class Listener(Protocol):
-    """What gives a query requests from elsewhere while it runs."""
-
-    def status(self) -> dict[str, Any]:
-        """Returns what became of the requests, as JSON values."""
-
-    def close(self) -> None:
-        """Ends it; no request comes behind it."""
 
 
 class StreamHandle(Changeable, Autoscaled, Observed):
@@ -81,11 +69,11 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         self._run, self._driver, self._checkpoint, self._policy = run, changes.driver, checkpoint, policy
         self.changes, self._end = changes, end
         self.wants_restart = False
-        self._commands = threading.Lock()
         self._listener: Listener | None = None
         self._control = ControlServer(checkpoint.own, self._answer)
         if listen is not None:
-            self._listener = listen(self._answer)
+            with closed_on_error(self._control):
+                self._listener = listen(self._answer)
         self._supervisor = threading.Thread(target=self._supervise, name="rescale-supervisor", daemon=True)
         self._supervisor.start()
 
@@ -101,20 +89,24 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         if workers < 1:
             raise UsageError(f"A query needs at least 1 worker, not {workers}.")
         check_bins(self._driver.controller.bins, workers)
-        with self._commands:
-            label = f"rescale to {workers} workers"
+        label = f"rescale to {workers} workers"
+
+        def goal() -> NDArray[np.int32]:
             if hosts is None:
-                return self._command("rescale", self._place(policy, workers), label)
+                return self._place(policy, workers)
             controller = self._driver.controller
             owners = controller.commanded.tolist()
             numbers = numbers_on(workers, hosts, controller.homes, owners, self._driver.hosts)
-            goal = np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
-            return self._command("rescale", goal, f"{label} on {', '.join(hosts)}", tuple(hosts))
+            return np.array(numbers, np.int32)[self._place(policy, workers, numbers)]
+
+        if hosts is None:
+            return self._command("rescale", goal, label)
+        return self._command("rescale", goal, f"{label} on {', '.join(hosts)}", tuple(hosts))
 
     def moves(self, workers: int) -> bool:
         """Returns whether a rescale to `workers` workers would move a bin."""
-        with self._commands:
-            return not np.array_equal(self._place(None, workers), self._driver.controller.commanded)
+        with self._driver.locked() as controller:
+            return not np.array_equal(self._place(None, workers), controller.commanded)
 
     def rebalance(
         self, goal: NDArray[np.int32] | None = None, *, policy: str | None = None, label: str = "rebalance"
@@ -125,12 +117,11 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         shape is wrong, a worker is no number from 0 to 65534 or more than can run, or the policy is unknown.
         """
         if goal is None:
-            with self._commands:
-                workers = 1 + int(self._driver.controller.commanded.max())
-                return self._command("rebalance", self._place(policy, workers), label)
-        goal = check_goal(goal, self._driver.controller.bins)
-        with self._commands:
-            return self._command("rebalance", goal, label)
+            return self._command(
+                "rebalance", lambda: self._place(policy, 1 + int(self._driver.controller.commanded.max())), label
+            )
+        checked = check_goal(goal, self._driver.controller.bins)
+        return self._command("rebalance", lambda: checked, label)
 
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
@@ -139,22 +130,25 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         On a cluster also the hosts with the workers that ran there last; what became of a control topic's commands.
         With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
         """
-        controller = self._driver.controller
-        clock = controller.clock
+        with self._driver.locked() as controller:
+            clock, homes = controller.clock, dict(controller.homes)
+            known = {
+                "epoch": self._driver.last_epoch,
+                "generation": self._checkpoint.generation,
+                "workers": int(controller.routing.max()) + 1,
+                "bins": np.bincount(controller.location).tolist(),
+                "misplaced": controller.misplaced,
+                "queued": int(controller.queued.sum()),
+                "migrating": controller.migrating,
+                "versions": {str(v): n for v, n in enumerate(np.bincount(controller.changing.required).tolist()) if n},
+                **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
+            }
         return {
-            "epoch": self._driver.last_epoch,
-            "generation": self._checkpoint.generation,
-            "workers": int(controller.routing.max()) + 1,
-            "bins": np.bincount(controller.location).tolist(),
-            "misplaced": controller.misplaced,
-            "queued": int(controller.queued.sum()),
-            "migrating": controller.migrating,
-            "versions": {str(v): n for v, n in enumerate(np.bincount(controller.changing.required).tolist()) if n},
+            **known,
             "running": not self._ended.is_set(),
             **({} if self._listener is None else {"control": self._listener.status()}),
-            **_hosts_of(controller.homes, self._driver.hosts),
+            **hosts_of(homes, self._driver.hosts),
             **self.autoscale_status(),
-            **({} if clock is None else {"watermark": clock.watermark, "settled": clock.settled}),
         }
 
     def stop(self) -> None:
@@ -162,47 +156,60 @@ class StreamHandle(Changeable, Autoscaled, Observed):
 
         Raises StateError when no epoch ends within 60 seconds.
         """
-        self._driver.end()
+        try:
+            self._driver.end()
+        except Exception as error:  # of what makes the next epoch come sooner: it comes all the same
+            _LOG.error("The query %s is to end and could not be woken: %s", self._checkpoint.name, error)
         if not self._ended.wait(_STOP_DEADLINE_S):
             raise StateError(f"The query did not reach the end of an epoch in {_STOP_DEADLINE_S:.0f} s.")
         self._supervisor.join()
-        if self._failure is not None:
-            raise self._failure
+        self.await_end(0)
 
     @property
     def goal(self) -> NDArray[np.int32]:
         """The assignment last commanded, shape (bins,)."""
-        return self._driver.controller.commanded.copy()
+        with self._driver.locked() as controller:
+            return controller.commanded.copy()
 
     def await_migration(self, timeout_s: float) -> bool:
-        """Waits until no migration is under way and returns whether that came about in time."""
+        """Waits until no migration is under way and returns whether that came about in time.
+
+        Raises what the query fails with meanwhile.
+        """
         end = time.monotonic() + timeout_s
-        while self._driver.controller.migrating and not self._ended.wait(0.05):
+        while self._migrating() and not self.await_end(_POLL_S):
             if time.monotonic() > end:
                 return False
-        return not self._driver.controller.migrating
+        return not self._migrating()
 
     @property
     def measured(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Records per epoch (mean over the last epochs) and bytes of state of each bin, shapes (bins,)."""
-        view = self._driver.controller.view(self._driver.last_epoch + 1)
+        with self._driver.locked() as controller:
+            view = controller.view(self._driver.last_epoch + 1)
         return view.rate, view.size
 
     def _place(self, policy: str | None, workers: int, numbers: Sequence[int] | None = None) -> NDArray[np.int32]:
-        """Returns a policy's goal for 0..workers-1, or for workers of other numbers, by their places there."""
+        """Returns a policy's goal for 0..workers-1, or for workers of other numbers, by their places there.
+
+        Whoever calls it has the controller's lock, so that the goal is of what the command changes.
+        """
         rates, sizes = self.measured
         current = self._driver.controller.commanded
         current = current if numbers is None else renumbered(current, numbers)
         return placement_goal(policy or self._policy, current, workers, rates=rates, sizes=sizes)
 
     def _command(
-        self, kind: Literal["rescale", "rebalance"], goal: NDArray[np.int32], label: str, hosts: tuple[str, ...] = ()
+        self,
+        kind: Literal["rescale", "rebalance"],
+        goal: Callable[[], NDArray[np.int32]],
+        label: str,
+        hosts: tuple[str, ...] = (),
     ) -> str:
-        if self._ended.is_set() or self._driver.ending:
-            raise UsageError("The query has ended: start it again before giving it a command.")
-        controller = self._driver.controller
-        moved = moved_against_minimum(controller.location, goal, controller.size)
-        command = self._driver.command(kind, goal, label, hosts)
+        with self._driver.locked() as controller:
+            wanted = goal()
+            moved = moved_against_minimum(controller.location, wanted, controller.size)
+            command = self._driver.command(kind, wanted, label, hosts)
         self._driver.metrics.plan(moved.bins, moved.size)
         _LOG.info(
             "Command %s: %s; %s bins with %s bytes of state are to move.", command.id, label, moved.bins, moved.size
@@ -246,14 +253,16 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         except Exception as error:
             _LOG.error("The query %s has failed: %s", self._checkpoint.name, error)
             self._failure = error
+        except BaseException as error:  # such as the SystemExit of a user's function, which ends a thread in silence
+            self._failure = StateError(f"The query was ended by {type(error).__name__}: {error}")
         finally:
-            self._driver.ending = True
             self._close()
 
     def _close(self) -> None:
         """Frees all that the query holds; the first error is its failure if it has none, and stops nothing else."""
         listener = () if self._listener is None else (self._listener.close,)
         ends = (
+            self._take_no_more,
             self.end_autoscaling,
             self.end_serving,
             self._control.close,
@@ -261,13 +270,15 @@ class StreamHandle(Changeable, Autoscaled, Observed):
             self._end,
             self._checkpoint.close,
         )
-        for end in ends:
-            try:
-                end()
-            except Exception as error:
-                _LOG.error("The query %s could not be closed whole: %s", self._checkpoint.name, error)
-                self._failure = self._failure or error
-        self._ended.set()
+        try:
+            error = end_all(ends, f"query {self._checkpoint.name}")
+            self._failure = self._failure or error
+        finally:
+            self._ended.set()
+
+    def _take_no_more(self) -> None:
+        with self._driver.locked():  # whoever has it may still write into the journals
+            self._driver.ending = True
 
     def _run_once(self) -> bool:
         """Runs the query until it ends and returns whether to start it again."""
@@ -284,9 +295,3 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         if signal is not None and not isinstance(signal, QueryEnded):
             raise signal
         return False
-
-
-def _hosts_of(homes: Mapping[int, str], hosts: Sequence[str]) -> dict[str, Any]:
-    """Returns the workers of each host that has a seat or had a worker; nothing where there is only one host."""
-    known = sorted({*hosts, *homes.values()})
-    return {"hosts": {host: sorted(w for w, at in homes.items() if at == host) for host in known}} if known else {}

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
+from impls.closing import close_all
 from impls.driver.metrics import Metrics
 from impls.driver.prometheus import MetricsServer, query_families
 from impls.errors import UsageError
@@ -71,8 +72,7 @@ class Observed(ABC):
         """Ends the endpoints for good; the query's end calls it."""
         with self._serving:
             servers, self._servers = self._servers or [], None
-        for server in servers:
-            server.close()
+        close_all((server.close for server in servers), "metrics endpoint")
 
     def answer_watch(self, request: dict[str, Any]) -> dict[str, Any] | None:
         """Answers a request of another process for metrics, None for one about something else."""

@@ -4,7 +4,7 @@ import pickle
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,9 +30,9 @@ Remake = Callable[[Operator], Contents]
 """Makes a version of the pipeline that it replaces; raises UsageError when that cannot be changed so."""
 
 
-def _pipeline_at(codes: Codes, changing: Changing, number: int, first: Operator) -> Operator:
+def _pipeline_at(codes: Codes, versions: Mapping[int, Version], number: int, first: Operator) -> Operator:
     """Returns a version's pipeline; raises UsageError when its code is missing, damaged or cannot be loaded."""
-    return first if number == 0 else _loaded(codes.get(changing.versions[number].code)).operator
+    return first if number == 0 else _loaded(codes.get(versions[number].code)).operator
 
 
 def _loaded(raw: bytes) -> Contents:
@@ -83,9 +83,10 @@ class PipelineChanges:
                     continue
 
     def _made(self, remake: Remake, about: dict[str, Any]) -> str:
-        changing = self.driver.controller.changing
-        parent = _parent(changing, about["repairs"])
-        contents = remake(_pipeline_at(self.driver.codes, changing, parent, self.first))
+        with self.driver.locked() as controller:
+            parent = _parent(controller.changing, about["repairs"])
+            versions = dict(controller.changing.versions)
+        contents = remake(_pipeline_at(self.driver.codes, versions, parent, self.first))
         self._check(contents, about["repairs"])
         raw = self.pickled(contents)
         _loaded(raw)
@@ -113,12 +114,13 @@ class PipelineChanges:
 
     def describe(self) -> list[dict[str, Any]]:
         """Returns the versions: number, what it changes, steps, operator, and the bins that run under it."""
-        changing = self.driver.controller.changing
-        bins = np.bincount(changing.required, minlength=1 + max(changing.versions, default=0)).tolist()
+        with self.driver.locked() as controller:
+            required, versions = controller.changing.required.copy(), dict(controller.changing.versions)
+        bins = np.bincount(required, minlength=1 + max(versions, default=0)).tolist()
         out = []
-        for number in (0, *changing.versions):
-            pipeline = _pipeline_at(self.driver.codes, changing, number, self.first)
-            label = changing.versions[number].label if number else "as the query began"
+        for number in (0, *versions):
+            pipeline = _pipeline_at(self.driver.codes, versions, number, self.first)
+            label = versions[number].label if number else "as the query began"
             steps, name = [step.name for step in steps_of(pipeline)], type(pipeline.keyed).__name__
             out.append({"version": number, "label": label, "steps": steps, "operator": name, "bins": bins[number]})
         return out
@@ -203,16 +205,20 @@ class Changeable(RunningQuery):
 
     def change(self, id_: str) -> dict[str, Any]:
         """Returns state ("waits", "trial", "switch", "back", "done" or "refused"), version and why of a change."""
-        found = self.changes.driver.controller.changing.outcome(id_)
+        with self.changes.driver.locked() as controller:
+            found = controller.changing.outcome(id_)
         if found is None:
             raise UsageError(f"There is no change {id_}.")
         return {"id": id_, "state": found.state, "version": found.version, "why": found.why}
 
     def await_change(self, id_: str, timeout_s: float) -> dict[str, Any]:
-        """Waits until a change is done or refused, or the query has ended, or the time is over; returns `change`."""
+        """Waits until a change is done or refused, or the query has ended, or the time is over; returns `change`.
+
+        Raises what the query fails with meanwhile.
+        """
         until = time.monotonic() + timeout_s
         while self.change(id_)["state"] not in {"done", "refused"} and time.monotonic() < until:
-            if self.ended(_POLL_S):
+            if self.await_end(_POLL_S):
                 break
         return self.change(id_)
 

@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from impls.closing import close_all
 from impls.errors import UsageError
 
 PORT_MAX = 65_535
@@ -137,6 +138,4 @@ class MetricsServer:
 
     def close(self) -> None:
         """Ends it."""
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        close_all((self._server.shutdown, self._thread.join, self._server.server_close), "metrics endpoint")

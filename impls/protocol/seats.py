@@ -131,3 +131,9 @@ def renumbered(assignment: NDArray[np.int32], numbers: Sequence[int]) -> NDArray
     others = sorted(set(assignment.tolist()) - set(numbers))
     names = {number: name for name, number in enumerate([*numbers, *others])}
     return np.array([names[worker] for worker in assignment.tolist()], np.int32)
+
+
+def hosts_of(homes: Mapping[int, str], hosts: Sequence[str]) -> dict[str, dict[str, list[int]]]:
+    """Returns the workers of each host that has a seat or had a worker; nothing where there is only one host."""
+    known = sorted({*hosts, *homes.values()})
+    return {"hosts": {host: sorted(w for w, at in homes.items() if at == host) for host in known}} if known else {}

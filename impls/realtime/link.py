@@ -4,24 +4,25 @@ They are Unix sockets, see `impls.realtime.port`. A worker's messages are pickle
 (`impls/spark/realtime/Link.java`), and its messages are JSON.
 """
 
-import contextlib
 import json
+import logging
 import pickle
 import queue
 import secrets
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Client, Connection
 from typing import Any
 
-from impls.closing import Closing
+from impls.closing import Closing, close_all, closed_on_error
 from impls.protocol.session import Failed, Hello, Role, Route, Routed
 from impls.realtime.port import BROKEN, Port, shut_down
+from impls.sockets import SocketFolder
 
 _KEY_BYTES = 32
+_NAME_BYTES = 36  # of a worker's socket: its start has 8 digits, Spark's batch up to 10, its slot up to 5
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,17 @@ class Switchboard(Closing):
     """
 
     def __init__(self, known: Callable[[Hello], Hello] = lambda hello: hello) -> None:
-        """Listens from now on; `known` adds to a Hello what a task cannot know, and may take its time."""
+        """Listens from now on; `known` adds to a Hello what a task cannot know, and may take its time.
+
+        What `known` raises is heard as the task's failure. Raises StateError when no folder can have the sockets.
+        """
         self._known = known
-        self._folder = tempfile.mkdtemp(prefix="rescale-")
-        self.address, self.key = f"{self._folder}/driver", secrets.token_bytes(_KEY_BYTES)
+        self._folder = SocketFolder(_NAME_BYTES)
+        self.address, self.key = f"{self._folder.path}/driver", secrets.token_bytes(_KEY_BYTES)
         self._events: queue.SimpleQueue[tuple[_Peer, Any]] = queue.SimpleQueue()
         self._peers: dict[tuple[Role, int], _Peer] = {}
-        self._port = Port(self.address, self.key, self._listen, name="switchboard")
+        with closed_on_error(self._folder):
+            self._port = Port(self.address, self.key, self._listen, name="switchboard")
 
     def next(self, timeout_s: float | None = None) -> Event | None:
         """Returns the next event, None when there is none in time."""
@@ -81,20 +86,33 @@ class Switchboard(Closing):
 
     def close(self) -> None:
         """Ends all connections."""
-        self._port.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        close_all((self._port.close, self._folder.close), "switchboard")
 
     def _listen(self, connection: Connection) -> None:
         peer = _Peer(connection)
         try:
-            peer.greet(self._known)
-            self._events.put((peer, peer.hello))
+            self._greet(peer)
             while True:
                 self._events.put((peer, peer.hear()))
         finally:
             peer.close()
             if peer.hello is not None:
                 self._events.put((peer, Lost()))
+
+    def _greet(self, peer: "_Peer") -> None:
+        """Hears a task's Hello; a task about which not all can be known has failed, and whoever waits for it hears."""
+        peer.greet()
+        hello = peer.hello
+        assert hello is not None, "a peer has greeted"
+        try:
+            peer.hello = self._known(hello)
+        except Exception as error:
+            _LOG.exception("The driver cannot take in %s %s.", hello.role, hello.index)
+            failed = Failed(hello.role, hello.index, type(error).__name__, str(error))
+            self._events.put((peer, hello))
+            self._events.put((peer, failed))
+            raise EOFError("the task is not taken in") from error
+        self._events.put((peer, peer.hello))
 
 
 class _Peer:
@@ -106,11 +124,11 @@ class _Peer:
         self._connection = connection
         self._outgoing: queue.SimpleQueue[object | None] = queue.SimpleQueue()
 
-    def greet(self, known: Callable[[Hello], Hello]) -> None:
+    def greet(self) -> None:
         hello = self.hear()
         if not isinstance(hello, Hello):
             raise TypeError(f"A task said {type(hello).__name__} before its Hello.")
-        self.hello = known(hello)
+        self.hello = hello
         threading.Thread(target=self._send, name="switchboard-says", daemon=True).start()
 
     def hear(self) -> Any:
@@ -126,9 +144,14 @@ class _Peer:
         shut_down(self._connection)
 
     def _send(self) -> None:
-        with contextlib.suppress(*BROKEN):
+        try:
             while (message := self._outgoing.get()) is not None:
                 self._connection.send_bytes(to_json(message) if self._speaks_json else pickle.dumps(message))
+        except BROKEN:
+            return  # the thread that hears has seen it
+        except Exception:
+            _LOG.exception("A message to a task could not be sent; its connection is ended.")
+            shut_down(self._connection)
 
 
 def from_json(raw: bytes) -> Hello | Routed | Failed:

@@ -18,11 +18,13 @@ import select
 import sys
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from impls.closing import ended_on_error
 from impls.protocol.jsontext import from_text, to_text
 from impls.transfer.server import BinServer
 from impls.transfer.settings import Transfer
@@ -52,28 +54,32 @@ class Places:
         What a server that has ended told of itself is forgotten. Those that never came up are tried ever more rarely.
         """
         fd = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with ended_on_error(partial(os.close, fd)):  # else this process has the lock for ever
+            taken = self._taken(fd)
+        if not taken:
+            os.close(fd)
+        return fd if taken else None
+
+    def _taken(self, fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.utime(fd)  # somebody needs it
-            os.close(fd)
-            return None
+            return False
         self.told.unlink(missing_ok=True)
         last, tries, _ = self._noted(fd)
         if 0 <= time.monotonic() - last < min(_AGAIN_S * 2**tries, _AGAIN_MAX_S):
-            os.close(fd)
-            return None
+            return False
         found = os.fstat(fd)
         unused_s = min((time.time_ns() - found.st_mtime_ns) / 1e9, _UNUSED_MAX_S) if found.st_size else 0.0
         self._note(fd, tries + 1, unused_s)
-        return fd
+        return True
 
     def came_up(self) -> float:
         """Notes that the server listens, and returns for how many seconds nobody needed one before it was started."""
-        fd = os.open(self.lock, os.O_RDWR | os.O_CLOEXEC)
-        *_, unused_s = self._noted(fd)
-        self._note(fd, 0, unused_s)
-        os.close(fd)
+        with self.lock.open("r+b", buffering=0) as file:
+            *_, unused_s = self._noted(file.fileno())
+            self._note(file.fileno(), 0, unused_s)
         return unused_s
 
     def used(self) -> int:
@@ -82,8 +88,12 @@ class Places:
 
     @staticmethod
     def _noted(fd: int) -> tuple[float, int, float]:
-        last, tries, unused_s = (os.pread(fd, _NOTE_BYTES, 0).decode().split() or ("-inf", "0", "0"))[:3]
-        return float(last), int(tries), float(unused_s)
+        """Returns what the last start has noted; a note that is torn, as by a full disk, counts as none."""
+        try:
+            last, tries, unused_s = os.pread(fd, _NOTE_BYTES, 0).split()
+            return float(last), int(tries), float(unused_s)
+        except ValueError:
+            return float("-inf"), 0, 0.0
 
     @staticmethod
     def _note(fd: int, tries: int, unused_s: float) -> None:

@@ -12,6 +12,7 @@ import lmdb
 import pyarrow as pa
 from pyarrow import flight
 
+from impls.closing import end_all
 from impls.errors import CorruptStateError, StateError
 from impls.store.bins import read_size, size_record
 from impls.store.environment import Store, read_meta, store_path
@@ -140,7 +141,7 @@ class _Stream:
         """Ends the reading, which frees the pages that it keeps; returns whether it was open."""
         with self._lock:
             was, self.open = self.open, False
-            self._stack.close()
+            end_all((self._stack.close,), "environment that is read")  # whoever waits for its turn gets it all the same
         return was
 
 
@@ -201,6 +202,8 @@ class BinServer(flight.FlightServerBase):  # type: ignore[misc]
             stream = _Stream(store_path(self._state_dir, asked.worker))
         except CorruptStateError as error:
             raise RefusedError("absent") from error
+        except (StateError, lmdb.Error, OSError) as error:  # such as a want of descriptors
+            raise RefusedError("damaged", f"its state cannot be opened: {error}") from error
         try:
             check_source(stream.view, query=asked.query, epoch=asked.epoch)
         except (StateError, lmdb.Error) as error:

@@ -18,6 +18,7 @@ from harness.measure.hdr import summary_ms
 from harness.measure.migrations import Migration
 from harness.measure.windows import TAGS, overlaps, peak_of, tag_records, timeline
 from harness.oracle.changes.columns import Code
+from harness.oracle.verdict import doubted
 from harness.results.entry import RunFiles, load_met
 from harness.suites.changes.cases import APPLICATION, Case, Setting
 from harness.suites.changes.site import ChangeSite
@@ -114,7 +115,8 @@ def _entry(case: Case, folder: Path, outcome: str, answer: dict[str, Any], why: 
     if negative := figures.get("negative"):
         reasons.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")
     if verdict == "valid" and (reasons or outcome != "done"):
-        verdict, reasons = "unknown", [*reasons, f"The change is {outcome}."]
+        reasons.append(f"The change is {outcome}.")
+    verdict = doubted(verdict, reasons)
     own = {"experiment": case.experiment, "how": case.how, "mode": case.setting.mode, "outcome": outcome}
     oracle = {name: value for name, value in answer.items() if name not in {"verdict", "reasons", "boundaries"}}
     return {**own, "verdict": verdict, "reasons": reasons, **figures, "oracle": oracle}
@@ -234,12 +236,18 @@ def campaign(
             answer = site.judge()
         except (StuckError, StateError, UsageError) as error:
             answer = {"verdict": "unknown", "reasons": [f"The campaign was cut off: {error}"]}
-    odd = [line for line in lines if line["outcome"] != "done" or not line["fired"]]
-    reasons = [*answer["reasons"], *(f"{line['name']} in a change of {line['what']}: {line['said']}" for line in odd)]
-    verdict = "unknown" if answer["verdict"] == "valid" and odd else answer["verdict"]
+    verdict, reasons = judged(answer, lines)
     oracle = {name: value for name, value in answer.items() if name not in {"verdict", "reasons", "boundaries"}}
     own = {"experiment": case.experiment, "how": case.how, "mode": setting.mode, "outcome": f"{len(lines)} inflicted"}
     return {**own, "verdict": verdict, "reasons": reasons, "faults": lines, "oracle": oracle}
+
+
+def judged(answer: dict[str, Any], lines: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    """Returns a campaign's verdict and its reasons, from the oracle's answer and what became of each fault."""
+    odd = [line for line in lines if line["outcome"] != "done" or not line["fired"]]
+    doubts = [f"{line['name']} in a change of {line['what']}: {line['said']}" for line in odd]
+    doubts += [] if lines else ["No fault was inflicted."]
+    return doubted(answer["verdict"], doubts), [*answer["reasons"], *doubts]
 
 
 def _inflict(site: ChangeSite, fault: ChangeFault, name: str) -> dict[str, Any]:

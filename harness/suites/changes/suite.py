@@ -25,6 +25,7 @@ from harness.experiment.parameters import MICRO_BATCH, PARAMETERS
 from harness.files import RESULTS, read_json, write_json
 from harness.options import ending, parse_names
 from harness.options.declared import read_given
+from harness.oracle.verdict import merge
 from harness.report.terminal import terminal, terminal_table
 from harness.results.machine import describe_machine
 from harness.results.place import Described, result_folder
@@ -181,4 +182,4 @@ def run_changes(options: Mapping[str, Any]) -> int:
         bound = f"at {'most' if check.at_most else 'least'} {check.bound:g}"
         console.print(f"{check.sentence}: {check.value:.2f}, {bound}: {'kept' if check.holds else 'not kept'}")
     sys.stdout.write(f"{folder}\n")
-    return int(any(case["verdict"] != "valid" for case in result["cases"]))
+    return int(merge(case["verdict"] for case in result["cases"]) != "valid")

@@ -72,6 +72,11 @@ SCENARIOS: dict[str, tuple[_Step, ...]] = {
 }
 
 
+def commands_of(scenario: str) -> int:
+    """Returns how many commands of a scenario begin a migration: those that are not refused."""
+    return sum(step.goal is not None for step in SCENARIOS[scenario])
+
+
 @dataclass(frozen=True, order=True)
 class Case:
     """One cell of the product."""

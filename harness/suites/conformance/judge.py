@@ -20,9 +20,9 @@ from harness.oracle.columns import (
 )
 from harness.oracle.keycount import check
 from harness.oracle.turns import check as check_turns
-from harness.oracle.verdict import Differences, Facts, judge, merge
+from harness.oracle.verdict import Differences, Facts, doubted, judge, merge
 from harness.suites.conformance.bounds import completes
-from harness.suites.conformance.cases import BINS, Tour
+from harness.suites.conformance.cases import BINS, Tour, commands_of
 from harness.suites.conformance.watch import Delta, Watch
 
 NUMBER_OF_KEYS = 4096
@@ -111,7 +111,7 @@ def _found_by_turns(
 ) -> Differences:
     moves = MovedBins.of(watch.timed_moves())
     where: dict[str, Any] = {"bin_of": bins_of(tour.operator), "partitions": partitions}
-    return check_turns(records, results, moves=moves, next_offsets=stored, **where).found
+    return check_turns(records, results, moves=moves, next_offsets=stored, **where)
 
 
 Changes = dict[int, list[tuple[int, int]]]
@@ -144,6 +144,8 @@ def _examples(answer: dict[str, Any]) -> list[str]:
 def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], changes: Changes | None) -> Row:
     migrations = [migration for migration in watch.migrations.values() if _scenario_of(migration.label) == scenario]
     reasons = [f"{label}: {words}" for label, words in watch.problems if _scenario_of(label) in {scenario, ""}]
+    commanded = commands_of(scenario)
+    doubts = [f"{len(migrations)} of {commanded} migrations were seen"] if len(migrations) < commanded else []
     moved = sum(migration.moved_bytes for migration in migrations)
     must = sum(migration.must_bytes for migration in migrations)
     if changes is not None:
@@ -159,12 +161,12 @@ def _row(tour: Tour, scenario: str, watch: Watch, answer: dict[str, Any], change
         tour.operator,
         scenario,
         tour.keys,
-        merge([answer["verdict"], "invalid" if reasons else "valid"]),
+        merge([doubted(answer["verdict"], doubts), "invalid" if reasons else "valid"]),
         sum(migration.epochs for migration in migrations),
         sum(migration.bound for migration in migrations) if completes(tour.mechanism) else None,
         moved,
         must,
         sum(migration.replicated_bytes for migration in migrations),
-        (*answer["reasons"], *_examples(answer), *reasons),
+        (*answer["reasons"], *_examples(answer), *doubts, *reasons),
         sum(migration.network_bytes for migration in migrations),
     )

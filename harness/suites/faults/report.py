@@ -8,6 +8,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.table import Column, Table
 
+from harness.oracle.verdict import doubted, merge
 from harness.suites.faults.schedule import Fault
 
 _GOOD: dict[str, str] = {"survives": "survived", "refuses": "refused"}
@@ -74,11 +75,11 @@ def report_of(
     mechanisms = dict.fromkeys(fault.mechanism for fault in schedule)
     verdicts = Counter(outcome.verdict for outcome in outcomes)
     campaigns = {
-        name: {
-            "verdict": answers.get(name, {}).get("verdict", "unknown"),
-            **{kind: answers.get(name, {}).get(kind) for kind in (*_BROKEN, "records", "results", "repeats")},
-            "reasons": list(answers.get(name, {}).get("reasons", ["The output was not checked."])),
-        }
+        name: _campaign(
+            answers.get(name, {}),
+            sum(fault.mechanism == name for fault in schedule),
+            [outcome for outcome in outcomes if outcome.fault.mechanism == name],
+        )
         for name in mechanisms
     }
     totals = {
@@ -88,7 +89,7 @@ def report_of(
         "stuck": verdicts["stuck"],
         "not as expected": sum(not outcome.good for outcome in outcomes),
     }
-    sound = all(campaign["verdict"] == "valid" for campaign in campaigns.values())
+    sound = merge([campaign["verdict"] for campaign in campaigns.values()]) == "valid"
     return {
         "schema": SCHEMA,
         "seed": seed,
@@ -97,6 +98,20 @@ def report_of(
         "totals": totals,
         "campaigns": campaigns,
         "faults": [outcome.to_json() for outcome in outcomes],
+    }
+
+
+def _campaign(answer: Mapping[str, Any], faults: int, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Returns the part of a campaign; its verdict is unknown where one of its faults did not happen."""
+    happened = [outcome for outcome in outcomes if outcome.verdict not in {"missed", "skipped"}]
+    doubts = [f"{outcome.fault.name} did not happen" for outcome in outcomes if outcome.verdict == "missed"]
+    doubts += [f"{faults - len(outcomes)} of {faults} faults were not inflicted"] if len(outcomes) < faults else []
+    doubts += [] if happened else ["no fault happened"]
+    reasons = list(answer.get("reasons", ["The output was not checked."]))
+    return {
+        "verdict": doubted(answer.get("verdict", "unknown"), doubts),
+        **{kind: answer.get(kind) for kind in (*_BROKEN, "records", "results", "repeats")},
+        "reasons": [*reasons, *doubts],
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from harness.suites.perf.twin.process import Interval, interval
+from impls.errors import StateError
 
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]
@@ -89,9 +90,14 @@ Runs = dict[str, list[dict[str, dict[str, float]]]]
 
 
 def compare(first: Runs, again: Any) -> tuple[Verdict, dict[str, Any]]:
-    """Returns the verdict and what it rests on; `again()` measures a second round, and is asked if one is suspect."""
-    mechanisms = list(first["base"][0])
+    """Returns the verdict and what it rests on; `again()` measures a second round, and is asked if one is suspect.
+
+    Raises StateError when no mechanism was measured, or one has no time in all of its runs: nothing is decided then.
+    """
+    mechanisms = list(first["base"][0]) if first["base"] else []
     findings = {name: _findings(first, name) for name in mechanisms}
+    if bare := [name for name, found in findings.items() if not found] or ["any mechanism"] * (not mechanisms):
+        raise StateError(f"Nothing can be compared of {bare[0]}: no time was measured in all of its runs.")
     counts = {name: changed_counts(*(_of(first, side, name) for side in ("base", "head"))) for name in mechanisms}
     worse: dict[str, list[Change]] = {name: [] for name in mechanisms}
     second: dict[str, list[Change]] = {}

@@ -51,6 +51,9 @@ public class Link {
         } catch (IOException error) {
             close();
             throw new IllegalStateException(who + " is gone: " + error.getMessage());
+        } catch (Exception error) {
+            close();
+            throw error;
         }
     }
 

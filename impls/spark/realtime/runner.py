@@ -3,11 +3,8 @@
 The router runs in the JVM (`Router.java`), as nothing in Spark's SQL can look at the time while no row comes.
 """
 
-import contextlib
 import logging
-import os
 import secrets
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,24 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from impls.closing import close_all
 from impls.driver.driver import QueryEnded, StopNeeded
 from impls.driver.handle import RunQuery
 from impls.errors import InvalidPlanError, StateError, UsageError
-from impls.faults import lives
 from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor, SessionLost, SlotsNeeded
 from impls.realtime.flow import Flow
 from impls.realtime.link import Switchboard
 from impls.spark.cause import cause_of, silence
 from impls.spark.compiled import new_object
+from impls.spark.realtime.ends import end_processes, stop_query
 from impls.spark.realtime.settings import Wiring
 from impls.spark.realtime.steps import DONE_SCHEMA, SENT_SCHEMA, MakeWorker, own_step, worker_maker
 from impls.spark.source import InputLog
@@ -259,28 +255,17 @@ class _Runner:
         """Ends the query and the processes of its tasks, whose state is free then."""
         if self._running is None:
             return
+        running, self._running = self._running, None
+        ends = (self._end_tasks, partial(stop_query, running), self._executor.end_session)
+        close_all(ends, "query in real time")
+
+    def _end_tasks(self) -> None:
         while self._executor.take(0):
             pass
-        _end_processes(self._executor.pids)  # first: they would complain that Spark has closed their connections
+        end_processes(self._executor.pids)  # first: they would complain that Spark has closed their connections
         end = time.monotonic() + _GONE_DEADLINE_S
         while self._executor.pids and time.monotonic() < end:  # so that nobody takes them for those of the next start
             self._executor.take(_LOOK_S)
-        with contextlib.suppress(Py4JError, StreamingQueryException):
-            self._running.stop()
-        self._executor.end_session()
-        self._running = None
-
-
-def _end_processes(pids: list[int]) -> None:
-    """Kills processes and returns when they are gone, so that the state they write is free."""
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    end = time.monotonic() + _GONE_DEADLINE_S
-    while any(map(lives, pids)):
-        if time.monotonic() > end:
-            raise StateError(f"A process of the query did not end in {_GONE_DEADLINE_S:.0f} s after it was killed.")
-        time.sleep(_BUSY_S)
 
 
 def routers_counted(spark: SparkSession) -> Callable[[Hello], Hello]:

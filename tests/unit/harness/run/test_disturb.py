@@ -9,8 +9,8 @@ from harness.experiment.description import Run
 from harness.experiment.make import make_experiment
 from harness.files import read_json, write_json
 from harness.lab.broker import ExternalBroker
-from harness.lab.processes import VARIABLE
-from harness.run.disturb import Disturbance, disturbed
+from harness.lab.processes import VARIABLE, disturbed
+from harness.run.disturb import Disturbance
 from impls.errors import UsageError
 
 SMALL = {"keys": "4096", "bins": "16", "rate": "100", "workers": "2:4"}
