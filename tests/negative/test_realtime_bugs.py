@@ -4,33 +4,32 @@ from dataclasses import replace
 
 import pytest
 from planted import dropped_before_the_pull_is_observed, left_behind_by_its_bin
-from planted_realtime import DYING, HOLDING, MOVING, QUEUEING, QUIET, find
+from planted_realtime import (
+    DYING,
+    HOLDING,
+    MOVING,
+    QUEUEING,
+    QUIET,
+    find,
+    pull_before_final,
+    results_before_the_frame,
+    results_of_the_last_turn_not_sent_again,
+)
 from router import Router
 
 from impls.durability import restore
 from impls.durability.frame import Segment
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.session import Final, Marks
-from impls.realtime import environment, turn
+from impls.realtime import environment
 from impls.realtime.blobs import Intake
 from impls.realtime.environment import TurnEnvironment
-from impls.realtime.turn import WorkerTick
 from impls.realtime.worker import TurnWorker
 from impls.store import bins
 from impls.store.offsets import Offsets
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, STATE_TABLES, bin_range, drop_range
 from impls.worker import opening
-
-
-def pull_before_final(patch):
-    plain = WorkerTick.due
-
-    def due(self, need, *, closing):
-        self._all_final = True
-        return plain(self, need, closing=closing)
-
-    patch.setattr(WorkerTick, "due", due)
 
 
 def marks_counted_before_the_commit(patch):
@@ -64,16 +63,6 @@ def offsets_of_a_pulled_bin_not_read(patch):
     patch.setattr(Offsets, "load", load)
 
 
-def results_before_the_frame(patch):
-    def publish(env, frame, results, raw, report):
-        env.send(frame, results)
-        turn._fault(env.task, "after-commit")
-        env.log(frame.epoch, raw)
-        env.latencies.arrived()
-
-    patch.setattr(turn, "_publish", publish)
-
-
 def frame_not_written_again(patch):
     class Nowhere(Segment):
         def append(self, raw):
@@ -87,17 +76,6 @@ def _log(self, tick, raw):
     if self.task.spec.files is not None:
         with Segment(self.task.spec.files, tick, self.task.worker) as segment:
             segment.append(raw)
-
-
-def results_of_the_last_turn_not_sent_again(patch):
-    plain = TurnEnvironment._catch_up
-
-    def catch_up(self):
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(TurnEnvironment, "send", lambda *_: None)
-            plain(self)
-
-    patch.setattr(TurnEnvironment, "_catch_up", catch_up)
 
 
 def router_counts_after_the_next_blob(patch):

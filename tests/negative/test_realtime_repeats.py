@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, find
+from planted_realtime import DAMAGED, DYING, QUEUEING, QUIET, REPEATED, TIMED, find, queue_of_a_repeated_batch_kept
 
 from impls.protocol.session import Marks
 from impls.realtime import environment, merging, turn, worker
@@ -13,11 +13,6 @@ from impls.realtime.turn import WorkerTick
 from impls.realtime.worker import TurnWorker
 from impls.store.offsets import Offsets
 from impls.worker.turnstate import TurnState
-
-
-def queue_of_a_repeated_batch_kept(patch):
-    patch.setattr(TurnEnvironment, "_give_up", lambda *_: None)
-    patch.setattr(Offsets, "new", lambda _, table: table)
 
 
 def queue_of_ended_ticks_given_up(patch):
@@ -121,7 +116,7 @@ def records_of_a_dead_task_not_reported(patch):
 # what is drawn for it, and the checks that may find it
 BUGS = {
     queue_of_a_repeated_batch_kept: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
-    queue_of_ended_ticks_given_up: ({**QUEUEING, **REPEATED, **TIMED}, {"results", "offsets"}),
+    queue_of_ended_ticks_given_up: ({**QUEUEING, **REPEATED, **TIMED}, {"results", "offsets", "restore"}),
     merged_partials_delivered_twice: ({**QUIET, **TIMED}, {"results"}),
     times_of_the_tick_itself_counted: ({**QUIET, **TIMED}, {"results"}),
     times_of_a_repeated_batch_counted: ({**DYING, **TIMED}, {"results"}),

@@ -3,6 +3,7 @@
 import argparse
 import time
 
+from every.cli import explore_all, replay
 from realtime import parameters as real_time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -19,11 +20,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--hosts", action="store_true", help="on clusters of two to five hosts, which fail too")
     parser.add_argument("--mode", choices=("micro-batch", "real-time"), default="micro-batch")
+    parser.add_argument("--exhaustive", action="store_true", help="a small world in every order of its events")
+    parser.add_argument("--minutes", type=float, default=10.0, help="time of --exhaustive, for all mechanisms")
+    parser.add_argument("--replay", help="MECHANISM=CHOICES of a violation that --exhaustive has found")
     asked = parser.parse_args()
     realtime = asked.mode == "real-time"
     if realtime and asked.hosts:
         parser.error("Real-time mode runs on one host: leave out --hosts, or use --mode micro-batch.")
     console = Console(highlight=False, soft_wrap=True)
+    if asked.replay is not None:
+        return replay(console, asked.replay)
+    if asked.exhaustive:
+        return explore_all(console, minutes=asked.minutes, jobs=asked.jobs)
     if asked.seed is not None:
         found = real_time.draw(asked.seed) if realtime else drawn(asked.seed, hosts=asked.hosts)
         console.print(f"seed {asked.seed}: {found}", *map(str, found.faults), sep="\n  ", markup=False)

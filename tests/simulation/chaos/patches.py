@@ -19,11 +19,12 @@ from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
 from impls.durability.files import Files
 from impls.protocol import changing, events
+from impls.realtime import worker as real_time
 from impls.store import environment, lock, moving, packs
 from impls.store import environment as stores
 from impls.store.environment import Store
 from impls.transfer import client, server
-from impls.worker import attempts, opening, parts, pull
+from impls.worker import attempts, opening, parts, pull, replicas
 from impls.worker import core as worker
 
 Wrote = Callable[[str, bytes], None]
@@ -43,6 +44,7 @@ def simulated(
         for module in (checkpoint, environment, events, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(parameters.seed))
+        stack.enter_context(small_maps(parameters.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", parameters.proof_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
@@ -62,6 +64,18 @@ def simulated(
 def packing(seed: int) -> Iterator[None]:
     """With every other seed even the few entries of a simulated bin move in packs."""
     with mock.patch.object(moving, "LEAST", 1 if seed % 2 else moving.LEAST), mock.patch.object(packs, "_BYTES", 60):
+        yield
+
+
+SMALL_MAP = 20 << 10  # five pages: hardly more than an empty environment
+
+
+@contextlib.contextmanager
+def small_maps(seed: int) -> Iterator[None]:
+    """With every third seed a worker's environment and that of its replicas are full again and again, and grow."""
+    with contextlib.ExitStack() as stack:
+        for module in (attempts, replicas, real_time) if seed % 3 == 1 else ():
+            stack.enter_context(mock.patch.object(module, "MAP_BYTES", SMALL_MAP))
         yield
 
 
