@@ -1,14 +1,14 @@
 """`stream`: a keyed operator on a Structured Streaming source, with a handle to rescale it while it runs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from impls import catalog
@@ -19,14 +19,12 @@ from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.epochs import EpochRecord
 from impls.driver.handle import RunQuery, StreamHandle
-from impls.driver.outputs import keep_partitions
-from impls.driver.pipeline import INITIAL, PipelineChanges
+from impls.driver.pipeline import PipelineChanges
 from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files, check_level
 from impls.durability.schedule import REPLAY_EPOCHS
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.pipeline import contents_of
 from impls.operators.timed import clock_of
 from impls.placement import initial
 from impls.protocol.arrays import check_bins
@@ -40,17 +38,17 @@ from impls.spark.compiled import with_heartbeat
 from impls.spark.executor import executor_for, runner
 from impls.spark.identity import Identified
 from impls.spark.input import Input
-from impls.spark.master import is_local
 from impls.spark.readiness import warm_workers
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, check_real_time, run_real_time
 from impls.spark.session import check_session
 from impls.spark.shipping import equip, pickled
+from impls.spark.spec import spec_of
 from impls.spark.topics import Topics
-from impls.transfer.settings import Transfer, certificate_of
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
+from impls.worker.refused import ON_ERROR
 from impls.worker.sinks import ForeachBatch, Nowhere, Sink
 
 __all__ = ["ControlTopic", "ForeachBatch", "Output", "RealTime", "stream"]
@@ -94,6 +92,7 @@ def stream(
     trigger: str = "0 seconds",
     mode: str = "micro-batch",
     real_time: RealTime = _DEFAULT,
+    on_error: str = "fail",
     durability: str = "process",
     log_dir: str | None = None,
     py_files: Sequence[str | Path] = (),
@@ -123,6 +122,7 @@ def stream(
         trigger: Structured Streaming's processing-time interval, of micro-batches.
         mode: "micro-batch", or "real-time": Spark's real-time mode, on one host, with state moved in the same way.
         real_time: what real-time mode has to know besides.
+        on_error: what becomes of records that cannot be applied: "fail" or "skip", see `impls.worker.refused`.
         durability: what the state survives: "none", "process" or "host", see ARCHITECTURE.md, "Durability".
         log_dir: folder or URI (pyarrow's, s3://...) of changelog and snapshots; by default the checkpoint's.
         py_files: your own modules that the operator needs (.py, .zip) and folders of packages, sent to the executors.
@@ -136,16 +136,20 @@ def stream(
     read = Input.of(df, sink, Path(checkpoint), numbered=mode == "real-time")
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
+    constant = partial(spec_of, read, how, operator, sink, turns=start is real_time, on_error=_on_error(on_error))
     frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        first, state, between = _first_version(opened, operator), _made(state_dir), _transfer(df.sparkSession, how, tls)
-        spec = QuerySpec(
-            opened.query, bins, first, _of(opened, sink), state, files, how.shared, between, start is real_time
-        )
+        spec = constant(opened, bins=bins, state_dir=_made(state_dir), files=files, transfer=tls)
         driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
         making = partial(driving, _controller(spec, how, initial(bins, workers, policy)), opened)
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)
+
+
+def _on_error(given: str) -> str:
+    if given not in ON_ERROR:
+        raise UsageError(f"on_error={given!r} is unknown: use {' or '.join(ON_ERROR)}.")
+    return given
 
 
 def _handle(
@@ -175,17 +179,6 @@ def _handle(
         driver.prepare.files(driver.next_planned > 0)
         source = partial(read.arrivals, real_time=spec.turns)
         return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
-
-
-def _first_version(opened: Checkpoint, operator: Operator) -> Operator:
-    """Returns version 0 of the pipeline: once it was changed, the checkpoint has its code, and `operator` its identity.
-
-    A replay then runs what ran before, whatever has become of the user's module.
-    """
-    path = opened.own / "code" / INITIAL
-    if not path.exists():
-        return operator
-    return contents_of(path.read_bytes()).operator
 
 
 _Making = Callable[[Executor], Driver]
@@ -237,14 +230,6 @@ def _sink(results: Output | ForeachBatch | None, mode: str) -> Sink:
     return Nowhere() if results is None else results
 
 
-def _of(opened: Checkpoint, sink: Sink) -> Sink:
-    """Returns a sink whose results name the query; raises UsageError where they would come to other partitions."""
-    if not isinstance(sink, Output):
-        return sink
-    keep_partitions(opened.own, sink.topic, sink.partitions, fsync=opened.fsync)
-    return replace(sink, query=opened.query)
-
-
 def _ready(
     frame: DataFrame, operator: Operator, sink: Sink, py_files: Sequence[str | Path], how_to: RealTime | str
 ) -> DataFrame:
@@ -261,11 +246,6 @@ def _ready(
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
     writer = frame.writeStream.queryName(opened.name).trigger(processingTime=trigger)
     return writer.option("checkpointLocation", opened.spark)
-
-
-def _transfer(spark: SparkSession, how: Mechanism, tls: str) -> Transfer | None:
-    """Returns how bins go from host to host; None where there is one host or one store."""
-    return None if is_local(spark.sparkContext.master) or how.shared is not None else Transfer.new(*certificate_of(tls))
 
 
 def _made(folder: str | Path) -> str:

@@ -17,7 +17,18 @@ from impls.worker.cells import percentiles_ms
 
 _WINDOW_S = 5.0  # of rates and latencies
 _EVENTS = 20
-_COUNTED = ("records", "results", "moved_bins", "moved_bytes", "restored_bins", "rebuilt", "retries", "late", "fired")
+_COUNTED = (
+    "records",
+    "results",
+    "moved_bins",
+    "moved_bytes",
+    "restored_bins",
+    "rebuilt",
+    "retries",
+    "refused",
+    "late",
+    "fired",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +117,8 @@ class Metrics:
 
         Counts since the driver began: records and results (of all workers), moved_bins and moved_bytes (state pulled),
         restored_bins (of them, those that came from the checkpoint), planned_bins and planned_bytes (that commands
-        asked to move), migrations (ended), rebuilt (workers), retries (of tasks), late records and fired timers.
+        asked to move), migrations (ended), rebuilt (workers), retries (of tasks), refused (records
+        set aside), late records and fired timers.
         Of the last epoch: epoch, epoch_ms, phases_ms (inside the job that of the slowest worker), queued (records),
         queue_bytes, misplaced (bins not yet at their goal), migrating, state_bytes, durable_bytes, watermark and
         generation.
@@ -142,6 +154,7 @@ def _counted(reports: list[Report]) -> dict[str, int]:
         "restored_bins": sum(r.moves.restored for r in reports),
         "rebuilt": sum(bool(r.recovered) for r in reports),
         "retries": sum(r.attempt > 0 for r in reports),
+        "refused": sum(r.refused for r in reports),
         "late": sum(r.event_time.late for r in reports),
         "fired": sum(r.event_time.fired for r in reports),
     }

@@ -36,6 +36,7 @@ _COUNTERS = (
     ("rescale_restored_bins", "Bins that came from the checkpoint instead of their old owner.", "restored_bins"),
     ("rescale_rebuilt_workers", "Workers rebuilt from the checkpoint.", "rebuilt"),
     ("rescale_task_retries", "Attempts of workers' tasks behind the first.", "retries"),
+    ("rescale_refused_records", "Records that could not be applied and were set aside.", "refused"),
     ("rescale_late_records", "Records below the watermark.", "late"),
     ("rescale_fired_timers", "Timers that have fired.", "fired"),
 )

@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from impls.protocol.eventtime import EventTime
 from impls.store.hashing import bin_sql
@@ -49,6 +51,10 @@ class Operator(ABC):
         """
         return {}
 
+    def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
+        """Returns which records have keys that the operator has no state for; None, as by default, where none has."""
+        return None
+
     def create(self, bin_: int, bins: int, state: BinState) -> None:  # noqa: B027 - most operators start empty
         """Fills a new bin; the default leaves it empty."""
 
@@ -82,7 +88,7 @@ class Operator(ABC):
         """Applies records and returns the results.
 
         Args:
-            records: columns bin int32, partition int32, offset int64, time int64 (µs, null without a time column),
+            records: columns bin int32, partition int64, offset int64, time int64 (µs, null without a time column),
                 key (int64 or binary) and `columns`; sorted by (partition, offset).
             state: the state of the worker's bins.
         """

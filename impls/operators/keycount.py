@@ -84,7 +84,13 @@ class DenseCount(Operator):
 
     def bin_sql(self, key: str, bins: int) -> str:
         """Returns key // keys per bin, as SQL: the top bits of the key's index."""
-        return f"cast(floor({key} / {self.per_bin(bins)}) as int)"
+        return f"coalesce(cast(least(greatest(floor({key} / {self.per_bin(bins)}), 0), {bins - 1}) as int), 0)"
+
+    def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
+        """Returns which records have a key that is not 0 to keys - 1."""
+        keys = records.column("key").to_numpy()
+        outside: NDArray[np.bool_] = (keys < 0) | (keys >= self.keys)
+        return outside if outside.any() else None
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates the bin's zero counts."""

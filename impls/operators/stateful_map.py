@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Operator
+from impls.operators.blame import blame
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -46,8 +47,13 @@ class StatefulMap(Operator):
         old = state.get_many([b for b, _ in wanted], [k for _, k in wanted])
         for name, raw in zip(wanted, old, strict=True):
             entries[name] = None if raw is None else self.load(raw)
-        for name, row in zip(zip(bins, keys, strict=True), rows, strict=True):
-            entries[name], results[name] = self.update(name[1], row, entries[name])
+        place = 0
+        try:
+            for place, (name, row) in enumerate(zip(zip(bins, keys, strict=True), rows, strict=True)):  # noqa: B007
+                entries[name], results[name] = self.update(name[1], row, entries[name])
+        except Exception as error:
+            blame(error, records, place, "update")
+            raise
         self._write(state, wanted, entries, old)
         sent = [(name, value) for name, value in results.items() if value is not None]
         return Results(

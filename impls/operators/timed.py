@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.protocol.eventtime import EpochClock, EventClock, EventTime, Partial
+from impls.operators.blame import blame
+from impls.protocol.eventtime import MAX_TIME, NO_TIME, EpochClock, EventClock, EventTime, Partial
 from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
@@ -120,6 +121,13 @@ class TimedOperator(Operator):
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Refuses: without the epoch's watermark there is nothing right to do."""
         raise UsageError(f"{type(self).__name__} works on event time: run it through the worker core.")
+
+
+def valid_times(times: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Returns which event times are there and between NO_TIME and MAX_TIME, both included."""
+    values = times.fill_null(MAX_TIME + 1).to_numpy() if times.null_count else times.to_numpy()
+    valid: NDArray[np.bool_] = (values >= NO_TIME) & (values <= MAX_TIME)
+    return valid
 
 
 def clock_of(operator: Operator, bins: int) -> EventClock | None:
@@ -232,8 +240,13 @@ class KeyedProcess(TimedOperator):
         times = records.column(self.event_time.column).to_numpy().astype(np.int64).tolist()
         keyed.load(bins, keys)
         rows = records.select(list(self.columns)).to_pylist()
-        for bin_, key, time, row in zip(bins, keys, times, rows, strict=True):
-            self.record(row, KeyContext(keyed, bin_, key, time))
+        place = 0
+        try:
+            for place, (bin_, key, time, row) in enumerate(zip(bins, keys, times, rows, strict=True)):  # noqa: B007
+                self.record(row, KeyContext(keyed, bin_, key, time))
+        except Exception as error:
+            blame(error, records, place, "record")
+            raise
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Takes one timer."""

@@ -20,7 +20,9 @@ import numpy as np
 from impls.errors import UsageError
 
 Merge = Callable[[list[Any]], list[Any]]
+MAX_TIME = (1 << 62) - 1  # the highest event time: timers behind it, less or more a disorder, fit 64 bits
 NO_TIME = -(1 << 62)  # before any event time there is: of a record that has none, of timers that have not run
+_DISORDER_MAX = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,10 @@ class EventTime:
     clock: bool = False
 
     def __post_init__(self) -> None:
-        if self.disorder < 0 or self.partitions < 0:
-            raise UsageError("The disorder of an event time and the number of its partitions must be 0 or more.")
+        if not 0 <= self.disorder <= _DISORDER_MAX or self.partitions < 0:
+            raise UsageError(
+                "The disorder of an event time must be 0 to 2^60, and the number of its partitions 0 or more."
+            )
 
     @classmethod
     def of_spark(cls, column: str, delay_ms: int = 0) -> "EventTime":

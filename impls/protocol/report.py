@@ -140,7 +140,7 @@ class Report:
             the state was already committed by an earlier attempt.
         recovered: why the worker's environment was rebuilt in this epoch, "" if it was not.
         host, server: on a cluster the name of the worker's host and the address at which that hands out bins.
-        records: records applied; `results`: results sent.
+        records: records applied; `results`: results sent; `refused`: records set aside.
         rates: (bins, records that arrived) per bin seen.
         sizes: (bins, bytes) of bins whose state size changed.
         lmdb_bytes, outbox_bytes: what the environment and the outbox occupy.
@@ -158,6 +158,7 @@ class Report:
     server: str = ""
     records: int = 0
     results: int = 0
+    refused: int = 0
     rates: Pairs = field(default_factory=_no_pairs)
     sizes: Pairs = field(default_factory=_no_pairs)
     lmdb_bytes: int = 0

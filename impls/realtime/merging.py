@@ -69,7 +69,7 @@ def counted(report: Report, times: Times) -> Report:
     return replace(report, event_time=replace(event, times=highest([*event.times, *times]))) if times else report
 
 
-_SUMS = ("records", "results", "negative", "turns")
+_SUMS = ("records", "results", "refused", "negative", "turns")
 
 
 def merged_report(first: Report, second: Report) -> Report:

@@ -23,6 +23,7 @@ from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.records import Lengths, counts, queue_lengths
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
+from impls.worker.refused import SetAside
 from impls.worker.versions import PipelineError, refits_of, still_refused, without
 
 _ALIVE_S = 1.0
@@ -89,11 +90,11 @@ class TurnWorker:
     def step(self) -> bool:
         """Runs one turn with what has come, or a part of it, and returns whether to call again at once.
 
-        Raises StateError when the stored state does not fit, or cannot be read or written.
+        Raises StateError when the stored state does not fit, or cannot be read or written, OperatorError for a record.
         """
         try:
             return self._step()
-        except PipelineError as error:
+        except (PipelineError, SetAside) as error:
             self._task = self._open.task = without(self._now, error)
             return True
         except lmdb.MapFullError:
@@ -104,9 +105,8 @@ class TurnWorker:
             self._rebuild(error)
             return True
         except lmdb.Error as error:
-            raise StateError(
-                f"Worker {self._worker} cannot write its state in {self._spec.state_dir}: {error}."
-            ) from error
+            where = self._spec.state_dir
+            raise StateError(f"Worker {self._worker} cannot write its state in {where}: {error}.") from error
 
     def close(self) -> None:
         """Closes the environment."""
@@ -244,7 +244,7 @@ class TurnWorker:
         given, begin = TurnInput(blobs, pulls, self._blocked(pulls), self._tick is not None), time.perf_counter()
         try:
             done = run_turn(self._open, self._now, given, self._report)
-        except (PipelineError, lmdb.Error, *DAMAGE):
+        except (PipelineError, SetAside, lmdb.Error, *DAMAGE):
             self._intake.give_back(blobs)
             raise
         self._breakdown.done(done.ms)

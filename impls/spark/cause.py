@@ -13,6 +13,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'\s+File "(?P<path>.+)", line (?P<line>\d+), in (?P<where>.+)')
 _OURS = r"[/\\](impls|pyspark)[/\\]|^<frozen"
 _NOT_THE_USERS = (re.compile(rf"{_OURS}|[/\\](site-packages|python3\.\d+)[/\\]"), re.compile(_OURS))
+_NOISE = re.compile(r"^impls\.errors\.\w+: |\s*SQLSTATE: \w+")  # beside a sentence of our own
 _ENDED, _QUERY = "terminated with exception: ", "=== Streaming Query ==="
 _JAVA = re.compile(r"\s*at |Driver stacktrace|Caused by|JVM stacktrace|=== ")
 
@@ -35,9 +36,11 @@ def cause_of(text: str) -> str:
     if not begins:
         return f"The query failed: {_named(lines)}"
     frames, said = _parts(lines[begins[-1] + 1 :])
+    said = [_NOISE.sub("", line) for line in said]
     notes = [line for line in said if FOR_KEY in line]
     words = " ".join(line for line in said if line not in notes)[:_MOST] or _named(lines)
-    return "The query failed: " + "".join([words, *(f" {note}" for note in notes[-1:]), _users_line(frames)])
+    told = "".join([words.rstrip(), *(f" {note}" for note in notes[-1:]), _users_line(frames)])
+    return f"The query failed: {told}"
 
 
 def _named(lines: list[str]) -> str:

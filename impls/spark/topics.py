@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
 from impls.store.hashing import hash_bytes
+from impls.store.offsets import PARTITION_BITS
 
-_PARTITION_BITS = 20
 _HASH_BITS = 42  # the bit above them is set, so that no number from 0 on is one
 _HASHED = 1 << _HASH_BITS
 _FILE = "topics.json"
@@ -93,18 +93,22 @@ class Topics:
     def input_partitions(self, topic: str, partition: int) -> list[int]:
         """Returns the input partitions of a topic's partition, one for each source that can read it."""
         names = [self.name(reading, topic) for reading in self.readings if reading.may_read(topic)]
-        return [self.number(name) << _PARTITION_BITS | partition for name in names]
+        return [self.number(name) << PARTITION_BITS | partition for name in names]
+
+    def by_number(self) -> dict[int, str]:
+        """Returns the topics' names by their numbers, for messages."""
+        return {number: name.partition("#")[0] for name, number in self.numbers.items()}
 
     def is_gone(self, input_partition: int) -> bool:
         """Returns whether an input partition was that of a topic that was made anew since."""
-        return input_partition >> _PARTITION_BITS in self.former
+        return input_partition >> PARTITION_BITS in self.former
 
     def sql(self, reading: Reading) -> str:
         """Returns the input partition of a source's record, by its columns topic and partition, as SQL."""
         number = self._pattern_sql(reading) if reading.topics is None else self._listed_sql(reading)
-        most = 1 << _PARTITION_BITS
+        most = 1 << PARTITION_BITS
         refused = f"raise_error(concat('Topic ', topic, ' has more than {most} partitions.'))"
-        return f"if(partition < {most}, shiftleft({number}, {_PARTITION_BITS}) + partition, {refused})"
+        return f"if(partition < {most}, shiftleft({number}, {PARTITION_BITS}) + partition, {refused})"
 
     def _listed_sql(self, reading: Reading) -> str:
         numbers = {topic: self.number(self.name(reading, topic)) for topic in reading.topics or ()}

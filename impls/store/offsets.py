@@ -19,6 +19,7 @@ from impls.store.records import ROW
 from impls.store.state import BinState
 from impls.store.tables import OFFSETS, bin_range
 
+PARTITION_BITS = 20  # of an input partition, which say the partition; those above them say the topic
 _NAME_BYTES = 11  # table, bin, input partition
 _FORMER_NAME_BYTES = 7
 _NOTHING = -1  # before the first offset

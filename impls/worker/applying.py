@@ -14,6 +14,7 @@ from impls.store.offsets import Advance, Offsets
 from impls.store.records import Lengths, Results, add_to_queues, in_turn, queue_lengths, take_queues
 from impls.store.state import BinState
 from impls.worker.query import Task
+from impls.worker.refused import accepted, named, without_set_aside
 from impls.worker.turns import TimedInput, apply_timed
 from impls.worker.versions import Attempt, Begin, Running, try_out
 
@@ -76,12 +77,15 @@ class Applying:
             blocked: bins, of this worker or not, that run nothing now.
             merged: partials to deliver; those of the plan by default.
         """
+        if table is not None:
+            table = accepted(self._task, table, self._report)
         if table is not None and self._offsets is not None:
             table = self._offsets.unqueued(table)
-        if self._task.spec.operator.event_time is not None:
-            self._run_timed(table, set(blocked), merged)
-        else:
-            self._run_plain(self._runnable(table, set(blocked)))
+        with named(self._task):
+            if self._task.spec.operator.event_time is not None:
+                self._run_timed(table, set(blocked), merged)
+            else:
+                self._run_plain(self._runnable(table, set(blocked)))
         self._report.records = 0 if self.records is None else len(self.records)
         self._report.results = len(self.results.keys)
 
@@ -136,6 +140,8 @@ class Applying:
         if table is not None:
             parts.append(table)
         found = in_turn(parts) if len(parts) > 1 else (parts[0] if parts else None)
+        if found is not None:
+            found = without_set_aside(self._task, found, self._report)
         return found if found is None or self._offsets is None else self._offsets.new(found)
 
     def _keep(self, records: pa.Table | None, state: BinState) -> None:

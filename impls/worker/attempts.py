@@ -16,6 +16,7 @@ from impls.transfer.client import offer
 from impls.worker.core import WorkerCore
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import Task
+from impls.worker.refused import SetAside
 from impls.worker.versions import PipelineError, without
 
 _NO_SPACE_BYTES = 1 << 20
@@ -53,9 +54,9 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
         except lmdb.Error as error:
             where = f"{task.state_dir}: {error} ({_space(task.state_dir)})"
             raise _failed(task, f"Worker {task.worker} cannot write its state in {where}.") from error
-        except PipelineError as error:
+        except (PipelineError, SetAside) as error:
             task = _without(task, error)
-        except StateError:
+        except Exception:  # also the operator's: the environment is not what has failed
             _mark_failure(task)
             raise
         else:
@@ -66,7 +67,7 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
             core.close()
 
 
-def _without(task: Task, error: PipelineError) -> Task:
+def _without(task: Task, error: PipelineError | SetAside) -> Task:
     try:
         return without(task, error)
     except StateError as failure:

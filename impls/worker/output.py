@@ -62,14 +62,21 @@ class Output:
             _client(self).producer.list_topics(self.topic, _CONNECT_DEADLINE_S)
 
     def check(self) -> None:
-        """Raises UsageError when the topic has fewer partitions than it is to have; a broker that is away is no error.
+        """Raises UsageError when the topic is not there, or has fewer partitions than it is to have.
 
-        A topic that is not there may be made by the broker, with a number of partitions of its own.
+        A broker that is away is no error. One that makes topics by itself gets 5 s for it.
         """
+        end, known = time.monotonic() + _CONNECT_DEADLINE_S, None
         try:
-            known = _client(self).producer.list_topics(self.topic, _CONNECT_DEADLINE_S).topics[self.topic]
+            while known is None or (known.error is not None and time.monotonic() < end):
+                known = _client(self).producer.list_topics(self.topic, _CONNECT_DEADLINE_S).topics[self.topic]
         except KafkaException:
             return
+        if known.error is not None and known.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise UsageError(
+                f"There is no results topic {self.topic} at {self.bootstrap}: make it with "
+                f"{self.partitions} partitions."
+            )
         if known.error is None and len(known.partitions) < self.partitions:
             raise UsageError(
                 f"The results topic {self.topic} has {len(known.partitions)} partitions, and Output says "

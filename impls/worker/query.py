@@ -1,7 +1,7 @@
 """The input of every step of a query: what is constant for the query's life, and the task of one epoch."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from impls.durability.files import Files
 from impls.durability.restore import Source, no_progress
@@ -25,6 +25,8 @@ class QuerySpec:
         files: the durable files of the query; None for durability "none".
         shared: the store that all workers share; None when each has an environment of its own.
         transfer: how bins go from host to host; None where there is one host, or they come from the checkpoint.
+        on_error: what becomes of records that cannot be applied: "fail" or "skip", see `impls.worker.refused`.
+        topics: names of the input's topics by their numbers, for messages.
         turns: workers commit several times in an epoch (real-time mode), and their bins keep the offsets applied.
     """
 
@@ -37,6 +39,8 @@ class QuerySpec:
     shared: Shared | None = None
     transfer: Transfer | None = None
     turns: bool = False
+    on_error: str = "fail"
+    topics: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def fsync(self) -> bool:
@@ -60,6 +64,7 @@ class Task:
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
         stuck: bins whose state its `back` has failed on, each with a sentence: they keep shape and version.
+        set_aside: (input partition, offset, row) of records on which the operator has failed here.
         progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
 
@@ -70,6 +75,7 @@ class Task:
     host: str = ""
     refused: tuple[int, str] | None = None
     stuck: tuple[tuple[int, str], ...] = ()
+    set_aside: tuple[tuple[int, int, int], ...] = ()
     progress: Callable[[], None] = no_progress
 
     @property

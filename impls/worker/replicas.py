@@ -103,12 +103,13 @@ def _keep(  # noqa: PLR0917 - the task, what is to be kept, what of, and how lar
 def _follows(task: Task) -> bool:
     """Returns whether standbys come from the changelog alone, as replicas do, because they cannot repeat their owners.
 
-    Turns of two workers have no common order, and only the owner knows whether it does without a version. Such a
-    standby counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from the
-    changelog.
+    Turns of two workers have no common order, and only the owner knows whether it does without a version or a record.
+    Such a standby counts as one of the epoch's end, as nobody will come nearer: its pull takes what has changed from
+    the changelog.
     """
     versions = task.order.written.versions
-    return task.spec.turns or (versions is not None and versions.guarded > 0)
+    refuses = task.spec.on_error == "skip" or (versions is not None and versions.guarded > 0)
+    return task.spec.turns or refuses
 
 
 def _opened(task: Task, map_bytes: int, stack: ExitStack) -> Store:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from impls.operators.base import Operator
-from impls.operators.timed import TimedOperator, Turn, Turned
+from impls.operators.timed import TimedOperator, Turn, Turned, valid_times
 from impls.protocol.eventtime import EpochClock, Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
 from impls.store.records import (
@@ -35,6 +35,7 @@ from impls.store.records import (
 )
 from impls.store.state import BinState
 from impls.worker.query import Task
+from impls.worker.refused import without_set_aside
 from impls.worker.versions import Attempt, Running
 
 _META = b"turn"
@@ -87,6 +88,8 @@ def _times(records: pa.Table, operator: TimedOperator) -> NDArray[np.int64]:
 def highest_times(records: pa.Table, operator: Operator) -> list[list[int]]:
     """Returns [partition, highest event time] of records."""
     assert isinstance(operator, TimedOperator), "an operator with event time is a TimedOperator"
+    valid = valid_times(records.column(operator.event_time.column))
+    records = records if valid.all() else records.filter(pa.array(valid))
     partitions, times = records.column("partition").to_numpy(), _times(records, operator)
     return [[p, int(times[partitions == p].max())] for p in np.unique(partitions).tolist()]
 
@@ -181,10 +184,6 @@ class _Applied:
     queue: list[tuple[int, bytes | None]]
 
 
-def _whole(table: pa.Table) -> pa.Table:
-    return table
-
-
 def apply_timed(
     task: Task,
     txn: lmdb.Transaction,
@@ -207,7 +206,10 @@ def apply_timed(
         trial: tries a version on records.
     """
     written, bins, operator, records = task.order.written, task.spec.bins, task.spec.operator, inputs.records
-    new = _whole if inputs.new is None else inputs.new
+
+    def new(table: pa.Table) -> pa.Table:
+        return without_set_aside(task, table if inputs.new is None else inputs.new(table), report)
+
     times: list[list[int]] = []
     if records is not None and len(records) and not task.spec.turns:
         times = highest_times(records, operator)

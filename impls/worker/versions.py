@@ -20,6 +20,7 @@ from impls.protocol.versions import Versions, path_between, shape_of, way_back
 from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
+from impls.worker.refused import SetAside
 
 _TRIAL_RECORDS = 256
 _TRIAL_BINS = 4  # whose state is turned in a trial
@@ -207,11 +208,13 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
     return Pipelines(tried=len(few))
 
 
-def without(task: Task, error: PipelineError) -> Task:
-    """Returns a task without the version that has failed; raises StateError when it cannot do without it.
+def without(task: Task, error: PipelineError | SetAside) -> Task:
+    """Returns a task without the record or version that has failed; raises StateError when the version must stay.
 
     A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
     """
+    if isinstance(error, SetAside):
+        return replace(task, set_aside=(*task.set_aside, error.place))
     versions, refused = task.order.written.versions, (error.version, str(error))
     if versions is None or versions.guarded != error.version:
         raise StateError(str(error)) from error

@@ -58,5 +58,7 @@ def test_a_topic_with_fewer_partitions_than_the_output_says_is_refused(kafka, to
     topic = topic_factory(2)
     with pytest.raises(UsageError, match=f"{topic} has 2 partitions, and Output says 4: give Output partitions=2"):
         Output(kafka, topic, 4).check()
+    with pytest.raises(UsageError, match=f"no results topic not-there at {kafka}: make it with 4 partitions"):
+        Output(kafka, "not-there", 4).check()
     Output(kafka, topic, 2).check()
     Output("localhost:1", topic, 2).check()

@@ -41,7 +41,8 @@ def _joined(wiring: Wiring, hello: Hello) -> Iterator[Link]:
         try:
             yield link
         except Exception as error:
-            link.say(Failed(hello.role, hello.index, type(error).__name__, str(error)))
+            words = " ".join([str(error), *getattr(error, "__notes__", ())])
+            link.say(Failed(hello.role, hello.index, type(error).__name__, words))
             raise
 
 

@@ -1,0 +1,56 @@
+"""What is constant for a query's life, put together from what `impls.stream` is given and what its checkpoint says."""
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+
+from impls.driver.checkpoint import Checkpoint
+from impls.driver.outputs import keep_partitions
+from impls.driver.pipeline import INITIAL
+from impls.durability.files import Files
+from impls.operators.base import Operator
+from impls.operators.pipeline import contents_of
+from impls.protocol.mechanism import Mechanism
+from impls.spark.input import Input
+from impls.spark.master import is_local
+from impls.transfer.settings import Transfer, certificate_of
+from impls.worker.output import Output
+from impls.worker.query import QuerySpec
+from impls.worker.sinks import Sink
+
+
+def spec_of(
+    read: Input, how: Mechanism, operator: Operator, sink: Sink, opened: Checkpoint, *, bins: int, state_dir: str,
+    files: Files | None, transfer: str, turns: bool, on_error: str,
+) -> QuerySpec:  # fmt: skip
+    """Returns what is constant for the query's life; raises UsageError where its results cannot go on."""
+    between = _transfer(read.df.sparkSession, how, transfer)
+    first, out = _first_version(opened, operator), _of(opened, sink)
+    return QuerySpec(
+        opened.query, bins, first, out, state_dir, files, how.shared, between, turns, on_error,
+        read.told_apart.by_number(),
+    )  # fmt: skip
+
+
+def _first_version(opened: Checkpoint, operator: Operator) -> Operator:
+    """Returns version 0 of the pipeline: once it was changed, the checkpoint has its code, and `operator` its identity.
+
+    A replay then runs what ran before, whatever has become of the user's module.
+    """
+    path = opened.own / "code" / INITIAL
+    if not path.exists():
+        return operator
+    return contents_of(path.read_bytes()).operator
+
+
+def _of(opened: Checkpoint, sink: Sink) -> Sink:
+    """Returns a sink whose results name the query; raises UsageError where they would come to other partitions."""
+    if not isinstance(sink, Output):
+        return sink
+    keep_partitions(opened.own, sink.topic, sink.partitions, fsync=opened.fsync)
+    return replace(sink, query=opened.query)
+
+
+def _transfer(spark: SparkSession, how: Mechanism, tls: str) -> Transfer | None:
+    """Returns how bins go from host to host; None where there is one host or one store."""
+    return None if is_local(spark.sparkContext.master) or how.shared is not None else Transfer.new(*certificate_of(tls))

@@ -1,0 +1,116 @@
+"""Records that cannot be applied: what is wrong with them, how they are named, and what becomes of them.
+
+A value that Spark lets through, such as a null key, must not end a query with an exception of this runtime, and then
+again at every start. By default the query ends with a sentence that names the record; with `on_error="skip"` such
+records are set aside and counted.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from impls.errors import FOR_KEY, OperatorError
+from impls.operators.base import Operator
+from impls.operators.blame import blamed
+from impls.operators.timed import valid_times
+from impls.protocol.report import Report
+from impls.store.offsets import PARTITION_BITS
+from impls.store.records import ROW
+from impls.worker.query import Task
+
+ON_ERROR = ("fail", "skip")
+_REMEDY = 'leave such records out before the query, or give it on_error="skip" to set them aside'
+_Mask = NDArray[np.bool_]
+
+
+class SetAside(Exception):  # noqa: N818 - a signal to whoever runs the task, which does it again without the record
+    """An operator has failed on a record that is to be set aside.
+
+    Attributes:
+        place: input partition, offset and row of the record.
+    """
+
+    def __init__(self, place: tuple[int, int, int]):
+        super().__init__(f"The record {place} is set aside.")
+        self.place = place
+
+
+def _place_text(task: Task, partition: int, offset: int) -> str:
+    """Returns where a record is, with its topic if it is known."""
+    topic = task.spec.topics.get(partition >> PARTITION_BITS)
+    if topic is None:
+        return f"input partition {partition}, offset {offset}"
+    return f"topic {topic}, partition {partition & ((1 << PARTITION_BITS) - 1)}, offset {offset}"
+
+
+def accepted(task: Task, table: pa.Table, report: Report) -> pa.Table:
+    """Returns records without those that no operator can be given; they are counted in the report.
+
+    Raises OperatorError that names the first of them, unless they are to be set aside.
+    """
+    while (wrong := _wrong(task.spec.operator, table)) is not None:
+        mask, why = wrong
+        if task.spec.on_error != "skip":
+            row = int(np.flatnonzero(mask)[0])
+            where = _place_text(task, *(int(table.column(name)[row].as_py()) for name in ("partition", "offset")))
+            raise OperatorError(f"The record at {where} {why(row)}: {_REMEDY}.")
+        report.refused += int(mask.sum())
+        table = table.filter(pa.array(~mask))
+    return table
+
+
+def _wrong(operator: Operator, table: pa.Table) -> tuple[_Mask, Callable[[int], str]] | None:
+    """Returns which records are wrong in one way, and what is wrong with one; None where none is."""
+    key = table.column("key")
+    if key.null_count:
+        return _mask(key.is_null()), lambda _: "has no key"
+    if operator.event_time is not None:
+        name = operator.event_time.column
+        times = table.column(name)
+        if not (mask := ~valid_times(times)).any():
+            return None
+        return mask, lambda row: _time_text(name, times[row].as_py())
+    if (outside := operator.outside(table)) is None:
+        return None
+    return outside, lambda row: f"has the key {key[row].as_py()}, which is none of the operator's"
+
+
+def without_set_aside(task: Task, table: pa.Table, report: Report) -> pa.Table:
+    """Returns records without those on which the operator has failed; they are counted in the report."""
+    if not task.set_aside or not len(table):
+        return table
+    names = [name for name in ("partition", "offset", ROW) if name in table.column_names]
+    places = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    known = {place[: len(names)] for place in task.set_aside}
+    kept = [place not in known for place in places]
+    report.refused += len(kept) - sum(kept)
+    return table.filter(pa.array(kept))
+
+
+@contextmanager
+def named(task: Task) -> Iterator[None]:
+    """Adds to an operator's exception which record it is about; raises SetAside where that one is to be set aside."""
+    try:
+        yield
+    except Exception as error:
+        if (found := blamed(error)) is None:
+            raise
+        if task.spec.on_error == "skip" and found.place not in task.set_aside:
+            raise SetAside(found.place) from error
+        where = _place_text(task, *found.place[:2])
+        error.add_note(f"{found.what}{FOR_KEY}{found.key!r} of the record at {where}: {_REMEDY}.")
+        raise
+
+
+def _mask(column: pa.ChunkedArray) -> _Mask:
+    mask: _Mask = column.to_numpy(zero_copy_only=False).astype(bool)
+    return mask
+
+
+def _time_text(name: str, time: int | None) -> str:
+    if time is None:
+        return f"has no event time in the column {name!r}"
+    return f"has the event time {time} in the column {name!r}, which is not between -2^62 and 2^62"
