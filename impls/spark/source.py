@@ -79,9 +79,12 @@ class InputLog:
             replace_bytes(self._location / _NEEDED, raw)  # what is lost, or torn, lets more come again
 
     def begin_anew(self, topics: Collection[str]) -> None:
-        """Lets the next batch begin at the first record of topics that were made anew."""
+        """Lets the next batch begin at the first record of topics that were made anew.
+
+        One that is noted and not committed comes again without records of these: what it had read of them is gone.
+        """
         with contextlib.suppress(OSError):
-            for path, first in self._begin():
+            for path, first in [*self._begin(), *self._uncommitted()]:
                 _put_forward(path, first, lambda topic, _partition, at: 0 if topic in topics else at)
 
     def put_forward(self) -> None:
@@ -96,16 +99,28 @@ class InputLog:
         except (OSError, ValueError):
             return
 
+    def _uncommitted(self) -> list[tuple[Path, int]]:
+        """Returns the files with the ends of batches that are not committed, and the first line of offsets in each."""
+        offsets, committed = self._location / "offsets", _last(self._location / "commits")
+        after = -1 if committed is None else committed
+        return [
+            (path, _HEAD_LINES) for path in offsets.glob("[0-9]*") if path.name.isdecimal() and int(path.name) > after
+        ]
+
     def _begin(self) -> list[tuple[Path, int]]:
         """Returns the files with the offsets at which the batch begins, and the first line of them in each."""
-        commits = (path.name for path in (self._location / "commits").glob("[0-9]*"))
-        last = max((int(name) for name in commits if name.isdecimal()), default=None)
+        last = _last(self._location / "commits")
         if last is not None:
             return [(self._location / "offsets" / str(last), _HEAD_LINES)]
         return [(path / "0", 1) for path in sorted((self._location / "sources").iterdir())]
 
     def _later(self, needed: Mapping[int, int], topic: str, partition: int, at: int) -> int:
         return max(at, _first_needed(self._topics, needed, topic, partition) or at)
+
+
+def _last(folder: Path) -> int | None:
+    """Returns the highest number of a batch in a folder of Spark's log, None for none."""
+    return max((int(path.name) for path in folder.glob("[0-9]*") if path.name.isdecimal()), default=None)
 
 
 def _needed(location: Path) -> dict[int, int]:
@@ -172,8 +187,7 @@ def tick_begin(location: Path, topics: Topics) -> Offsets | None:
 
 def last_batch(location: Path) -> list[bytes]:
     """Returns the lines of offsets of the last batch that Spark has noted, [] before the first."""
-    names = (path.name for path in (location / "offsets").glob("[0-9]*"))
-    last = max((int(name) for name in names if name.isdecimal()), default=None)
+    last = _last(location / "offsets")
     if last is None:
         return []
     return (location / "offsets" / str(last)).read_bytes().split(b"\n")[_HEAD_LINES:]

@@ -112,3 +112,17 @@ def test_a_topic_that_two_sources_read_goes_as_far_as_the_slower_one(tmp_path):
 def test_input_partitions_that_are_the_users_own_numbers_put_nothing_forward(tmp_path):
     forward(spark(tmp_path, 0), {0: 100, 1: 100}, Topics())
     assert json.loads((tmp_path / "offsets/0").read_text().removeprefix(HEAD)) == {"in": {"0": 0, "1": 20}}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_topic_that_was_made_anew_is_read_from_its_first_record_also_by_a_batch_that_comes_again(tmp_path, committed):
+    topics = Topics((Reading(("in", "more")),)).numbered()
+    folder = spark(tmp_path, 3, committed=committed)
+    for batch in range(4):
+        ends = {"in": {"0": 10 * batch, "1": 20}, "more": {"0": batch}}
+        write(folder / f"offsets/{batch}", HEAD + json.dumps(ends))
+    InputLog(str(folder), topics).begin_anew({"in"})
+    found = [json.loads((folder / f"offsets/{n}").read_text().removeprefix(HEAD)) for n in range(4)]
+    first = 3 if committed else 2
+    assert [ends["in"]["0"] for ends in found] == [10 * n if n < first else 0 for n in range(4)]
+    assert [ends["more"]["0"] for ends in found] == [0, 1, 2, 3]

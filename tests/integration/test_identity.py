@@ -1,0 +1,84 @@
+"""The identity of a record goes through the plan of a DataFrame, whatever that keeps of Kafka's columns."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812
+
+from impls.errors import UsageError
+from impls.spark.identity import OFFSET, PARTITION, Identified, identified, readings_of
+from impls.spark.topics import Topics
+
+pytestmark = pytest.mark.spark
+
+
+def of(df) -> Identified:
+    return identified(df, Topics.read(Path("/no/checkpoint"), readings_of(df)))
+
+
+@pytest.fixture
+def source(spark):
+    """source(subscribe="a,b") is a source of topics that nobody reads."""
+
+    def make(**subscription):
+        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "localhost:1")
+        for name, value in subscription.items():
+            reader = reader.option(name, value)
+        return reader.load()
+
+    return make
+
+
+def view(df):
+    df.createOrReplaceTempView("records")
+    return df.sparkSession.sql("select value v, partition * 7 partition from records where value is not null")
+
+
+PLANS = {
+    "projected": (lambda df: df.select("value"), False, ""),
+    "renumbered": (lambda df: df.selectExpr("value", "partition * 2 partition", "offset + 1 offset"), False, ""),
+    "filtered": (lambda df: df.where("value is not null").alias("x").selectExpr("x.value v"), False, ""),
+    "exploded": (lambda df: df.select(F.explode(F.split(F.col("value").cast("string"), ",")).alias("w")), True, ""),
+    "united": (lambda df: df.select("value").union(df.select("key")), False, ""),
+    "watched": (lambda df: df.withWatermark("timestamp", "1 second").select("timestamp"), False, ""),
+    "view": (view, False, ""),
+    "joined": (
+        lambda df: df.join(F.broadcast(df.sparkSession.range(3).withColumnRenamed("id", "n")), F.col("n") == 1),
+        True, "Join",
+    ),
+    "shuffled": (lambda df: df.select("value").repartition(2), False, "Repartition"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
+def test_a_plan_passes_it_on_and_says_whether_rows_are_several_or_in_another_order(source, plan):
+    make, several, unordered = plan
+    found = of(make(source(subscribe="a,b")))
+    assert (found.carried, found.several, found.unordered) == (True, several, unordered)
+    assert found.frame.select(PARTITION, OFFSET).dtypes == [(PARTITION, "bigint"), (OFFSET, "bigint")]
+
+
+def test_an_expression_without_one_value_is_refused(source):
+    for made in ("rand() < 0.5", "uuid() = ''", "monotonically_increasing_id() > 1"):
+        with pytest.raises(UsageError, match="gives another value each time, such as rand or uuid"):
+            of(source(subscribe="a").where(made))
+
+
+def test_a_function_that_hides_the_topic_is_refused_where_there_are_several(source):
+    def same(frames):
+        yield from frames
+
+    hidden = [source(**of).mapInPandas(same, "value binary, partition int, offset long") for of in (
+        {"subscribe": "a"}, {"subscribe": "a,b"}, {"subscribePattern": "a.*"}
+    )]  # fmt: skip
+    assert not of(hidden[0]).carried
+    for several in hidden[1:]:
+        with pytest.raises(UsageError, match="MapInPandas behind its topics, which hides from which topic a record is"):
+            of(several)
+
+
+def test_another_source_keeps_its_own_columns(spark):
+    rate = spark.readStream.format("rate").load().selectExpr("*", "0 as partition", "value as offset")
+    found = of(rate)
+    assert not found.carried
+    assert not found.several
