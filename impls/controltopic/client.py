@@ -13,6 +13,7 @@ from impls.closing import Closing
 from impls.controltopic.pending import Answer
 from impls.controltopic.topic import ControlTopic, answers_of, quiet
 from impls.driver.arrivals import end_offsets
+from impls.driver.topicids import ids_of
 from impls.errors import StateError, UsageError
 from impls.protocol.jsontext import from_text, to_text
 
@@ -68,6 +69,10 @@ class CommandReader:
         self._opened().assign([self._place(part, positions.get(part, 0)) for part in sorted(self._partitions)])
         self.trouble, self._look = "", time.monotonic() + _LOOK_S
         return self.connected
+
+    def topic_id(self) -> str:
+        """Returns the broker's id of the topic, "" where it does not say it in time or has no such topic."""
+        return ids_of(quiet(self._topic.bootstrap), [self._topic.topic], _ASK_S).get(self._topic.topic, "")
 
     def take(self, timeout_s: float) -> list[Record]:
         """Returns the records that have come, after `timeout_s` at most when there are none."""

@@ -235,7 +235,9 @@ class ControlListener:
     def _read(self) -> None:
         """Takes in what has come, waiting for it a moment."""
         if not self._reader.connected:
+            topic_id = self._reader.topic_id()
             with self._lock:
+                self._log.obey(self._log.pending.of_topic(topic_id))
                 positions = dict(self._log.pending.positions)
             if not self._reader.connect(positions):
                 self._stopped.wait(_RETRY_S)

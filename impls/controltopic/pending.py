@@ -57,6 +57,7 @@ class PendingCommands:
         query: the query's name.
         waiting: commands that are not carried out, by id, in the order in which they were read.
         done: what became of the others, by id; see `carried`.
+        topic_id: the broker's id of the control topic, "" before it is known.
         positions: by partition of the control topic, the next offset to read.
         garbage: records without an id that were read since the start.
     """
@@ -72,6 +73,7 @@ class PendingCommands:
         self.query, self._answers, self._generation = query, answers, generation
         self.waiting: dict[str, Waiting] = {}
         self.done: dict[str, dict[str, Any]] = {}
+        self.topic_id = ""
         self.positions: dict[int, int] = {}
         self.garbage = 0
         self._unsent: dict[str, None] = {}
@@ -94,6 +96,10 @@ class PendingCommands:
                 self._unsent.pop(id_, None)
             case {"numbers": number}:
                 self._numbers = number
+            case {"topic_id": id_}:
+                if self.topic_id:  # the topic was made anew: its offsets name other records
+                    self.positions = {}
+                self.topic_id = id_
             case {"positions": positions}:
                 self.positions = {int(part): at for part, at in positions.items()}
             case _:
@@ -102,6 +108,8 @@ class PendingCommands:
     def notes(self) -> Iterable[dict[str, Any]]:
         """Yields entries that make pending commands like this one; questions that are answered are forgotten."""
         yield {"numbers": self._numbers}
+        if self.topic_id:
+            yield {"topic_id": self.topic_id}
         yield {"positions": {str(part): at for part, at in self.positions.items()}}
         for one in self.waiting.values():
             yield {"read": one.command.to_json(), "since": one.since}
@@ -151,6 +159,13 @@ class PendingCommands:
         fields = {"id": error.id, "checksum": 0, "sender": "", "do": "", "at": list(at), "topic": ""}
         done = {**fields, "outcome": "refused", "error": str(error)}
         return [Note({"done": done}), self._answer_of(done)]
+
+    def of_topic(self, id_: str) -> list[Instruction]:
+        """Takes in the broker's id of the control topic, "" where it has not said it; a new one is read from its begin.
+
+        Commands that were there before have the ids that they had, and are not carried out again.
+        """
+        return [Note({"topic_id": id_})] if id_ not in {"", self.topic_id} else []
 
     def passed(self, positions: Mapping[int, int]) -> list[Instruction]:
         """Takes in that all records before these positions were read and what they gave is durable."""

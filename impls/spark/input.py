@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
+from impls.driver.topicids import ids_of
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
 from impls.spark.source import InputLog, epoch_begin, last_batch, read_until, tick_begin, topics_of
-from impls.spark.topics import Topics, ids_of
+from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
 

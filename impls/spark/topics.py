@@ -7,14 +7,10 @@ while the query runs, has a hash of its name. A topic that was deleted and made 
 """
 
 import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
@@ -24,8 +20,6 @@ from impls.store.offsets import PARTITION_BITS
 _HASH_BITS = 42  # the bit above them is set, so that no number from 0 on is one
 _HASHED = 1 << _HASH_BITS
 _FILE = "topics.json"
-_DEADLINE_S = 10.0
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -178,24 +172,3 @@ def _next(numbers: Mapping[str, int], former: Iterable[int]) -> int:
 def _cases(numbers: Mapping[str, int], other: str = "") -> str:
     cases = " ".join(f"WHEN '{topic}' THEN {number}L" for topic, number in sorted(numbers.items()))
     return f"(CASE topic {cases} {f'ELSE {other} ' if other else ''}END)"
-
-
-def ids_of(settings: Mapping[str, str], topics: Iterable[str]) -> dict[str, str]:
-    """Returns the broker's ids of topics, without those that it does not have; {} if it does not say in 10 s.
-
-    Args:
-        settings: librdkafka's, for the broker.
-        topics: names.
-    """
-    names = sorted(set(topics))
-    if not names:
-        return {}
-    client = AdminClient({**settings, "log_level": 0, "error_cb": lambda _: None})
-    asked = client.describe_topics(TopicCollection(names), request_timeout=_DEADLINE_S)
-    ids = {}
-    for name, answer in asked.items():
-        try:
-            ids[name] = str(answer.result(_DEADLINE_S).topic_id)
-        except KafkaException as error:
-            _LOG.warning("The broker does not say whether topic %s was made anew: %s.", name, error.args[0].str())
-    return ids

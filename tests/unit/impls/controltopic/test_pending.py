@@ -212,3 +212,21 @@ def test_an_answer_goes_to_the_topic_that_the_command_names():
     assert isinstance(told, Answer)
     book.carry(1, at(1))
     assert [told.topic, *(one.topic for one in book.pending.unsent())] == ["mine", "mine"]
+
+
+def test_a_control_topic_that_was_made_anew_is_read_from_its_begin():
+    book = Book()
+    for instructions in (book.pending.of_topic("one"), book.pending.passed({0: 7, 1: 3})):
+        book.obey(instructions)
+    assert book.pending.of_topic("one") == book.pending.of_topic("") == []
+    again = Book(book.pending.notes())
+    assert (again.pending.topic_id, again.pending.positions) == ("one", {0: 7, 1: 3})
+    again.obey(again.pending.of_topic("two"))
+    assert (again.pending.topic_id, again.pending.positions) == ("two", {})
+    assert Book(again.pending.notes()).pending.positions == {}
+
+
+def test_positions_of_a_topic_whose_id_was_not_known_stay():
+    book = Book([{"positions": {"0": 7}}])
+    book.obey(book.pending.of_topic("one"))
+    assert book.pending.positions == {0: 7}
