@@ -1,7 +1,8 @@
-"""The results topics of a query: how many partitions each had, since repeats are found partition by partition."""
+"""What readers of a query's results depend on: how many partitions a topic has, and whether results name the query."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
@@ -9,13 +10,17 @@ from impls.errors import ADVICE, UsageError
 _FILE = "outputs.json"
 
 
-def keep_partitions(own: Path, topic: str, partitions: int, *, fsync: bool = False) -> None:
-    """Notes with how many partitions a query sends results to a topic.
+def keep_outputs(own: Path, topic: str, partitions: int, *, begins: bool, fsync: bool = False) -> bool:
+    """Notes with how many partitions a query sends results to a topic, and returns whether they name the query.
+
+    Repeats are found partition by partition, by numbers. Those of version 0.1.0 do not name the query, and what a
+    checkpoint of that version sends again must have the numbers that it had.
 
     Args:
         own: this project's part of the checkpoint.
         topic: the results topic.
         partitions: its number of partitions, as `Output` has it.
+        begins: no epoch was planned before, so nothing was sent: what an earlier start has noted does not count.
         fsync: whether the note must survive the host's failure.
 
     Raises:
@@ -24,14 +29,17 @@ def keep_partitions(own: Path, topic: str, partitions: int, *, fsync: bool = Fal
     """
     path = own / _FILE
     try:
-        known = dict(json.loads(path.read_bytes())) if path.exists() else {}
-    except (ValueError, TypeError) as error:
+        known: dict[str, Any] = {"named": begins, "partitions": {}}
+        if path.exists() and not begins:
+            known = json.loads(path.read_bytes())
+        named, topics = bool(known["named"]), dict(known["partitions"])
+    except (ValueError, TypeError, KeyError) as error:
         raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
-    before = known.get(topic, partitions)
+    before = topics.setdefault(topic, partitions)
     if before != partitions:
         raise UsageError(
             f"This query has sent results to {before} partitions of {topic}, not {partitions}: readers would take what "
             f"is sent again for new. Give Output partitions={before}, or another topic."
         )
-    if topic not in known:
-        replace_bytes(path, json.dumps({**known, topic: partitions}).encode(), fsync=fsync)
+    replace_bytes(path, json.dumps({"named": named, "partitions": topics}).encode(), fsync=fsync)
+    return named

@@ -9,7 +9,7 @@ A new file for every turn, as epochs have it, would cost 100 to 250 µs sixty ti
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -203,6 +203,17 @@ def _write(fd: int, raw: bytes) -> None:
         if not written:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         left = left[written:]
+
+
+def fence(files: Files, worker: int, epochs: Iterable[int]) -> None:
+    """Makes a worker's segments anew, so that a process which has one open still writes into nothing.
+
+    For whoever has taken over its environment: a process that stalls between its last look and its write cannot know.
+    """
+    for epoch in epochs:
+        name = frame_name(epoch, worker)
+        if (raw := files.read(name)) is not None:
+            files.write(name, raw)
 
 
 def frames_in(files: Files, worker: int, epoch: int) -> list[Frame]:

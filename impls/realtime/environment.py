@@ -140,8 +140,9 @@ class TurnEnvironment:
         files = self.task.spec.files
         if files is None:
             return
-        self._check_ours()
-        self._segment_of(files, tick).append(raw)
+        segment = self._segment_of(files, tick)
+        self._check_ours()  # behind the opening: whoever takes over later makes the file anew, see `fence`
+        segment.append(raw)
 
     def _segment_of(self, files: Files, tick: int) -> Segment:
         """Returns the segment of a tick, opened if it is not the one that is open."""
@@ -161,6 +162,8 @@ class TurnEnvironment:
         """Sends a turn's results."""
         assert frame.turn is not None, "it is the frame of a turn"
         spec = self.task.spec
+        if spec.files is not None:
+            self._check_ours()
         spec.output.send(
             results, bins=spec.bins, worker=self.task.worker, generation=frame.generation, epoch=frame.epoch,
             first=int(frame.turn["first"]), commit=int(frame.turn["of"]),

@@ -5,6 +5,7 @@ from its columns: the plan is made anew with two more, which every node passes o
 own `partition` and `offset` count, and only records of one topic can have them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from impls.spark.topics import Reading, Topics, reading_of
 
 PARTITION, OFFSET = "rescale_partition", "rescale_offset"
 KAFKA = "kafka"
+_CLOCKS = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(")
+_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
 _ROWS = {"Generate"}  # nodes that make several rows of one, in one order
 _PLAIN = {"Filter", "SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint"}
 _UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their rows come in an order that may change
@@ -54,12 +57,14 @@ class Identified:
         carried: the plan passes the identity on.
         several: one record can become several rows.
         unordered: a node whose rows come in an order that may change, "" for none.
+        clock: an expression that is another time when a record is read again, "" for none.
     """
 
     frame: DataFrame
     carried: bool = False
     several: bool = False
     unordered: str = ""
+    clock: str = ""
 
 
 def identified(df: DataFrame, topics: Topics) -> Identified:
@@ -82,12 +87,24 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
     else:
         frame = df
         _check_one_topic(topics, carrying.opaque)
-    return Identified(frame, carried is not None, carrying.several or bool(carrying.opaque), carrying.unordered)
+    several = carrying.several or bool(carrying.opaque)
+    return Identified(frame, carried is not None, several, carrying.unordered, _clock(plan))
+
+
+def _clock(plan: Any) -> str:
+    """Returns the name of an expression of a plan whose value is the time, "" for none."""
+    nodes, found = [plan], ""
+    while nodes and not found:
+        node = nodes.pop()
+        nodes += _items(node.children())
+        texts = [str(expression.sql()) for expression in _items(node.expressions())]
+        found = next((match[1] for text in texts if (match := _CLOCKS.search(_LITERAL.sub("", text)))), "")
+    return found
 
 
 def _check_one_topic(topics: Topics, opaque: str) -> None:
-    names = {name for reading in topics.readings for name in (reading.topics or ("", "*"))}
-    if len(names) > 1 or len(topics.readings) > 1 or topics.former:
+    one = len(topics.readings) == 1 and set(topics.numbers.values()) == {0}  # now, and at every start before
+    if topics.readings and (not one or topics.former or topics.readings[0].topics is None):
         raise UsageError(
             f"The input has {opaque} behind its topics, which hides from which topic a record is: use it in the "
             "operator, or read one topic only."

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.topicids import ids_of
+from impls.errors import UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
 from impls.spark.source import InputLog, epoch_begin, last_batch, read_until, tick_begin, topics_of
 from impls.spark.topics import Topics
@@ -29,6 +30,7 @@ class Input:
         source: it with the identity of its records.
         topics: the numbers of its topics, for the checkpoint.
         renewed: those that were made anew since the last start.
+        noted: what the checkpoint had noted of topics when they were read.
         broker: librdkafka's settings for the broker, None where there is none, or several.
         location: folder of Spark's own checkpoint.
     """
@@ -37,6 +39,7 @@ class Input:
     source: Identified
     topics: Topics
     renewed: tuple[str, ...]
+    noted: bytes
     broker: dict[str, str] | None
     location: Path
 
@@ -54,18 +57,25 @@ class Input:
             UsageError: the identity of records is not known, or a topic was made anew that this query has read.
         """
         broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
+        noted = Topics.noted(checkpoint / "rescale")
         topics, renewed = _checked(Topics.read(checkpoint / "rescale", readings_of(df)), broker, location)
         source = identified(df, topics)
         source = replace(source, several=numbered and source.several)
-        return cls(df, source, topics, tuple(renewed), broker, location)
+        return cls(df, source, topics, tuple(renewed), noted, broker, location)
 
     def keep(self, own: Path, *, fsync: bool) -> None:
-        """Makes the numbers durable, once no other start can use the checkpoint; raises StateError when that fails.
+        """Makes the numbers durable, once no other start can use the checkpoint.
 
         Args:
             own: this project's part of the checkpoint.
             fsync: whether they must survive the host's failure.
+
+        Raises:
+            UsageError: another start has used the checkpoint since the topics were read.
+            StateError: that fails.
         """
+        if Topics.noted(own) != self.noted:
+            raise UsageError("Another start has used the checkpoint meanwhile: start the query again.")
         if self.renewed:
             InputLog(str(self.location), self.topics).begin_anew(self.renewed)
         self.topics.keep(own, fsync=fsync)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from impls.driver.checkpoint import Checkpoint
-from impls.driver.outputs import keep_partitions
+from impls.driver.outputs import keep_outputs
 from impls.driver.pipeline import INITIAL
 from impls.durability.files import Files
 from impls.operators.base import Operator
@@ -47,8 +47,9 @@ def _of(opened: Checkpoint, sink: Sink) -> Sink:
     """Returns a sink whose results name the query; raises UsageError where they would come to other partitions."""
     if not isinstance(sink, Output):
         return sink
-    keep_partitions(opened.own, sink.topic, sink.partitions, fsync=opened.fsync)
-    return replace(sink, query=opened.query)
+    begins = opened.base is None and not opened.read("plan")
+    named = keep_outputs(opened.own, sink.topic, sink.partitions, begins=begins, fsync=opened.fsync)
+    return replace(sink, query=opened.query) if named else sink
 
 
 def _transfer(spark: SparkSession, how: Mechanism, tls: str) -> Transfer | None:

@@ -118,8 +118,14 @@ class Topics:
         return _cases(own, hashed) if own else hashed
 
     def numbered(self) -> "Topics":
-        """Returns the topics with a number for each that a source names."""
+        """Returns the topics with a number for each that a source names, or that one has read by a pattern.
+
+        A topic that a pattern has found keeps its number when it is named at a later start.
+        """
         numbers = dict(self.numbers)
+        for topic in self.ids:
+            for reading in (reading for reading in self.readings if reading.topics is None):
+                numbers.setdefault(name := self.name(reading, topic), self.number(name))
         for reading in self.readings:
             for topic in reading.topics or ():
                 numbers.setdefault(self.name(reading, topic), _next(numbers, self.former))
@@ -143,7 +149,14 @@ class Topics:
                 name = self.name(reading, topic)
                 former.append(self.number(name))
                 numbers[name] = _next(numbers, former)
-        return replace(self, numbers=numbers, ids={**self.ids, **ids}, former=tuple(former)), renewed
+        found = replace(self, numbers=numbers, ids={**self.ids, **ids}, former=tuple(former))
+        return found.numbered(), renewed
+
+    @staticmethod
+    def noted(folder: Path) -> bytes:
+        """Returns what `keep` has written, b"" for nothing."""
+        path = folder / _FILE
+        return path.read_bytes() if path.exists() else b""
 
     @classmethod
     def read(cls, folder: Path, readings: Sequence[Reading]) -> "Topics":

@@ -8,7 +8,7 @@ import lmdb
 import numpy as np
 
 from impls.durability.frame import FOLDER as LOG_FOLDER
-from impls.durability.frame import Frame, frame_name
+from impls.durability.frame import Frame, fence, frame_name
 from impls.durability.restore import RestoreRequest, restore
 from impls.durability.snapshot import FOLDER as SNAPSHOT_FOLDER
 from impls.errors import CorruptStateError, StateError
@@ -207,6 +207,8 @@ def _new(task: Task, path: Path, lock: WriterLock, *, map_bytes: int, why: Untru
     """Makes a new environment: empty, created or rebuilt, committed as of the epoch before."""
     store = Store.open(path, map_bytes=map_bytes, sync=task.spec.fsync)
     try:
+        if task.spec.turns and task.spec.files is not None:
+            fence(task.spec.files, task.worker, (task.epoch, task.epoch + 1))
         meta = Meta.new(task.spec.query, task.worker, task.epoch - 1, task.order.generation)
         with store.begin() as txn:  # commits when its block ends, aborts on an exception
             worked = has_worked(task)

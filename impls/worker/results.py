@@ -8,7 +8,7 @@ key in order. Numbers of a worker have no gaps in an epoch: behind a result that
 
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,8 +60,8 @@ class Result:
 
 
 def query_number(query: str) -> int:
-    """Returns the 64 bits by which results name a query, from the identity that its checkpoint has."""
-    return int.from_bytes(hashlib.blake2b(query.encode(), digest_size=8).digest(), "little")
+    """Returns the 64 bits by which results name a query, from the identity that its checkpoint has; 0 for none."""
+    return int.from_bytes(hashlib.blake2b(query.encode(), digest_size=8).digest(), "little") if query else 0
 
 
 def numbers_of(first: Number, results: int) -> list[bytes]:
@@ -94,8 +94,10 @@ class Deduplicator:
     [True, True, False, False, True]
     """
 
-    def __init__(self, last: dict[tuple[int, int, int], tuple[int, int]] | None = None) -> None:
-        self.last = dict(last or {})
+    def __init__(self, last: Mapping[tuple[int, ...], tuple[int, int]] | None = None) -> None:
+        """Goes on with what was stored; of version 0.1.0, whose results name no query, (worker, partition)."""
+        stored = (last or {}).items()
+        self.last = {((0, *source) if len(source) == 2 else source): place for source, place in stored}
 
     def accept(self, partition: int, number: Number) -> bool:
         """Returns whether a result is new, and remembers it; False for a repeat."""

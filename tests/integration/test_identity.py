@@ -77,6 +77,20 @@ def test_a_function_that_hides_the_topic_is_refused_where_there_are_several(sour
             of(several)
 
 
+def test_one_topic_behind_such_a_function_is_refused_where_another_was_read_before(source, tmp_path):
+    Topics.read(tmp_path, readings_of(source(subscribe="a,b"))).keep(tmp_path)
+    later = source(subscribe="b").mapInPandas(lambda frames: frames, "value binary, partition int, offset long")
+    with pytest.raises(UsageError, match="hides from which topic a record is"):
+        identified(later, Topics.read(tmp_path, readings_of(later)))
+
+
+@pytest.mark.parametrize("clock", ["current_timestamp", "now", "current_date", "localtimestamp"])
+def test_an_expression_of_the_time_is_known_also_deep_in_a_plan(source, clock):
+    found = of(source(subscribe="a").selectExpr("value", f"string({clock}()) at").where("at > 'now()'").select("value"))
+    assert found.clock in {clock, "current_timestamp"}
+    assert of(source(subscribe="a").where("string(value) <> 'now()'")).clock == ""
+
+
 def test_another_source_keeps_its_own_columns(spark):
     rate = spark.readStream.format("rate").load().selectExpr("*", "0 as partition", "value as offset")
     found = of(rate)

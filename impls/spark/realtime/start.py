@@ -159,6 +159,11 @@ def check_real_time(source: Identified, *, checkpoint: str, log_dir: str | None)
             f"Real-time mode tells the rows of a record apart by their order, which {source.unordered} may change when "
             f"the record is read again: do that in the operator, or {_INSTEAD}."
         )
+    if source.clock:
+        raise UsageError(
+            f"In real-time mode {source.clock} is another time when a record is read again: take Kafka's timestamp, or "
+            "the time in the operator."
+        )
     _check_settings(spark)
 
 

@@ -72,3 +72,10 @@ def test_each_query_on_a_topic_is_read_whole_whatever_others_send_and_repeat(sen
 
 def test_two_queries_have_two_numbers():
     assert query_number("a" * 32) != query_number("a" * 31 + "b")
+
+
+def test_what_a_reader_of_the_first_release_has_stored_refuses_what_it_had():
+    old = {(3, 0): (4, 1)}  # worker and partition
+    rows = [_message(0, 3, 4, index, query=0) for index in range(3)]
+    assert [r.number.index for r in ResultReader(rows, Deduplicator(old))] == [2]
+    assert query_number("") == 0

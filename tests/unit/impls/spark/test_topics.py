@@ -75,3 +75,19 @@ def test_a_damaged_file_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "topics.json").write_text('{"numbers": ')
     with pytest.raises(UsageError, match=r"topics\.json is damaged"):
         Topics.read(tmp_path, [])
+
+
+def test_a_topic_that_a_pattern_has_found_keeps_its_number_when_it_is_named(tmp_path):
+    found, _ = Topics.read(tmp_path, [Reading(None)]).found({"in": "one"})
+    found.keep(tmp_path)
+    named = Topics.read(tmp_path, [Reading(("in", "more"))])
+    assert named.input_partitions("in", 2) == found.input_partitions("in", 2)
+    assert named.number("more") == 0
+
+
+def test_what_is_noted_of_topics_changes_with_each_start_that_changes_them(tmp_path):
+    assert Topics.noted(tmp_path) == b""
+    Topics.read(tmp_path, [Reading(("in",))]).keep(tmp_path)
+    one = Topics.noted(tmp_path)
+    Topics.read(tmp_path, [Reading(("in", "more"))]).keep(tmp_path)
+    assert b"" != one != Topics.noted(tmp_path)

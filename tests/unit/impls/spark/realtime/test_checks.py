@@ -57,6 +57,11 @@ def test_rows_in_an_order_that_may_change_are_refused():
         check_real_time(Identified(frame(), unordered="Join"), checkpoint="/there", log_dir=None)
 
 
+def test_the_time_of_an_expression_is_refused():
+    with pytest.raises(UsageError, match="now is another time when a record is read again: take Kafka's timestamp"):
+        check_real_time(Identified(frame(), clock="now"), checkpoint="/there", log_dir=None)
+
+
 def test_what_it_cannot_do_is_refused_with_what_to_use_instead(monkeypatch):
     assert refused(frame(master="spark://host:7077")).endswith('use mode="micro-batch" on a cluster.')
     assert refused(frame(), checkpoint="s3://b/c").endswith('not in s3://b/c: use mode="micro-batch" there.')
