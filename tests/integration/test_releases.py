@@ -42,7 +42,7 @@ def test_a_checkpoint_of_a_later_format_is_refused(release, spark, kafka, topic_
     shutil.copytree(released.RELEASES / release / "totals", tmp_path / "checkpoint")
     identity = tmp_path / "checkpoint" / "rescale" / "query.json"
     identity.write_text(json.dumps({**json.loads(identity.read_text()), "format": 99}))
-    topic = topic_factory(2)
+    topic = topic_factory(4)
     with pytest.raises(UsageError, match=r"^The checkpoint \S+ has format 99; this version reads \d\.$"):
         released.query(spark, kafka, "totals", topic, topic, tmp_path)
 
