@@ -183,7 +183,7 @@ STAYING = {
 }  # fmt: skip
 REAL_TIME = {
     turned_shapes_lost_with_their_task: ({**DYING, **CHAIN}, {"shapes", "goal", "changes"}),
-    refused_version_not_told: ({**CHAIN, "changes": RARE, "most": 0}, {"changes"}),
+    refused_version_not_told: ({**CHAIN, "changes": RARE, "most": 0}, {"changes", "goal"}),
     state_without_a_way_back_taken_back: (STAYING, {"task"}),
     shape_left_behind_by_its_bin: ({**MOVING, **CHAIN, "most": 0}, {"shapes", "state", "task", "changes", "version"}),
     offsets_but_no_shapes_in_frames: ({**DYING, **CHAIN}, {"restore", "shapes"}),
