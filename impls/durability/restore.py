@@ -5,8 +5,8 @@ worker of another host and restarts with another number of workers all come here
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import lmdb
 import numpy as np
@@ -43,13 +43,17 @@ class Source:
 
 @dataclass
 class _Walk:
-    """What the frames say, newest first: the changes of the requested bins, and the queue operations of one worker."""
+    """What the frames say, newest first: the changes of the requested bins, and the queue operations of one worker.
+
+    Bins are `emptied` whose queue at the worker began anew behind their snapshot, as the worker held nothing then.
+    """
 
     names: list[bytes] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     codes: list[NDArray[np.int64]] = field(default_factory=list)
     counts: list[NDArray[np.int64]] = field(default_factory=list)
     queue: list[tuple[int, bytes | None]] = field(default_factory=list)
+    emptied: set[int] = field(default_factory=set)
 
     def take(self, frame: frames.Frame, wanted: NDArray[np.bool_]) -> None:
         """Takes over a frame's changes of the requested bins, bool of shape (B,)."""
@@ -61,6 +65,10 @@ class _Walk:
             mine = wanted[frame.codes >> 40]
             self.codes.append(frame.codes[mine][::-1])
             self.counts.append(frame.counts[mine][::-1])
+
+    def with_images(self, queues: Iterable[int]) -> tuple[int, ...]:
+        """Returns those of bins whose queue goes on from that of their snapshot."""
+        return tuple(bin_ for bin_ in queues if bin_ not in self.emptied)
 
     def newest(self) -> tuple[list[bytes], list[bytes | None], NDArray[np.int64], NDArray[np.int64]]:
         """Returns every entry and slot once, with its newest value."""
@@ -132,7 +140,7 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
         _check_not_ahead(source, manifest, epoch, request)
         walk = _walk(source, manifest, epoch, request)
         state = BinState(txn, source.bins)
-        _load_snapshots(source, manifest, state, txn, request)
+        _load_snapshots(source, manifest, state, txn, replace(request, queues=walk.with_images(request.queues)))
     except (CorruptStateError, UsageError) as error:
         raise StateError(str(error)) from error
     state.write_sizes()  # what is damaged from here on is the environment, not the checkpoint
@@ -190,7 +198,9 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
                 walk.take(frame, states[owner])
             if owner == request.worker:
                 walk.queue += [op for op in reversed(frame.queue) if queues[op[0]]]
-                queued &= not frame.fresh
+                if frame.fresh:
+                    walk.emptied |= set(np.flatnonzero(queues).tolist())
+                    queued[:] = False
         came: dict[int, NDArray[np.bool_]] = defaultdict(lambda: np.zeros(source.bins, bool))
         for owner, frame in read.items():
             for bin_, before in frame.pulls:

@@ -1,14 +1,17 @@
 """What a restoration takes from snapshots, changelog and bins that are there already."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from impls.durability.files import Files
 from impls.durability.frame import Frame, frame_name
 from impls.durability.restore import RestoreRequest, Source, restore
+from impls.durability.schedule import Manifest, write_manifest
+from impls.durability.snapshot import encode, image_of, snapshot_name
 from impls.operators import HashCount
 from impls.store.environment import Store
-from impls.store.records import queue_lengths, to_bytes
+from impls.store.records import put_queued, queue_lengths, to_bytes
 
 RECORD = pa.table({
     "bin": pa.array([1], pa.int32()), "partition": pa.array([0], pa.int32()), "offset": pa.array([7], pa.int64())
@@ -32,3 +35,25 @@ def test_a_queue_is_restored_whatever_epoch_a_copy_of_its_bin_shows(tmp_path, ha
     with Store.open(tmp_path / "state") as store, store.begin() as txn:
         restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0, have))
         assert {bin_: records for bin_, (records, _) in queue_lengths(txn).items()} == {1: 3}
+
+
+@pytest.mark.parametrize("fresh", [None, 3, 4])
+def test_a_queue_of_a_workers_earlier_life_is_not_restored(tmp_path, fresh):
+    """The worker applied it, gave its last bin away, began anew in an epoch, and got the bin back."""
+    files = Files(str(tmp_path / "checkpoint"))
+    files.make_folders(["log", "snapshots"])
+    source = Source(files, "q", 4, HashCount())
+    with Store.open(tmp_path / "before") as store, store.begin() as txn:
+        put_queued(txn, 1, entry(1, 2))
+        image = image_of(txn, 1, state=True, queue=True)
+    files.write(snapshot_name(1, 0, 1), encode("q", 0, 1, [image]))
+    base, other = np.array([5, 1, 5, 5]), np.array([-1, 1, -1, -1])
+    write_manifest(files, Manifest("q", base, other, *np.array([[-1, 0, -1, -1]] * 2), other))
+    taken = {2: [(1, None)]} if fresh else {}
+    for epoch in range(2, 6):
+        frame = Frame("q", 0, epoch, 1, queue=taken.get(epoch, []), fresh=epoch == fresh)
+        files.write(frame_name(epoch, 0), frame.encode())
+    with Store.open(tmp_path / "state") as store, store.begin() as txn:
+        restore(source, txn, 5, RestoreRequest({1: 0}, (1,), 0))
+        found = {bin_: records for bin_, (records, _) in queue_lengths(txn).items()}
+    assert found == ({} if fresh else {1: 2})
