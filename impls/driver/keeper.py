@@ -19,7 +19,7 @@ from impls.durability.schedule import (
     Manifest,
     SnapshotSchedule,
     needless_snapshots,
-    read_manifest,
+    read_manifests,
     write_manifest,
 )
 from impls.errors import ADVICE, UsageError
@@ -64,17 +64,15 @@ class Keeper:
         self.swept_bytes = sum(files.sweep(folder) for folder in (frames.FOLDER, snapshots.FOLDER))
         if self.swept_bytes:
             _LOG.info("%s bytes of files that killed workers had left half-written are deleted.", self.swept_bytes)
+        self._written, newest = read_manifests(files, query, len(location))
         self._schedule = SnapshotSchedule(
-            read_manifest(files, query, len(location)),
-            epoch=epoch,
-            sizes=sizes,
-            location=location,
-            replay_epochs=replay_epochs,
+            newest, epoch=epoch, sizes=sizes, location=location, replay_epochs=replay_epochs
         )
+        self._first = True  # no epoch was observed since the start
         self._log = KeptLog(((n[0], n[1]), size) for n, size in _numbered(files, frames.FOLDER, 2))
         self._images = {(n[0], n[1], n[2]): size for n, size in _numbered(files, snapshots.FOLDER, 3)}
         self._schedule.adopt(self._images)
-        self._delete(self._schedule.manifest)
+        self._delete(self._written)
 
     @property
     def kept_bytes(self) -> int:
@@ -93,7 +91,10 @@ class Keeper:
         routing: NDArray[np.int32],
         sizes: NDArray[np.int64],
     ) -> None:
-        """Takes in a finished epoch; every few epochs writes the manifest and deletes the files that it replaces."""
+        """Takes in a finished epoch; every few epochs writes the manifest and deletes the files that it replaces.
+
+        The first epoch behind a start counts too, so that a driver that ends soon has not made its snapshots in vain.
+        """
         written = {r.worker: (r.snapshot.bins, r.snapshot.bytes) for r in reports if r.snapshot.bins}
         changed = sorted({bin_ for report in reports for bin_ in report.changelog.bins})
         log_bytes = sum(report.changelog.bytes for report in reports)
@@ -104,9 +105,12 @@ class Keeper:
         for report in reports:
             self._log.add(epoch, report.worker, report.changelog.bytes)
         self._images |= {(epoch, worker, self._generation): size for worker, (_, size) in written.items()}
-        if epoch % self._schedule.manifest_epochs == 0:
-            write_manifest(self._files, before)  # this epoch may be run again, from the state of the one before
-            self._delete(before)
+        if self._first or epoch % self._schedule.manifest_epochs == 0:
+            if before.base.max() < epoch:  # this epoch may be run again, from the state of the one before
+                self._written = before
+            write_manifest(self._files, self._written, self._schedule.manifest)
+            self._delete(self._written)
+            self._first = False
 
     def _delete(self, written: Manifest) -> None:
         """Deletes the files that recovery from the manifest written, or from the one to come, does not read."""

@@ -5,7 +5,7 @@ worker of another host and restarts with another number of workers all come here
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import lmdb
@@ -45,8 +45,7 @@ class Source:
 class _Walk:
     """What the frames say, newest first: the changes of the requested bins, and the queue operations of one worker.
 
-    `begun` are bins whose queue began with a frame before which the worker had nothing: older images of it count no
-    more.
+    Bins are `emptied` whose queue at the worker began anew behind their snapshot, as the worker held nothing then.
     """
 
     names: list[bytes] = field(default_factory=list)
@@ -54,7 +53,7 @@ class _Walk:
     codes: list[NDArray[np.int64]] = field(default_factory=list)
     counts: list[NDArray[np.int64]] = field(default_factory=list)
     queue: list[tuple[int, bytes | None]] = field(default_factory=list)
-    begun: set[int] = field(default_factory=set)
+    emptied: set[int] = field(default_factory=set)
 
     def take(self, frame: frames.Frame, wanted: NDArray[np.bool_]) -> None:
         """Takes over a frame's changes of the requested bins, bool of shape (B,)."""
@@ -66,6 +65,10 @@ class _Walk:
             mine = wanted[frame.codes >> 40]
             self.codes.append(frame.codes[mine][::-1])
             self.counts.append(frame.counts[mine][::-1])
+
+    def with_images(self, queues: Iterable[int]) -> tuple[int, ...]:
+        """Returns those of bins whose queue goes on from that of their snapshot."""
+        return tuple(bin_ for bin_ in queues if bin_ not in self.emptied)
 
     def newest(self) -> tuple[list[bytes], list[bytes | None], NDArray[np.int64], NDArray[np.int64]]:
         """Returns every entry and slot once, with its newest value."""
@@ -137,8 +140,7 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
         _check_not_ahead(source, manifest, epoch, request)
         walk = _walk(source, manifest, epoch, request)
         state = BinState(txn, source.bins)
-        queues = [bin_ for bin_ in request.queues if bin_ not in walk.begun]
-        _load_snapshots(source, manifest, state, txn, replace(request, queues=tuple(queues)))
+        _load_snapshots(source, manifest, state, txn, replace(request, queues=walk.with_images(request.queues)))
     except (CorruptStateError, UsageError) as error:
         raise StateError(str(error)) from error
     state.write_sizes()  # what is damaged from here on is the environment, not the checkpoint
@@ -197,7 +199,7 @@ def _walk(source: Source, manifest: Manifest, epoch: int, request: RestoreReques
             if owner == request.worker:
                 walk.queue += [op for op in reversed(frame.queue) if queues[op[0]]]
                 if frame.fresh:
-                    walk.begun.update(np.flatnonzero(queues).tolist())
+                    walk.emptied |= set(np.flatnonzero(queues).tolist())
                     queued[:] = False
         came: dict[int, NDArray[np.bool_]] = defaultdict(lambda: np.zeros(source.bins, bool))
         for owner, frame in read.items():

@@ -57,10 +57,16 @@ class Manifest:
         return {name for bin_ in used for name in (self.state_file(bin_), self.queue_file(bin_))}
 
 
-def write_manifest(files: Files, manifest: Manifest) -> None:
-    """Replaces the manifest."""
-    arrays = {name: base64.b64encode(getattr(manifest, name).astype("<i8").tobytes()).decode() for name in _ARRAYS}
-    files.write(NAME, json.dumps({"format": FORMAT, "query": manifest.query, **arrays}).encode())
+def write_manifest(files: Files, manifest: Manifest, newest: Manifest | None = None) -> None:
+    """Replaces the manifest; `newest` has the snapshots of an epoch that may be run again, for the next driver."""
+    data = {"format": FORMAT, "query": manifest.query, **_encoded(manifest)}
+    if newest is not None:
+        data["newest"] = _encoded(newest)
+    files.write(NAME, json.dumps(data).encode())
+
+
+def _encoded(manifest: Manifest) -> dict[str, str]:
+    return {name: base64.b64encode(getattr(manifest, name).astype("<i8").tobytes()).decode() for name in _ARRAYS}
 
 
 def read_manifest(files: Files, query: str, bins: int) -> Manifest:
@@ -68,21 +74,29 @@ def read_manifest(files: Files, query: str, bins: int) -> Manifest:
 
     Raises UsageError that names the file when it is unreadable, of another format or of another query.
     """
+    return read_manifests(files, query, bins)[0]
+
+
+def read_manifests(files: Files, query: str, bins: int) -> tuple[Manifest, Manifest]:
+    """Returns the manifest and the newest one that was written with it, see `read_manifest`."""
     raw = files.read(NAME)
     if raw is None:
-        return Manifest.new(query, bins)
+        return Manifest.new(query, bins), Manifest.new(query, bins)
     path = files.path(NAME)
     try:
         data: dict[str, Any] = json.loads(raw)
         version, owner = data["format"], data["query"]
-        arrays = [np.frombuffer(base64.b64decode(data[name]), "<i8") for name in _ARRAYS]
+        found = [
+            Manifest(query, *(np.frombuffer(base64.b64decode(of[name]), "<i8") for name in _ARRAYS))
+            for of in (data, data.get("newest", data))
+        ]
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(f"The manifest {path} is damaged: {ADVICE}.") from error
     if version != FORMAT:
         raise UsageError(f"The manifest {path} has format {version}; this version reads format {FORMAT}.")
-    if owner != query or any(len(array) != bins for array in arrays):
+    if owner != query or any(len(getattr(manifest, name)) != bins for manifest in found for name in _ARRAYS):
         raise UsageError(f"The manifest {path} belongs to another query: use this query's own checkpoint folder.")
-    return Manifest(query, *arrays)
+    return found[0], found[1]
 
 
 REPLAY_EPOCHS = 300

@@ -3,7 +3,7 @@
 import struct
 import sys
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 from operator import lt
 from typing import Any
@@ -52,6 +52,16 @@ def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> Non
     put_checked(txn, bin_key(SIZE, bin_), _SIZE.pack(entries, size))
 
 
+def check_places(txn: lmdb.Transaction, bins: Iterable[int]) -> None:
+    """Raises CorruptStateError when an item beside a place at which items of bins are to come is damaged.
+
+    What is written beside a damaged key stands between it and the items that it hides, and both neighbours of a search
+    for one of those are sound then.
+    """
+    tables = (*STATE_TABLES, SIZE, DROPPED)
+    check_absent(txn, [name for bin_ in bins for table in tables if txn.get(name := bin_key(table, bin_)) is None])
+
+
 def drop_bin(txn: lmdb.Transaction, bin_: int, *, whole: bool = False) -> None:
     """Deletes a bin's state; its queue is left alone.
 
@@ -74,6 +84,7 @@ def begin_drop(txn: lmdb.Transaction, bin_: int) -> None:
     Raises CorruptStateError when its size record is damaged.
     """
     if txn.get(name := bin_key(DROPPED, bin_)) is None:
+        check_absent(txn, [name])
         recorded = read_size(txn, bin_)[0]
         found = packed_entries(txn, bin_) + drop_range(txn, *bin_range(OFFSETS, bin_))  # whoever loads them knows none
         put_checked(txn, name, _SIZE.pack(recorded, found))

@@ -42,7 +42,9 @@ def open_record(key: bytes, raw: bytes) -> bytes:
 
 
 def put_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int, value: bytes) -> None:
-    """Writes a record that every epoch replaces."""
+    """Writes a record that every epoch replaces; raises CorruptStateError for a first one beside a damaged item."""
+    if txn.get(key) is None:
+        check_absent(txn, [key])
     put_checked(txn, key, epoch.to_bytes(8, "little", signed=True) + value)
 
 

@@ -13,7 +13,7 @@ from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.report import Moves, Report
-from impls.store.bins import copy_bin, drop_bin, read_size
+from impls.store.bins import check_places, copy_bin, drop_bin, read_size
 from impls.store.environment import Store, store_path
 from impls.store.pages import leaves_of
 from impls.transfer.client import fetch
@@ -188,7 +188,7 @@ def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_
 
     A source environment, here or on another host, is read at its last commit. A source that is lost, stale, damaged or
     out of reach is replaced by the checkpoint, and all are with `from_checkpoint`. Raises StateError when there is
-    neither.
+    neither, CorruptStateError when the worker's own environment is damaged where the bins are to come.
     """
     spec, written = task.spec, task.order.written
     if spec.shared is not None:
@@ -197,6 +197,7 @@ def pull_bins(task: Task, pulls: Sequence[Pull], txn: lmdb.Transaction, *, from_
     wanted = {pull.bin: pull.source for pull in pulls}
     for bin_, source in wanted.items():
         by_source[source].append(bin_)
+    check_places(txn, wanted)
     left: dict[int, int] = {}
     if written.plan.from_replica and spec.files is not None and not from_checkpoint:
         return _from_replicas(task, wanted, {pull.bin: pull.target for pull in pulls}, txn)

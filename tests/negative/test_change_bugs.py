@@ -33,6 +33,7 @@ EAGER, LAZY, BACK = 0, 8 + 16, 2 + 4  # one byte of budget; 60 bytes; a way back
 SHAPES = ((2, "shape", EAGER), (6, "shape", LAZY), (10, "shape", EAGER))
 WAITING = {"mechanism": "on-demand", "options": {"budget": 0}, "changes": ((2, "shape", EAGER), (4, "shape", EAGER))}
 REPAIRED = ((3, "migrate-fails", 512), (16, "shape", 256 + 16), (24, "shape", 256 + 4 + 16))
+NO_WAY = ((2, "shape", EAGER), (5, "migrate-fails", 4 + 512 + 1024), (12, "migrate-fails", 4 + 16 + 512 + 1024))
 RARE = ((2, "shape", EAGER + BACK), (6, "shape", LAZY + BACK))
 
 
@@ -161,6 +162,15 @@ def states_that_had_to_stay_turned_again(patch):
     patch.setattr(versions, "path_between", path)
 
 
+def bins_whose_way_back_fails_forgotten(patch):
+    patch.setattr(Changing, "_keep", lambda *_: None)
+
+
+def way_back_that_fails_not_told_from_other_failures(patch):
+    plain = versions.PipelineError.__init__
+    patch.setattr(versions.PipelineError, "__init__", lambda self, number, text, _bin=None: plain(self, number, text))
+
+
 # what is drawn for it, and the checks that may find it
 MICRO_BATCH = {
     shape_left_behind_by_its_bin: ({**QUIET, "changes": SHAPES}, {"shapes", "state", "stuck", "changes"}),
@@ -174,6 +184,8 @@ MICRO_BATCH = {
     states_that_had_to_stay_turned_again: (
         {**QUIET, "epochs": 26, "changes": REPAIRED}, {"shapes", "state", "stuck", "results"}
     ),
+    bins_whose_way_back_fails_forgotten: ({**QUIET, "epochs": 26, "changes": NO_WAY}, {"goal", "shapes", "stuck"}),
+    way_back_that_fails_not_told_from_other_failures: ({**QUIET, "epochs": 26, "changes": NO_WAY}, {"stuck"}),
     refits_forgotten: ({**QUIET, "changes": SHAPES}, {"shapes", "goal"}),
 }  # fmt: skip
 CHAIN = {"operator": "chain", "changes": ((2, "shape", EAGER), (4, "shape", LAZY), (6, "migrate-fails", LAZY))}
@@ -183,8 +195,10 @@ STAYING = {
 }  # fmt: skip
 REAL_TIME = {
     turned_shapes_lost_with_their_task: ({**DYING, **CHAIN}, {"shapes", "goal", "changes"}),
-    refused_version_not_told: ({**CHAIN, "changes": RARE, "most": 0}, {"changes"}),
+    refused_version_not_told: ({**CHAIN, "changes": RARE, "most": 0}, {"changes", "goal"}),
     state_without_a_way_back_taken_back: (STAYING, {"task"}),
+    bins_whose_way_back_fails_forgotten: ({**CHAIN, "changes": NO_WAY, "most": 0}, {"goal", "shapes", "task"}),
+    way_back_that_fails_not_told_from_other_failures: ({**CHAIN, "changes": NO_WAY, "most": 0}, {"task"}),
     shape_left_behind_by_its_bin: ({**MOVING, **CHAIN, "most": 0}, {"shapes", "state", "task", "changes", "version"}),
     offsets_but_no_shapes_in_frames: ({**DYING, **CHAIN}, {"restore", "shapes"}),
 }

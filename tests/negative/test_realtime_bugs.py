@@ -125,6 +125,10 @@ def worker_that_began_with_nothing_made_empty_again(patch):
     patch.setattr(opening, "has_worked", lambda _: False)
 
 
+def queue_of_a_workers_earlier_life_restored(patch):
+    patch.setattr(restore._Walk, "with_images", lambda _, queues: queues)
+
+
 def held_by_the_old_owner(patch):
     def blocked(self, pulls):
         here = {pull.bin for pull in pulls}
@@ -144,6 +148,8 @@ def pieces_dropped_of_a_bin_that_is_back(patch):
     patch.setattr(bins, "drop_bin", drop)
 
 
+LEAVING = tuple((tick, "rescale", workers) for tick, workers in ((2, 5), (4, 1), (8, 5), (10, 1), (12, 6)))
+
 # what is drawn for it, and the checks that may find it
 BUGS = {
     pull_before_final: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore", "state"}),
@@ -160,6 +166,9 @@ BUGS = {
     dropped_before_the_pull_is_observed: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "state", "restore"}),
     worker_that_began_with_nothing_made_empty_again: ({**MOVING, **DYING, "operator": "hash"}, {"repeats"}),
     pieces_dropped_of_a_bin_that_is_back: ({**QUIET, **MOVING, "operator": "hash"}, {"one owner", "restore"}),
+    queue_of_a_workers_earlier_life_restored: (
+        {"mechanism": "partial-pause", "commands": LEAVING, "operator": "chain", "durability": "process"}, {"restore"}
+    ),
     held_by_the_old_owner: ({**QUIET, **HOLDING, "operator": "hash"}, {"results", "restore", "offsets"}),
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ from impls.store.bins import copy_bin
 from impls.store.checked import get_checked
 from impls.store.environment import Store, store_path
 from impls.store.lock import WriterLock
-from impls.worker import applying, opening, replicas
+from impls.worker import applying, opening, pull, replicas
 from impls.worker import core as worker
 from impls.worker.applying import Applying
 from impls.worker.core import WorkerCore
@@ -207,11 +207,27 @@ def manifest_of_the_epoch_itself(patch):
 
     def observed(self, *seen):
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(keeper, "write_manifest", lambda files, _before: write(files, self._schedule.manifest))
+            inner.setattr(keeper, "write_manifest", lambda files, _before, newest: write(files, newest))
             inner.setattr(keeper.Keeper, "_delete", lambda self, _before: delete(self, self._schedule.manifest))
             observe(self, *seen)
 
     patch.setattr(keeper.Keeper, "observe", observed)
+
+
+def sizes_unknown_at_a_start(patch):
+    """A driver that starts takes every bin for due."""
+    plain = keeper.SnapshotSchedule.__init__
+
+    def begin(self, manifest, *, sizes, **more):
+        plain(self, manifest, sizes=np.zeros_like(sizes), **more)
+
+    patch.setattr(keeper.SnapshotSchedule, "__init__", begin)
+
+
+def snapshots_made_before_a_start_forgotten(patch):
+    """A driver that dies soon after its start has made its snapshots in vain, and so has the next one."""
+    plain = keeper.read_manifests
+    patch.setattr(keeper, "read_manifests", lambda *args: (plain(*args)[0],) * 2)
 
 
 def replica_read_from_a_live_environment(patch):
@@ -230,12 +246,18 @@ def replica_read_from_a_live_environment(patch):
 
 def outbox_of_another_epoch_taken(patch):
     """A damaged key hides the record, and the epoch writes a second one beside it."""
+    patch.setattr(checked, "check_absent", lambda *_: None)
     patch.setattr(worker, "get_of_epoch", lambda txn, key, _epoch: (get_checked(txn, key) or b"")[8:])
 
 
 def bins_copied_in_whatever_order(patch):
     """A damaged key comes to stand where it belongs, and the sound one is taken for absent."""
     patch.setattr(bins, "_check_order", lambda names: None)
+
+
+def bins_come_beside_damaged_keys(patch):
+    """Both neighbours of what such a key hides are sound behind it."""
+    patch.setattr(pull, "check_places", lambda *_: None)
 
 
 def neighbours_of_other_tables_not_verified(patch):
@@ -286,10 +308,13 @@ BUGS = {
     lock_on_a_new_folder_trusted: ({"kinds": {"twice": 2, "lose": 1}, "faults": 8}, {"attempts", "results"}),
     failed_rebuild_renames_over_a_live_environment: ({"kinds": {"hang": 2, "lose": 1}, "faults": 8}, {"zombie"}),
     manifest_of_the_epoch_itself: ({"kinds": {"driver": 1, "lose": 1}, "faults": 8}, {"stuck"}),
+    sizes_unknown_at_a_start: ({"kinds": {"driver": 1}, "faults": 8}, {"snapshots"}),
+    snapshots_made_before_a_start_forgotten: ({"kinds": {"driver": 1}, "faults": 24}, {"replay"}),
     replica_read_from_a_live_environment: ({**QUIET, "mechanism": "replicated-dataflow"}, {"replica"}),
     checksums_of_blocks_ignored: ({**FLIPS, "operator": "dense"}, {"results", "state"}),
-    outbox_of_another_epoch_taken: ({"kinds": {"flip": 1, "twice": 1}, "faults": 12}, {"attempts", "results"}),
+    outbox_of_another_epoch_taken: ({"kinds": {"flip": 1, "twice": 1}, "faults": 40}, {"attempts", "results"}),
     bins_copied_in_whatever_order: (FLIPS, {"attempts", "results"}),
+    bins_come_beside_damaged_keys: ({"kinds": {"flip": 1, "twice": 1}, "faults": 12}, {"restore", "results", "state"}),
     neighbours_of_other_tables_not_verified: (FLIPS, {"attempts", "restore", "results", "state"}),
     queue_believed_whatever_its_length: ({**FLIPS, **MANY_QUEUES}, {"attempts", "queues", "results"}),
     torn_frames_not_written_again: ({"kinds": {"host": 1}, "faults": 4}, {"restore"}),

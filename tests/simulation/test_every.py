@@ -15,6 +15,7 @@ SMALLER = {"records": 4, "ticks": 1}
 SECONDS = 500.0  # no test takes more than 20 where nothing else runs
 
 
+@pytest.mark.capability("on-demand")
 @pytest.mark.parametrize("mechanism", ["megaphone-batched", "on-demand", "order-unaware"])
 def test_every_order_with_one_deviation_loses_nothing(mechanism):
     found = explore(Small(mechanism, failures=0, **SMALLER), seconds=SECONDS, deviations=1)

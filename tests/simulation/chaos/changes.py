@@ -108,7 +108,8 @@ class Asking:
         rare = RARE if value & 2 and value & 4 and not fails else 0  # what fails later must have a way back
         after = type(chain)(number, form, rare)
         migrate = Reshape(chain.form, form, (1 if value & 2 else 61 if value & 512 else 9) if fails else 0)
-        back = Reshape(form, chain.form, add=5) if value & 4 else None
+        ways = 3 if fails and value & 1024 else 0  # whose code fails on no record, as bins may have to stay with it
+        back = Reshape(form, chain.form, ways, add=5) if value & 4 else None
         how = {"lazy": bool(value & 8), "budget_bytes": (1, 60, 300, 1 << 20)[value >> 4 & 3]}
         recipe = latest.next(number, chain=after, migrate=migrate, back=back, may_fail=fails or bool(rare))
         return recipe, lambda handle: handle.replace(after, migrate=migrate, back=back, **how)
@@ -157,7 +158,7 @@ class Asking:
     def _stands(self, number: int, changing: Changing) -> bool:
         """Returns whether a version can hold everywhere: it was not refused, and no bins had to stay at another."""
         refused = self.refused(changing)
-        stuck = [n for n in refused if self.recipes[n].migrate is not None and self.recipes[n].back is None]
+        stuck = [n for n in refused if self.recipes[n].may_keep]
         return number not in refused and not (changing.required == np.array([stuck]).T).any()
 
     @staticmethod

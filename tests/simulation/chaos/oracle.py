@@ -19,6 +19,7 @@ from chaos.versions import check_shapes, check_versions
 from chaos.violation import Violation, require
 from chaos.workload import Batch, Workload
 from impls.durability import frame as frames
+from impls.durability import schedule
 from impls.durability import snapshot as snapshots
 from impls.durability.restore import RestoreRequest, Source, restore
 from impls.durability.schedule import read_manifest
@@ -221,7 +222,8 @@ class Oracle:
             self._restored(worker, controller, written, source)
         epoch, files = written.epoch, source.files
         base = int(read_manifest(files, source.query, source.bins).base.min())
-        require(base >= epoch - self._p.replay_epochs, "replay", f"after epoch {epoch} recovery begins with {base + 1}")
+        replayed = self._p.replay_epochs + int(controller.size.sum()) // schedule._SHARE_BYTES  # of large state, more
+        require(base >= epoch - replayed, "replay", f"after epoch {epoch} recovery begins with {base + 1}")
         kept = sum(size for folder in (frames.FOLDER, snapshots.FOLDER) for _, size in files.names(folder))
         most = 3 * int(controller.size.sum()) + _DISK_BYTES
         require(kept <= most, "disk", f"the checkpoint takes {kept} bytes, {most} are allowed")

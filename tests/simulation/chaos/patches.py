@@ -14,11 +14,15 @@ import lmdb
 from chaos.cluster import Cluster
 from chaos.network import Network
 from chaos.parameters import Parameters
+from chaos.violation import require
 from impls import faults
 from impls.driver import checkpoint, driver
 from impls.driver.journal import Journal
+from impls.durability import schedule
 from impls.durability.files import Files
 from impls.protocol import changing, events
+from impls.protocol.order import EpochOrder
+from impls.protocol.plan import WrittenPlan
 from impls.realtime import worker as real_time
 from impls.store import environment, lock, moving, packs
 from impls.store import environment as stores
@@ -45,6 +49,7 @@ def simulated(
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(parameters.seed))
         stack.enter_context(small_maps(parameters.seed))
+        stack.enter_context(large_states(parameters.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", parameters.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", parameters.proof_epochs))
         stack.enter_context(mock.patch.object(opening, "set_aside", _set_aside(cluster, wiped)))
@@ -76,6 +81,32 @@ def small_maps(seed: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in (attempts, replicas, real_time) if seed % 3 == 1 else ():
             stack.enter_context(mock.patch.object(module, "MAP_BYTES", SMALL_MAP))
+        yield
+
+
+LARGE_SHARE = 20  # bytes
+
+
+@contextlib.contextmanager
+def large_states(seed: int) -> Iterator[None]:
+    """With every fifth seed states are large beside what an epoch may write of them: no epoch is to write more.
+
+    An epoch behind a driver's start neither, which the driver must know the sizes of bins for.
+    """
+    plain = driver.Driver._order
+
+    def order(self: driver.Driver, written: WrittenPlan) -> EpochOrder:
+        found, sizes = plain(self, written), self.controller.size
+        cycle, asked = int(sizes.sum()) // LARGE_SHARE, int(sizes[list(found.snapshot)].sum())
+        most = 2 * LARGE_SHARE + int(sizes.max())
+        what = f"epoch {written.epoch} is to write snapshots of {asked} bytes, {most} are allowed"
+        require(asked <= most or cycle <= written.epoch + 1, "snapshots", what)  # else a bin may be due by its age
+        return found
+
+    with contextlib.ExitStack() as stack:
+        if seed % 5 == 3:
+            stack.enter_context(mock.patch.object(schedule, "_SHARE_BYTES", LARGE_SHARE))
+            stack.enter_context(mock.patch.object(driver.Driver, "_order", order))
         yield
 
 

@@ -132,6 +132,11 @@ class Recipe:
         broken = any(isinstance(step, Some) and step.every < 0 for _, step in self.steps)
         return ALL if broken else self.chain.fails
 
+    @property
+    def may_keep(self) -> bool:
+        """Whether bins may have to stay at it when it is refused: their state cannot go back."""
+        return self.migrate is not None and (self.back is None or bool(self.back.fails))
+
     def next(self, number: int, **changed: Any) -> "Recipe":
         """Returns a version that follows on it."""
         plain = {"migrate": None, "back": None, "may_fail": bool(self.fails), "repairs": 0}

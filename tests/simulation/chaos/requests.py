@@ -5,7 +5,8 @@ from random import Random
 
 CHANGES = ("replace", "insert", "mark", "remove", "shape", "shape", "shape", "fails", "rare", "migrate-fails")
 """What a change does: another operator, a step that leaves records out or marks results, a step less, another shape of
-state; code that fails on all records, or on rare ones; a `migrate` that fails on all states, or on rare ones."""
+state; code that fails on all records, or on rare ones; a `migrate` that fails on all states, or on rare ones, and a
+`back` that fails on some behind it."""
 LASTING = 10_000  # epochs in which a failure takes a change back, where one may come at any time
 Asked = tuple[int, str, int]  # epoch, kind, value
 
@@ -20,9 +21,10 @@ def draw_changes(seed: int, epochs: int) -> tuple[Asked, ...]:
         found.append((epoch, random.choice(CHANGES), random.randrange(1 << 16)))
         epoch += random.choice((0, 0, 1, 3, 6))
     if random.random() < 0.25:  # one that fails half way, and one that repairs it
-        half = (1 << 16) - 1 - 2 - 4 - 8 - 16 - 32  # on some states, without a way back, bin by bin
+        half = (1 << 16) - 1 - 2 - 4 - 8 - 16 - 32  # on some states, without a way back or one that fails, bin by bin
+        back = 4 + 1024 if Random(seed + 17).random() < 0.5 else 0
         found = [
-            (epochs // 4, "migrate-fails", random.randrange(1 << 16) & half | 512),
+            (epochs // 4, "migrate-fails", random.randrange(1 << 16) & half | 512 | back),
             (epochs - 3, "shape", random.randrange(1 << 16) | 256),
             *found[-1:],
         ]

@@ -137,13 +137,19 @@ class Workload:
             self.refused.add(worker)
         going_back = [bin_ for bin_ in refits if required[bin_] != versions.guarded]
         left = {bin_: required[bin_] for bin_ in [*here, *going_back]}
-        return self._taken(
-            here,
-            {
-                bin_: self.recipes.without(at, self.shape[bin_]) if at == versions.guarded else at
-                for bin_, at in left.items()
-            },
-        )
+        going = {
+            bin_: self.recipes.without(at, self.shape[bin_]) if at == versions.guarded else at
+            for bin_, at in left.items()
+        }
+        return self._taken(here, {bin_: self._reached(bin_, at) for bin_, at in going.items()})
+
+    def _reached(self, bin_: int, number: int) -> int:
+        """Returns a version that a bin goes back to, or that of its shape, where it stays if the way back fails."""
+        try:
+            self.recipes.turned(dict(self.truth[bin_]), self.shape[bin_], self.recipes.shape_of(number))
+        except Broken:
+            return self.shape[bin_]
+        return number
 
     def _taken(self, here: dict[int, list[Record]], required: dict[int, int]) -> dict[int, bytes]:
         """Folds records of bins, each under its version; raises Broken, and has changed nothing, when one fails."""

@@ -177,11 +177,8 @@ class Folded:
         refused = self._recipes[commit.refused] if commit.refused else None
         if refused is not None and wanted == refused.number:
             wanted = self._recipes.without(refused.number, self.shape[bin_])
-        kept = self._kept(version) and self.shape[bin_] == version == self._recipes.shape_of(version)
+        kept = self._recipes[version].may_keep and self.shape[bin_] == version == self._recipes.shape_of(version)
         what = f"a record of bin {bin_} runs under version {version}, not {wanted}, in tick {commit.tick}"
         require(version == wanted or kept, "version", what)
         shape = self._recipes.shape_of(version)
         require(shape == self.shape[bin_], "shapes", f"{what}: its state has the shape {self.shape[bin_]}")
-
-    def _kept(self, version: int) -> bool:
-        return self._recipes[version].migrate is not None and self._recipes[version].back is None

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from chaos.patches import packing, small_maps
+from chaos.patches import large_states, packing, small_maps
 
 from impls import faults
 from impls.driver import checkpoint, driver
@@ -64,6 +64,7 @@ def simulated(p: Parameters, point: Point) -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(p.seed))
         stack.enter_context(small_maps(p.seed))
+        stack.enter_context(large_states(p.seed))
         stack.enter_context(mock.patch.object(checkpoint, "BASE_EPOCHS", p.base_epochs))
         stack.enter_context(mock.patch.object(changing, "PROOF_EPOCHS", p.proof_epochs))
         stack.enter_context(mock.patch.object(blobs, "_RECORDS", p.turn))

@@ -33,8 +33,13 @@ class Places:
         places.append((code, before[1], before[2] + 1) if same else (code, before[1] + 1, 0))
 
     def made_anew(self, partition: int) -> None:
-        """The topic of a partition is another one from now on."""
-        self._codes[partition].append(_LEAST * (100 + sum(map(len, self._codes))))
+        """The topic of a partition is another one from now on.
+
+        Its number sorts behind the one before: a turn here may have records of both, in which the order of a key's
+        values counts. With Spark those of the former topic that nobody has read are gone.
+        """
+        codes = self._codes[partition]
+        codes.append((codes[0] & _HASHED) + _LEAST * (100 + sum(map(len, self._codes))))
 
     def of(self, partition: int, low: int, high: int) -> list[Place]:
         """Returns the places of rows by their index in the log of their partition."""

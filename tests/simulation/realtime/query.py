@@ -260,9 +260,10 @@ class Query:
         session, self._troubles.task = self.session, w
         assert session is not None
         try:
-            before = session.progress(w)
+            before, troubles = session.progress(w), self._troubles.fired.total()
             session.awake[w] = session.workers[w].step()
-            session.idle[w] = session.idle[w] + 1 if session.awake[w] and session.progress(w) == before else 0
+            idle = session.progress(w) == before and self._troubles.fired.total() == troubles
+            session.idle[w] = session.idle[w] + 1 if session.awake[w] and idle else 0
             require(session.idle[w] < _IDLE_MAX, "busy", f"worker {w} does nothing again and again")
         except Killed:
             self._dead(("worker", w))

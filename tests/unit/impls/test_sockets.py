@@ -86,21 +86,42 @@ def test_nobody_can_guess_where_a_control_socket_will_be(own):
     assert list(own.iterdir()) == []
 
 
-def test_what_a_killed_driver_left_is_deleted_and_the_next_one_answers(own):
-    script = """
+@pytest.fixture(params=["beside", "elsewhere"])
+def left_by_killed(request, tmp_path):
+    """A checkpoint's folder and that of a killed driver's socket: in it, or elsewhere where its path is too long."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:
+        beside = request.param == "beside"
+        own = Path(short if beside else str(tmp_path).ljust(ADDRESS_BYTES, "t")) / "rescale"
+        own.mkdir(parents=True)
+        script = """
 import os, sys
 from pathlib import Path
 from impls.driver.control import ControlServer
 ControlServer(Path(sys.argv[1]), dict)
 os._exit(9)
 """
-    assert subprocess.run([sys.executable, "-c", script, str(own)], check=False).returncode == 9
+        assert subprocess.run([sys.executable, "-c", script, str(own)], check=False).returncode == 9
+        left = Path(json.loads((own / "control.json").read_text())["socket"]).parent
+        assert left.exists()
+        assert (left.parent == own) is beside
+        yield own, left
+
+
+def test_what_a_killed_driver_left_is_deleted_and_the_next_one_answers(left_by_killed):
+    own, left = left_by_killed
     with pytest.raises(UsageError, match="No running query"):
         ask(own.parent, {"do": "status"})
-    (left,) = own.glob("rescale-*")
     with ControlServer(own, echo):
         assert not left.exists()
         assert ask(own.parent, {"do": "status"}) == {"echo": "status"}
+
+
+def test_the_socket_of_a_driver_that_died_before_it_wrote_the_address_is_deleted(own):
+    left = own / "rescale-12345678"
+    left.mkdir(mode=stat.S_IRWXU)
+    (left / "control").touch()
+    with ControlServer(own, echo):
+        assert not left.exists()
 
 
 def test_a_folder_that_is_not_a_socket_folder_is_left_alone(own):

@@ -11,6 +11,8 @@ from durable import BINS, Workers
 from impls.errors import StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.plan import Pull
+from impls.store.environment import Store
+from impls.store.tables import SIZE, bin_key
 from impls.worker import attempts
 
 OPERATORS = [HashCount(), HashCount(preload=1000), DenseCount(2000)]
@@ -88,6 +90,21 @@ def test_flipped_bits_in_an_environment_are_found_and_it_is_rebuilt(workers, see
     assert found[1].startswith("damaged")
     for _ in range(25):  # every bin is snapshotted, that is read as a whole, within 20
         assert not recovered(workers.epoch())
+    workers.check()
+
+
+def test_a_bin_is_not_put_beside_a_damaged_key_where_it_would_hide_others(workers):
+    workers.epochs(3)
+    file = workers.environment(0) / "data.mdb"
+    with Store.open(file.parent, create=False) as store, store.reading() as txn:
+        last = bin_key(SIZE, max(np.flatnonzero(workers.location == 0).tolist()))
+        stored = bytes(txn.get(last))
+    raw = file.read_bytes()
+    assert last + stored in raw
+    file.write_bytes(raw.replace(last + stored, bytes([SIZE[0] ^ 8]) + last[1:] + stored))
+    found = recovered(workers.epoch([Pull(BINS - 1, 2, 0)], records=0))
+    assert {worker: cause[:7] for worker, cause in found.items()} == {0: "damaged"}
+    workers.epochs(2)
     workers.check()
 
 
