@@ -48,7 +48,9 @@ def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
 
 
 def write_size(txn: lmdb.Transaction, bin_: int, entries: int, size: int) -> None:
-    """Writes what `read_size` returns."""
+    """Writes what `read_size` returns; raises CorruptStateError where more was taken away than was recorded."""
+    if entries < 0 or size < 0:
+        raise CorruptStateError(f"Bin {bin_} has lost more entries than it had: its state is damaged.")
     put_checked(txn, bin_key(SIZE, bin_), _SIZE.pack(entries, size))
 
 

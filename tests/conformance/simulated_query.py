@@ -34,7 +34,7 @@ EPOCHS_MOST = 400
 class Topic:
     """Takes results as a topic does."""
 
-    rows: list[tuple[int, int, int, int, int, int, int, int]] = field(default_factory=list)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
     ends: list[int] = field(default_factory=lambda: [0] * RESULT_PARTITIONS)
 
     def send(self, results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
@@ -42,7 +42,7 @@ class Topic:
         for index, (bin_, key, count) in enumerate(rows):
             partition = bin_ * RESULT_PARTITIONS // bins
             numbers = int.from_bytes(key, "big"), int.from_bytes(count, "little")
-            self.rows.append((partition, self.ends[partition], *numbers, worker, generation, epoch, index))
+            self.rows.append((partition, self.ends[partition], *numbers, worker, generation, epoch, index, 0))
             self.ends[partition] += 1
 
 

@@ -123,7 +123,10 @@ BUGS = {
     told_twice_what_came_between_ticks: ({**QUIET, **TIMED}, {"results", "driver", "reports"}),
     damage_taken_for_a_repeated_batch: ({**QUEUEING, **DAMAGED}, {"results", "offsets", "state", "reports"}),
     order_lost_where_damage_is_found: ({**DAMAGED, "operator": "hash"}, {"stuck", "busy", "task", "driver"}),
-    what_queues_hold_taken_for_new: ({**QUEUEING, **DYING, "operator": "hash"}, {"results", "state", "offsets"}),
+    what_queues_hold_taken_for_new: (
+        {**QUEUEING, **REPEATED, "durability": "process", "operator": "hash", "most": 20, "rates": {"task": 0.05}},
+        {"results", "state", "offsets"},
+    ),
     standbys_one_tick_behind: ({**QUIET, "mechanism": "replicated-dataflow"}, {"goal"}),
     ticks_of_unchanged_routing_do_not_wait_for_their_marks: (REPEATED, {"results", "offsets", "state", "reports"}),
     records_of_a_dead_task_not_reported: ({**DYING, "operator": "hash"}, {"reports"}),

@@ -250,11 +250,6 @@ def outbox_of_another_epoch_taken(patch):
     patch.setattr(worker, "get_of_epoch", lambda txn, key, _epoch: (get_checked(txn, key) or b"")[8:])
 
 
-def bins_copied_in_whatever_order(patch):
-    """A damaged key comes to stand where it belongs, and the sound one is taken for absent."""
-    patch.setattr(bins, "_check_order", lambda names: None)
-
-
 def bins_come_beside_damaged_keys(patch):
     """Both neighbours of what such a key hides are sound behind it."""
     patch.setattr(pull, "check_places", lambda *_: None)
@@ -313,7 +308,6 @@ BUGS = {
     replica_read_from_a_live_environment: ({**QUIET, "mechanism": "replicated-dataflow"}, {"replica"}),
     checksums_of_blocks_ignored: ({**FLIPS, "operator": "dense"}, {"results", "state"}),
     outbox_of_another_epoch_taken: ({"kinds": {"flip": 1, "twice": 1}, "faults": 40}, {"attempts", "results"}),
-    bins_copied_in_whatever_order: (FLIPS, {"attempts", "results"}),
     bins_come_beside_damaged_keys: ({"kinds": {"flip": 1, "twice": 1}, "faults": 12}, {"restore", "results", "state"}),
     neighbours_of_other_tables_not_verified: (FLIPS, {"attempts", "restore", "results", "state"}),
     queue_believed_whatever_its_length: ({**FLIPS, **MANY_QUEUES}, {"attempts", "queues", "results"}),

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from impls.errors import CorruptStateError, StateError
-from impls.store.bins import copy_bin, read_size
+from impls.store.bins import copy_bin, read_size, write_size
 from impls.store.checked import put_checked
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Meta, Store, read_meta, wipe, write_meta
@@ -203,3 +203,14 @@ def test_the_lock_file_has_all_its_space_so_that_a_full_disk_is_no_sigbus(tmp_pa
     with Store.open(tmp_path, map_bytes=1 << 20):
         found = (tmp_path / "lock.mdb").stat()
         assert found.st_blocks * 512 >= found.st_size > 512 * 64
+
+
+def test_a_bin_that_loses_more_than_it_had_is_damaged(tmp_path):
+    with Store.open(tmp_path / "one") as store, store.begin() as txn:
+        state = BinState(txn, 4)
+        state.create_entries(1, [(b"a", b"1")])
+        state.write_sizes()
+        write_size(txn, 1, 0, 0)
+        state.delete(1, b"a")
+        with pytest.raises(CorruptStateError, match="Bin 1 has lost more entries than it had"):
+            state.write_sizes()
