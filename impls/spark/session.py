@@ -139,11 +139,17 @@ def _on_cluster(builder: SparkSession.Builder, master: str, archive: Archive) ->
 
 
 def _quiet_expected_ends(spark: SparkSession) -> None:
-    """Keeps Spark from printing a stack trace when a query is ended between two epochs on purpose."""
+    """Keeps Spark and py4j from printing a stack trace when a query or its user's program is ended on purpose."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would print the same from Python's side
+    logging.getLogger().addFilter(_is_news)
     silence(
         spark, ("sql.execution.streaming.runtime.MicroBatchExecution", "sql.execution.streaming.MicroBatchExecution")
     )
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Says no of what py4j logs when Ctrl-C comes in one of its calls; its caller gets the KeyboardInterrupt anyway."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def check_session(spark: SparkSession) -> None:
