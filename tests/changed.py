@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -71,8 +72,9 @@ class Sink(Output):
 class ChangedQuery(Changeable):
     """epoch() after epoch of random records; restart() as after a crash; check() compares with the truth."""
 
-    def __init__(self, folder, operator=None, *, steps=(), mechanism="megaphone-fluid", seed=1):
+    def __init__(self, folder, operator=None, *, steps=(), mechanism="megaphone-fluid", seed=1, on_error="fail"):
         super().__init__()
+        self.on_error, self.refused = on_error, 0
         self.folder, self.mechanism, self.random = folder, mechanism, np.random.default_rng(seed)
         self.first = pipeline_of(steps, operator or Tally())
         self.epochs, self.offset, self.history, self.events, self.opened = 0, 0, [], [], None
@@ -85,12 +87,17 @@ class ChangedQuery(Changeable):
         files = Files(str(self.opened.own))
         sink = Sink("", str(self.folder), 1)
         spec = QuerySpec(self.opened.query, BINS, self.first, sink, str(self.folder / "state"), files)
+        spec = replace(spec, on_error=self.on_error)
         initial = (np.arange(BINS) % WORKERS).astype(np.int32)
         self.driver = Driver(
             Controller(initial, catalog.make(self.mechanism)), self.opened, InProcessExecutor(spec), files=files,
-            on_epoch=lambda record: self.events.extend(record.events),
+            on_epoch=self._observe,
         )  # fmt: skip
         self.changes = PipelineChanges(self.driver, self.first, pickled, (*PLACE, *self.first.columns))
+
+    def _observe(self, record):
+        self.events.extend(record.events)
+        self.refused += sum(report.refused for report in record.reports)
 
     def stop(self):
         self.opened.close()

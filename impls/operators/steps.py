@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from impls.errors import UsageError
+from impls.operators.blame import blame
 from impls.store.records import Results
 
 _FIXED = ("bin", "partition", "offset", "time", "key")
@@ -35,9 +36,16 @@ class Step:
         """Takes results on their way from the operator."""
         return results
 
-    def _rows(self, table: pa.Table) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = table.select(["key", *self.columns]).to_pylist()
-        return rows
+    def _each(self, table: pa.Table) -> list[Any]:
+        """Returns what the function returns for each record; an exception notes the record that it is about."""
+        found = []
+        for place, row in enumerate(table.select(["key", *self.columns]).to_pylist()):
+            try:
+                found.append(self.function(row))
+            except Exception as error:
+                blame(error, table, place, f"the step {self.name}")
+                raise
+        return found
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Filter(Step):
 
     def records(self, table: pa.Table) -> pa.Table:
         """Leaves out the other records."""
-        return table.filter(pa.array([bool(self.function(row)) for row in self._rows(table)], pa.bool_()))
+        return table.filter(pa.array([bool(kept) for kept in self._each(table)], pa.bool_()))
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Map(Step):
 
     def records(self, table: pa.Table) -> pa.Table:
         """Puts what the function returned in the place of the columns, whose types stay."""
-        changed = [self.function(row) for row in self._rows(table)]
+        changed = self._each(table)
         for name in dict.fromkeys(name for row in changed for name in row):
             if name not in self.columns:
                 raise UsageError(f"The step {self.name} changes the column {name!r}, which is none of its columns.")

@@ -57,14 +57,12 @@ class Identified:
         carried: the plan passes the identity on.
         several: one record can become several rows.
         unordered: a node whose rows come in an order that may change, "" for none.
-        clock: an expression that is another time when a record is read again, "" for none.
     """
 
     frame: DataFrame
     carried: bool = False
     several: bool = False
     unordered: str = ""
-    clock: str = ""
 
 
 def identified(df: DataFrame, topics: Topics) -> Identified:
@@ -88,12 +86,12 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
         frame = df
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
-    return Identified(frame, carried is not None, several, carrying.unordered, _clock(plan))
+    return Identified(frame, carried is not None, several, carrying.unordered)
 
 
-def _clock(plan: Any) -> str:
-    """Returns the name of an expression of a plan whose value is the time, "" for none."""
-    nodes, found = [plan], ""
+def clock_in(df: DataFrame) -> str:
+    """Returns the name of an expression of a plan that is another time when a record is read again, "" for none."""
+    nodes, found = [df._jdf.queryExecution().analyzed()], ""
     while nodes and not found:
         node = nodes.pop()
         nodes += _items(node.children())
@@ -132,10 +130,9 @@ class _Carrying:
 
     def carry(self, node: Any) -> Any | None:
         """Returns a node, whose streaming leaves are Kafka's, with the identity among its output."""
-        kind = str(node.nodeName()) if node.children().size() else "leaf"
-        kind = node.getClass().getSimpleName() if kind != "leaf" else kind
-        if kind == "leaf":
+        if not node.children().size():
             return self._leaf(node)
+        kind = str(node.getClass().getSimpleName())
         self.several = self.several or kind in _ROWS | {"Join"}
         self.unordered = self.unordered or (kind if kind in _UNORDERED else "")
         if kind == "Union":
@@ -151,7 +148,7 @@ class _Carrying:
     def _leaf(self, node: Any) -> Any:
         reading = self._left.pop(0)
         expression = f"{self._topics.sql(reading)} AS {PARTITION}"
-        return self._analyzed(self.frame(node).selectExpr("*", expression, f"offset AS {OFFSET}"))
+        return self.frame(node).selectExpr("*", expression, f"offset AS {OFFSET}")._jdf.queryExecution().analyzed()
 
     def _union(self, node: Any) -> Any | None:
         children = []
@@ -170,14 +167,4 @@ class _Carrying:
         return node.withNewChildren(self._sequence(children).toIndexedSeq())
 
     def _sequence(self, items: Sequence[Any]) -> Any:
-        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(self._list(items))
-
-    def _list(self, items: Sequence[Any]) -> Any:
-        found = self._jvm.java.util.ArrayList()
-        for item in items:
-            found.add(item)
-        return found
-
-    @staticmethod
-    def _analyzed(df: DataFrame) -> Any:
-        return df._jdf.queryExecution().analyzed()
+        return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))

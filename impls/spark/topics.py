@@ -143,8 +143,8 @@ class Topics:
                 if not reading.loses:
                     raise UsageError(
                         f"The topic {topic} was deleted and made anew: what this checkpoint has read of it is gone, "
-                        "and its offsets name other records now. Begin with a new checkpoint, or give the source the "
-                        "option failOnDataLoss=false to go on with the new topic."
+                        "and its offsets name other records now. Begin with a new checkpoint, or give each source that "
+                        "names the topic or a pattern the option failOnDataLoss=false to go on with the new topic."
                     )
                 name = self.name(reading, topic)
                 former.append(self.number(name))

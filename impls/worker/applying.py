@@ -140,9 +140,9 @@ class Applying:
         if table is not None:
             parts.append(table)
         found = in_turn(parts) if len(parts) > 1 else (parts[0] if parts else None)
-        if found is not None:
-            found = without_set_aside(self._task, found, self._report)
-        return found if found is None or self._offsets is None else self._offsets.new(found)
+        if found is not None and self._offsets is not None:
+            found = self._offsets.new(found)  # first, so that what was set aside counts once
+        return None if found is None else without_set_aside(self._task, found, self._report)
 
     def _keep(self, records: pa.Table | None, state: BinState) -> None:
         self.records = records

@@ -69,6 +69,8 @@ class Output:
         end, known = time.monotonic() + _CONNECT_DEADLINE_S, None
         try:
             while known is None or (known.error is not None and time.monotonic() < end):
+                if known is not None:
+                    time.sleep(_LOOK_S)
                 known = _client(self).producer.list_topics(self.topic, _CONNECT_DEADLINE_S).topics[self.topic]
         except KafkaException:
             return

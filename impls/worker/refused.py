@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from impls.errors import FOR_KEY, OperatorError
 from impls.operators.base import Operator
-from impls.operators.blame import blamed
+from impls.operators.blame import Blame, blamed
 from impls.operators.timed import valid_times
 from impls.protocol.report import Report
 from impls.store.offsets import PARTITION_BITS
@@ -23,6 +23,7 @@ from impls.worker.query import Task
 
 ON_ERROR = ("fail", "skip")
 _REMEDY = 'leave such records out before the query, or give it on_error="skip" to set them aside'
+_PLACE = ("partition", "offset")
 _Mask = NDArray[np.bool_]
 
 
@@ -38,8 +39,10 @@ class SetAside(Exception):  # noqa: N818 - a signal to whoever runs the task, wh
         self.place = place
 
 
-def _place_text(task: Task, partition: int, offset: int) -> str:
+def _place_text(task: Task, partition: int | None, offset: int | None) -> str:
     """Returns where a record is, with its topic if it is known."""
+    if partition is None or offset is None:  # the user's own columns say so
+        return f"partition {partition}, offset {offset}"
     topic = task.spec.topics.get(partition >> PARTITION_BITS)
     if topic is None:
         return f"input partition {partition}, offset {offset}"
@@ -55,7 +58,7 @@ def accepted(task: Task, table: pa.Table, report: Report) -> pa.Table:
         mask, why = wrong
         if task.spec.on_error != "skip":
             row = int(np.flatnonzero(mask)[0])
-            where = _place_text(task, *(int(table.column(name)[row].as_py()) for name in ("partition", "offset")))
+            where = _place_text(task, *(table.column(name)[row].as_py() for name in _PLACE))
             raise OperatorError(f"The record at {where} {why(row)}: {_REMEDY}.")
         report.refused += int(mask.sum())
         table = table.filter(pa.array(~mask))
@@ -64,9 +67,10 @@ def accepted(task: Task, table: pa.Table, report: Report) -> pa.Table:
 
 def _wrong(operator: Operator, table: pa.Table) -> tuple[_Mask, Callable[[int], str]] | None:
     """Returns which records are wrong in one way, and what is wrong with one; None where none is."""
+    for name in (*_PLACE, "key"):
+        if (column := table.column(name)).null_count:
+            return _mask(column.is_null()), lambda _, name=name: f"has no {name}"
     key = table.column("key")
-    if key.null_count:
-        return _mask(key.is_null()), lambda _: "has no key"
     if operator.event_time is not None:
         name = operator.event_time.column
         times = table.column(name)
@@ -100,9 +104,13 @@ def named(task: Task) -> Iterator[None]:
             raise
         if task.spec.on_error == "skip" and found.place not in task.set_aside:
             raise SetAside(found.place) from error
-        where = _place_text(task, *found.place[:2])
-        error.add_note(f"{found.what}{FOR_KEY}{found.key!r} of the record at {where}: {_REMEDY}.")
+        error.add_note(blame_text(task, found))
         raise
+
+
+def blame_text(task: Task, found: Blame) -> str:
+    """Returns the sentence on a record that a call has failed on, and what to do about it."""
+    return f"{found.what}{FOR_KEY}{found.key!r} of the record at {_place_text(task, *found.place[:2])}: {_REMEDY}."
 
 
 def _mask(column: pa.ChunkedArray) -> _Mask:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.faults import fault
 from impls.operators.base import Operator
+from impls.operators.blame import Blame, blamed
 from impls.operators.pipeline import Contents, contents_of
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
@@ -20,7 +21,7 @@ from impls.protocol.versions import Versions, path_between, shape_of, way_back
 from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
-from impls.worker.refused import SetAside
+from impls.worker.refused import SetAside, blame_text
 
 _TRIAL_RECORDS = 256
 _TRIAL_BINS = 4  # whose state is turned in a trial
@@ -32,11 +33,12 @@ class PipelineError(Exception):
     Attributes:
         version: its number.
         bin: the bin whose state its `back` has failed on; None for another failure.
+        record: the record that it has failed on, None where that is not known.
     """
 
-    def __init__(self, version: int, text: str, bin_: int | None = None):
+    def __init__(self, version: int, text: str, bin_: int | None = None, record: Blame | None = None):
         super().__init__(text)
-        self.version, self.bin = version, bin_
+        self.version, self.bin, self.record = version, bin_, record
 
 
 class Running:
@@ -120,7 +122,8 @@ class Running:
         except Exception as error:
             if number == 0:
                 raise
-            raise PipelineError(number, f"Version {number} has failed: {_words(error)}.") from error
+            text = f"Version {number} has failed: {_words(error)}."
+            raise PipelineError(number, text, record=blamed(error)) from error
 
     def fit(self, bins: Iterable[int]) -> None:
         """Gives the states of bins, and of those whose turn it is here, the shapes of their versions."""
@@ -209,20 +212,28 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
 
 
 def without(task: Task, error: PipelineError | SetAside) -> Task:
-    """Returns a task without the record or version that has failed; raises StateError when the version must stay.
+    """Returns a task without the record or version that has failed; raises StateError when both must stay.
 
     A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
     """
     if isinstance(error, SetAside):
         return replace(task, set_aside=(*task.set_aside, error.place))
     versions, refused = task.order.written.versions, (error.version, str(error))
-    if versions is None or versions.guarded != error.version:
+    if versions is not None and versions.guarded == error.version:
+        if error.bin is not None and error.bin not in dict(task.stuck):
+            return replace(task, refused=task.refused or refused, stuck=(*task.stuck, (error.bin, str(error))))
+        if task.refused is None:
+            return replace(task, refused=refused)
+    return _without_record(task, error)
+
+
+def _without_record(task: Task, error: PipelineError) -> Task:
+    """Returns a task without the record that a version which must stay has failed on, if such are set aside."""
+    if (record := error.record) is None:
         raise StateError(str(error)) from error
-    if error.bin is not None and error.bin not in dict(task.stuck):
-        return replace(task, refused=task.refused or refused, stuck=(*task.stuck, (error.bin, str(error))))
-    if task.refused is not None:
-        raise StateError(str(error)) from error
-    return replace(task, refused=refused)
+    if task.spec.on_error != "skip" or record.place in task.set_aside:
+        raise StateError(f"{error} {blame_text(task, record)}") from error
+    return replace(task, set_aside=(*task.set_aside, record.place))
 
 
 def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | None:

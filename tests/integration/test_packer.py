@@ -128,6 +128,16 @@ def test_an_offset_that_falls_or_comes_twice_is_an_error(made, spark):
         plain.pack([1])
 
 
+@pytest.mark.parametrize("name", ["partition", "offset"])
+def test_a_row_without_partition_or_offset_is_packed_and_counts_for_none(spark, name):
+    columns = [f"if(id = 2, null, id) {one}" if one == name else f"id {one}" for one in ("partition", "offset")]
+    packer = Packer(spark, spark.range(1, 4, 1, 1).selectExpr("int(0) bin", *columns))
+    packer.switch(Route(0, np.zeros(BINS, np.int32)))
+    raw = packer.pack([0, 1, 2])[2][0][1]
+    assert packer.decoded(raw).table[name].to_pylist() == [1, None, 3]
+    assert packer.switch(Route(1, np.zeros(BINS, np.int32))).next == ((1, 2), (3, 4))
+
+
 def test_nothing_is_packed_before_a_routing_and_none_beyond_the_slots_is_taken(made):
     packer = made()
     with pytest.raises(Py4JJavaError, match="before the first routing"):

@@ -136,6 +136,9 @@ public class Packer {
 
     /** Notes a row as the last of its input partition, and gives it its number among those of its record. */
     private void number(UnsafeRow row) {
+        if (row.isNullAt(1) || row.isNullAt(2)) {
+            return;  // the user's own columns; the worker names the record
+        }
         Long partition = Long.valueOf(row.getLong(1));
         long offset = row.getLong(2);
         long[] before = (long[]) newest.get(partition);

@@ -16,7 +16,7 @@ from impls.protocol.order import Executor
 from impls.protocol.session import Hello
 from impls.realtime.executor import RealTimeExecutor
 from impls.realtime.link import Switchboard
-from impls.spark.identity import Identified, streaming_sources
+from impls.spark.identity import Identified, clock_in, streaming_sources
 from impls.spark.master import is_local, threads_of
 from impls.spark.realtime.runner import RealTimeQuery, routers_counted, runner_of
 from impls.spark.realtime.settings import real_time_settings
@@ -159,9 +159,9 @@ def check_real_time(source: Identified, *, checkpoint: str, log_dir: str | None)
             f"Real-time mode tells the rows of a record apart by their order, which {source.unordered} may change when "
             f"the record is read again: do that in the operator, or {_INSTEAD}."
         )
-    if source.clock:
+    if clock := clock_in(df):
         raise UsageError(
-            f"In real-time mode {source.clock} is another time when a record is read again: take Kafka's timestamp, or "
+            f"In real-time mode {clock} is another time when a record is read again: take Kafka's timestamp, or "
             "the time in the operator."
         )
     _check_settings(spark)

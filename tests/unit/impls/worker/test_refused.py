@@ -168,6 +168,18 @@ def test_it_is_set_aside_and_counted_and_the_others_are_applied(made, case):
     assert report.refused == sum(row in {(None, 2), (None, 0), (99, 0), (-1, 0)} or bad(row) for row in rows)
 
 
+@pytest.mark.parametrize("name", ["partition", "offset"])
+def test_a_null_in_a_users_own_partition_or_offset_is_named_or_set_aside(made, name):
+    rows = table([(b"a", 1), (b"a", 2), (b"a", 4)])
+    values = rows.column(name).to_pylist()
+    place, column = rows.column_names.index(name), pa.array([values[0], None, values[2]], pa.int64())
+    rows = rows.set_column(place, name, column)
+    with pytest.raises(OperatorError, match=f"The record at partition .*, offset .* has no {name}: leave"):
+        made(Sums()).run(rows)
+    assert made(Sums(), "skip").run(rows).refused == 1
+    assert numbers(made.out)[-1] == 5
+
+
 def bad(row):
     return row[1] is None or row[1] < 0 or row[1] > MAX_TIME
 
