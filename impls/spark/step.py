@@ -35,7 +35,8 @@ REPORT_SCHEMA = StructType([StructField("report", StringType()), StructField("ce
 _RESULTS = ("key", "value")
 _RESULT_SCHEMA = StructType([*REPORT_SCHEMA.fields, *(StructField(name, BinaryType()) for name in _RESULTS)])
 _COLUMNS = pa.schema([("report", pa.string()), ("cells", pa.binary()), *((name, pa.binary()) for name in _RESULTS)])
-_ROWS = 50_000  # of results in an Arrow batch
+_ROWS = 50_000  # of results in an Arrow batch, fewer where they are large
+_BATCH_BYTES = 64 << 20  # a column of a batch ends at 2 GiB
 _LOG = logging.getLogger(__package__)
 
 
@@ -49,7 +50,9 @@ def with_results(answer: pa.RecordBatch, results: Results) -> Iterator[pa.Record
     total = len(results.keys)
     columns = [pa.nulls(total, pa.string()), pa.nulls(total, pa.binary())]
     columns += [pa.array(results.keys, pa.binary()), pa.array(results.payloads, pa.binary())]
-    yield from pa.table(columns, schema=_COLUMNS).to_batches(max_chunksize=_ROWS)
+    largest = max((len(payload) for payload in results.payloads), default=0)
+    rows = min(_ROWS, _BATCH_BYTES // (largest + 1) + 1)
+    yield from pa.table(columns, schema=_COLUMNS).to_batches(max_chunksize=rows)
     yield pa.RecordBatch.from_arrays([*answer.columns, *(pa.nulls(1, pa.binary()) for _ in _RESULTS)], schema=_COLUMNS)
 
 

@@ -98,7 +98,12 @@ class Topics:
         return input_partition >> PARTITION_BITS in self.former
 
     def sql(self, reading: Reading) -> str:
-        """Returns the input partition of a source's record, by its columns topic and partition, as SQL."""
+        """Returns the input partition of a source's record, by its columns topic and partition, as SQL.
+
+        Spark plans it in each epoch: the general form takes 0.6 ms more.
+        """
+        if set(self.numbers.values()) == {0} and not self.former and reading.topics is not None:
+            return "bigint(partition)"
         number = self._pattern_sql(reading) if reading.topics is None else self._listed_sql(reading)
         most = 1 << PARTITION_BITS
         refused = f"raise_error(concat('Topic ', topic, ' has more than {most} partitions.'))"

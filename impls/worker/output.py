@@ -122,12 +122,13 @@ def _in_parts(rows: list[_Row], topic: str, known: dict[tuple[str, int], float])
     The broker refuses what does not follow on the client's last batch in a partition, unless it knows of none: then it
     takes the second batch though it has refused the first one. So the first result in a partition goes alone.
     """
-    now, first = time.monotonic(), dict[int, _Row]()
-    for row in rows:
-        if now - known.get((topic, row[0]), -_KNOWN_S) >= _KNOWN_S:
-            first.setdefault(row[0], row)
-    known.update({(topic, row[0]): now for row in rows})
-    return [list(first.values()), [row for row in rows if first.get(row[0]) is not row]] if first else [rows]
+    now, partitions = time.monotonic(), {row[0] for row in rows}
+    new = {one for one in partitions if now - known.get((topic, one), -_KNOWN_S) >= _KNOWN_S}
+    known.update({(topic, one): now for one in partitions})
+    if not new:
+        return [rows]
+    first = {row[0]: row for row in reversed(rows) if row[0] in new}
+    return [list(first.values()), [row for row in rows if first.get(row[0]) is not row]]
 
 
 def _flushed(producer: Producer, refused: list[Any]) -> int:

@@ -11,6 +11,7 @@ from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.spark import step
 from impls.spark.readiness import NAME, SEAT
+from impls.store.records import Results
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
 
@@ -52,3 +53,13 @@ def test_what_the_join_of_seats_adds_is_no_part_of_a_record():
     own = step._own_rows(table)
     assert own.to_pylist() == [{"bin": 3, "key": 1}]
     assert own.schema.equals(step._own_rows(table.slice(0, 1)).schema)
+
+
+def test_large_results_go_in_small_batches_and_small_ones_in_large():
+    """A column of one Arrow batch ends at 2 GiB."""
+    answer = pa.RecordBatch.from_pydict({"report": ["{}"], "cells": [b""]})
+    for size, number, batches in ((4 << 20, 40, 3), (8, 60_000, 2)):
+        results = Results(np.zeros(number, np.int32), [b"k"] * number, [bytes(size)] * number)
+        *parts, last = step.with_results(answer, results)
+        assert [len(parts), sum(len(part) for part in parts), last.num_rows] == [batches, number, 1]
+        assert max(part.nbytes for part in parts) < 128 << 20

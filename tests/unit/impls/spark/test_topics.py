@@ -48,7 +48,11 @@ def test_a_topic_that_was_made_anew_never_has_a_number_again(tmp_path_factory, r
 
 
 def test_the_only_topic_of_a_query_has_its_own_partitions_as_numbers():
-    assert Topics((Reading(("in",)),)).numbered().input_partitions("in", 3) == [3]
+    only = Topics((Reading(("in",)),)).numbered()
+    assert only.input_partitions("in", 3) == [3]
+    assert only.sql(only.readings[0]) == "bigint(partition)"
+    renewed, _ = Topics((Reading(("in",), loses=True),), {"in": 0}, {"in": "1"}).found({"in": "2"})
+    assert str(1 << 20) in renewed.sql(renewed.readings[0])
 
 
 def test_numbers_stay_when_topics_are_added_and_named_in_another_order(tmp_path):
