@@ -1,4 +1,4 @@
-"""Which record an operator has failed on: a note that travels with the exception of the user's own code."""
+"""Which records an operator has failed on: a note that travels with the exception of the user's own code."""
 
 from typing import NamedTuple
 
@@ -6,32 +6,60 @@ import pyarrow as pa
 
 from impls.store.records import ROW
 
+Place = tuple[int, int, int]
+"""Input partition and offset of a record, and its row among those of the record."""
+
 
 class Blame(NamedTuple):
-    """The record that a call has failed on.
+    """The records that calls have failed on.
 
     Attributes:
         what: the function, as in "update".
-        key: the record's key.
-        place: input partition, offset, and its row among those of the record.
+        key: the first record's key.
+        places: of the records, in order; more than one where the others were tried as well.
     """
 
     what: str
     key: object
-    place: tuple[int, int, int]
+    places: tuple[Place, ...]
 
 
 _NAME = "rescale_blame"  # of the attribute of an exception
 
 
-def blame(error: Exception, records: pa.Table, row: int, what: str) -> None:
-    """Notes with an exception on which of the records it was raised."""
-    place = tuple(int(records.column(name)[row].as_py()) for name in ("partition", "offset"))
-    number = int(records.column(ROW)[row].as_py()) if ROW in records.column_names else 0
-    vars(error).setdefault(_NAME, Blame(what, records.column("key")[row].as_py(), (place[0], place[1], number)))
+class Failures:
+    """The records of a table that a function raises for.
+
+    Args:
+        records: the table.
+        what: the function, as in "update".
+        careful: the others are tried as well, so that many are found at once.
+    """
+
+    def __init__(self, records: pa.Table, what: str, *, careful: bool):
+        self._records, self._what, self._careful = records, what, careful
+        self._rows: list[int] = []
+        self._first: Exception | None = None
+
+    def add(self, row: int, error: Exception) -> None:
+        """Takes in that a row has failed; raises the error if no others are to be tried."""
+        self._rows.append(row)
+        self._first = self._first or error
+        if not self._careful:
+            self.check()
+
+    def check(self) -> None:
+        """Raises the first error, if there was one, with a note of all records that have failed."""
+        if self._first is None:
+            return
+        few = self._records.take(self._rows)
+        rows = few.column(ROW).to_pylist() if ROW in few.column_names else [0] * len(few)
+        places = zip(few.column("partition").to_pylist(), few.column("offset").to_pylist(), rows, strict=True)
+        vars(self._first).setdefault(_NAME, Blame(self._what, few.column("key")[0].as_py(), tuple(places)))
+        raise self._first
 
 
 def blamed(error: Exception) -> Blame | None:
-    """Returns what `blame` has noted, None where the exception is of no one record."""
+    """Returns what `Failures` has noted, None where the exception is of no records."""
     found = vars(error).get(_NAME)
     return found if isinstance(found, Blame) else None

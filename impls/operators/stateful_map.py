@@ -2,13 +2,14 @@
 
 import json
 from abc import abstractmethod
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from impls.operators.base import Operator
-from impls.operators.blame import blame
+from impls.operators.blame import Failures
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -47,13 +48,15 @@ class StatefulMap(Operator):
         old = state.get_many([b for b, _ in wanted], [k for _, k in wanted])
         for name, raw in zip(wanted, old, strict=True):
             entries[name] = None if raw is None else self.load(raw)
-        place = 0
-        try:
-            for place, (name, row) in enumerate(zip(zip(bins, keys, strict=True), rows, strict=True)):  # noqa: B007
+        failures = Failures(records, "update", careful=state.careful)
+        for place, (name, row) in enumerate(zip(zip(bins, keys, strict=True), rows, strict=True)):
+            before = deepcopy(entries[name]) if state.careful else None
+            try:
                 entries[name], results[name] = self.update(name[1], row, entries[name])
-        except Exception as error:
-            blame(error, records, place, "update")
-            raise
+            except Exception as error:
+                failures.add(place, error)
+                entries[name] = before
+        failures.check()
         self._write(state, wanted, entries, old)
         sent = [(name, value) for name, value in results.items() if value is not None]
         return Results(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from impls.errors import UsageError
-from impls.operators.blame import blame
+from impls.operators.blame import Failures
 from impls.store.records import Results
 
 _FIXED = ("bin", "partition", "offset", "time", "key")
@@ -37,14 +37,14 @@ class Step:
         return results
 
     def _each(self, table: pa.Table) -> list[Any]:
-        """Returns what the function returns for each record; an exception notes the record that it is about."""
-        found = []
+        """Returns what the function returns for each record; an exception notes the records that it is about."""
+        found, failures = [], Failures(table, f"the step {self.name}", careful=True)
         for place, row in enumerate(table.select(["key", *self.columns]).to_pylist()):
             try:
                 found.append(self.function(row))
             except Exception as error:
-                blame(error, table, place, f"the step {self.name}")
-                raise
+                failures.add(place, error)
+        failures.check()
         return found
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.blame import blame
+from impls.operators.blame import Failures
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EpochClock, EventClock, EventTime, Partial
 from impls.store.keyed import Keyed, name_of
 from impls.store.records import Results
@@ -240,13 +240,16 @@ class KeyedProcess(TimedOperator):
         times = records.column(self.event_time.column).to_numpy().astype(np.int64).tolist()
         keyed.load(bins, keys)
         rows = records.select(list(self.columns)).to_pylist()
-        place = 0
-        try:
-            for place, (bin_, key, time, row) in enumerate(zip(bins, keys, times, rows, strict=True)):  # noqa: B007
+        failures = Failures(records, "record", careful=keyed.careful)
+        for place, (bin_, key, time, row) in enumerate(zip(bins, keys, times, rows, strict=True)):
+            if keyed.careful:
+                keyed.begin()
+            try:
                 self.record(row, KeyContext(keyed, bin_, key, time))
-        except Exception as error:
-            blame(error, records, place, "record")
-            raise
+            except Exception as error:
+                failures.add(place, error)
+                keyed.take_back()
+        failures.check()
 
     def on_timer(self, bin_: int, time: int, key: bytes, keyed: Keyed) -> None:
         """Takes one timer."""

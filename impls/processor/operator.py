@@ -17,7 +17,8 @@ from impls.processor import encoding
 from impls.processor.encoding import list_head
 from impls.processor.program import Life, Program, Times
 from impls.protocol.eventtime import NO_TIME, EpochClock, EventTime, whole_ms
-from impls.store.keyed import Buffered, Keyed
+from impls.store.buffered import Buffered
+from impls.store.keyed import Keyed
 from impls.store.records import Results, from_bytes
 from impls.store.state import BinState
 

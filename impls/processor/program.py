@@ -21,7 +21,7 @@ from impls.processor.keys import KeyCodec
 from impls.processor.output import Frames, Rows, check_event_times, json_rows, rows_per_frame
 from impls.processor.rows import row_maker
 from impls.processor.scope import Scope
-from impls.store.keyed import Buffered
+from impls.store.buffered import Buffered
 
 _Key = tuple[int, bytes]
 _FAMILIES = (encoding.VALUE, encoding.LIST, encoding.ITEM, encoding.MAP)

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from impls.processor import encoding
 from impls.processor.encoding import Variable
-from impls.store.keyed import Buffered
+from impls.store.buffered import Buffered
 
 _NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
 

@@ -12,74 +12,13 @@ from typing import Any
 
 from impls.errors import UsageError
 from impls.protocol.eventtime import Merge, Partial
+from impls.store.buffered import ABSENT, Buffered
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
-
-_Place = tuple[int, bytes]
-
-
-class Buffered:
-    """Entries by (bin, name); what is written is seen at once and stored by flush()."""
-
-    def __init__(self, state: BinState):
-        self.state = state
-        self._stored: dict[_Place, bytes | None] = {}
-        self._written: dict[int, dict[bytes, bytes | None]] = {}
-
-    def load(self, places: Iterable[_Place]) -> None:
-        """Reads many entries at once; reading them one by one afterwards costs nothing."""
-        wanted = [place for place in dict.fromkeys(places) if place not in self._stored]
-        if wanted:
-            found = self.state.get_many([b for b, _ in wanted], [name for _, name in wanted])
-            self._stored |= dict(zip(wanted, found, strict=True))
-
-    def get(self, bin_: int, name: bytes) -> bytes | None:
-        """Returns an entry's value, None when it is not there."""
-        own = self._written.get(bin_)
-        if own is not None and name in own:
-            return own[name]
-        if (bin_, name) not in self._stored:
-            self.load([(bin_, name)])
-        return self._stored[bin_, name]
-
-    def put(self, bin_: int, name: bytes, value: bytes | None) -> None:
-        """Writes an entry; None deletes it."""
-        self._written.setdefault(bin_, {})[name] = value
-
-    def scan(self, bin_: int, low: bytes, high: bytes) -> list[tuple[bytes, bytes]]:
-        """Returns (name, value) of a bin's entries with low <= name < high, in order of names."""
-        entries = self.state.scan(bin_, low, high)
-        self._stored |= {(bin_, name): value for name, value in entries}
-        own = {name: value for name, value in self._written.get(bin_, {}).items() if low <= name < high}
-        if not own:
-            return entries
-        merged: dict[bytes, bytes | None] = {**dict(entries), **own}
-        return sorted((name, value) for name, value in merged.items() if value is not None)
-
-    def delete_all(self, bin_: int, low: bytes, high: bytes) -> None:
-        """Deletes the entries that scan() returns."""
-        for name, _ in self.scan(bin_, low, high):
-            self.put(bin_, name, None)
-
-    def flush(self) -> None:
-        """Writes what has changed to the state."""
-        written = [(b, name, value) for b, own in self._written.items() for name, value in own.items()]
-        self.load([(b, name) for b, name, _ in written])
-        puts = [(b, name, value) for b, name, value in written if value is not None]
-        old = [self._stored[b, name] for b, name, _ in puts]
-        for b, name, value in written:
-            if value is None and self._stored[b, name] is not None:
-                self.state.delete(b, name)
-        if puts:
-            self.state.put_many([b for b, _, _ in puts], [n for _, n, _ in puts], [v for _, _, v in puts], old)
-        self._stored |= {(b, name): value for b, name, value in written}
-        self._written.clear()
-
 
 _KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
 _TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"
 _BIAS = 1 << 63
-_ABSENT = object()
 
 
 def _name(family: bytes, key: bytes, name: str, sub: bytes = b"") -> bytes:
@@ -118,10 +57,11 @@ class Keyed:
 
     Attributes:
         watermark: of the epoch whose records are applied; None before there is one. Timers must not depend on it.
+        careful: what one record does to state can be taken back: begin() before it, take_back() where it has failed.
     """
 
     def __init__(self, state: BinState):
-        self._state = state
+        self._state, self.careful = state, state.careful
         self._entries = Buffered(state)
         self._values: dict[tuple[int, bytes], Any] = {}
         self._changed: dict[tuple[int, bytes], None] = {}  # values to encode, in order
@@ -161,7 +101,7 @@ class Keyed:
     def value(self, bin_: int, key: bytes, name: str = "") -> Any:
         """Returns a key's value, None when it has none; to change it, call set_value with it."""
         place = (bin_, _name(_VALUE, key, name))
-        if (value := self._values.get(place, _ABSENT)) is _ABSENT:
+        if (value := self._values.get(place, ABSENT)) is ABSENT:
             raw = self._entries.get(*place)
             value = self._values[place] = None if raw is None else json.loads(raw)
         return value
@@ -256,17 +196,31 @@ class Keyed:
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """From here on take_back() takes back what is done to state, but for results, partials and due timers."""
+        self._encode()
+        self._entries.begin()
+
+    def take_back(self) -> None:
+        """Takes back what was done to state since begin(); values that were changed in place are read again."""
+        self._values.clear()
+        self._changed.clear()
+        self._entries.take_back()
+
     def flush(self) -> None:
         """Writes what has changed to the state."""
-        for bin_, name in self._changed:
-            value = self._values[bin_, name]
-            self._entries.put(bin_, name, None if value is None else _dump(value))
-        self._changed.clear()
+        self._encode()
         self._entries.flush()
         for bin_ in sorted(self._timed):
             first = self._state.first(bin_, _TIMER, _VALUE)
             self._state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
         self._timed.clear()
+
+    def _encode(self) -> None:
+        for bin_, name in self._changed:
+            value = self._values[bin_, name]
+            self._entries.put(bin_, name, None if value is None else _dump(value))
+        self._changed.clear()
 
 
 def _dump(value: Any) -> bytes:

@@ -47,10 +47,11 @@ class BinState:
     Attributes:
         bins: the query's number of bins.
         changes: what was written since this object was made; creating a bin is no change.
+        careful: an operator finds all records that it fails on, not the first one only.
     """
 
-    def __init__(self, txn: lmdb.Transaction, bins: int):
-        self._txn, self.bins, self.changes = txn, bins, Changes()
+    def __init__(self, txn: lmdb.Transaction, bins: int, *, careful: bool = False):
+        self._txn, self.bins, self.changes, self.careful = txn, bins, Changes(), careful
         self._delta: dict[int, list[int]] = {}
         self._asked: tuple[list[int], list[bytes], list[bytes]] = ([], [], [])  # bins, keys and names of the last read
 

@@ -94,7 +94,7 @@ class Applying:
         empty = table is None or not len(table)
         if versions is None and empty:
             return
-        state = BinState(self._txn, task.spec.bins)
+        state = self._state()
         if versions is None:
             self.results = task.spec.operator.apply(table, state)
         else:
@@ -120,7 +120,7 @@ class Applying:
         partials = self._task.order.written.merged if merged is None else tuple(merged)
         new = None if self._offsets is None else self._offsets.new
         versions = self._task.order.written.versions
-        running = None if versions is None else Running(self._task, BinState(self._txn, self._task.spec.bins), versions)
+        running = None if versions is None else Running(self._task, self._state(), versions)
         timed = TimedInput(self._number, table, partials, new)
         done = apply_timed(self._task, self._txn, timed, blocked, report=self._report, running=running, trial=self._try)
         if running is not None:
@@ -128,6 +128,9 @@ class Applying:
         self.requeue(done.queue)
         self.results = done.results
         self._keep(done.records, done.state)
+
+    def _state(self) -> BinState:
+        return BinState(self._txn, self._task.spec.bins, careful=bool(self._task.set_aside))
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
         ready = [bin_ for bin_ in self.queued() if bin_ not in blocked]

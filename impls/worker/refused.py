@@ -5,7 +5,7 @@ again at every start. By default the query ends with a sentence that names the r
 records are set aside and counted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from impls.errors import FOR_KEY, OperatorError
 from impls.operators.base import Operator
-from impls.operators.blame import Blame, blamed
+from impls.operators.blame import Blame, Place, blamed
 from impls.operators.timed import valid_times
 from impls.protocol.report import Report
 from impls.store.offsets import PARTITION_BITS
@@ -27,16 +27,21 @@ _PLACE = ("partition", "offset")
 _Mask = NDArray[np.bool_]
 
 
-class SetAside(Exception):  # noqa: N818 - a signal to whoever runs the task, which does it again without the record
-    """An operator has failed on a record that is to be set aside.
+class SetAside(Exception):  # noqa: N818 - a signal to whoever runs the task, which does it again without the records
+    """An operator has failed on records that are to be set aside.
 
     Attributes:
-        place: input partition, offset and row of the record.
+        places: of the records.
     """
 
-    def __init__(self, place: tuple[int, int, int]):
-        super().__init__(f"The record {place} is set aside.")
-        self.place = place
+    def __init__(self, places: Sequence[Place]):
+        super().__init__(f"The records {list(places[:3])} are set aside.")
+        self.places = tuple(places)
+
+
+def to_set_aside(task: Task, found: Blame) -> list[Place]:
+    """Returns which of the records that an operator has failed on are to be set aside, none if they are not to be."""
+    return [] if task.spec.on_error != "skip" else sorted({*found.places} - {*task.set_aside})
 
 
 def _place_text(task: Task, partition: int | None, offset: int | None) -> str:
@@ -102,15 +107,15 @@ def named(task: Task) -> Iterator[None]:
     except Exception as error:
         if (found := blamed(error)) is None:
             raise
-        if task.spec.on_error == "skip" and found.place not in task.set_aside:
-            raise SetAside(found.place) from error
+        if places := to_set_aside(task, found):
+            raise SetAside(places) from error
         error.add_note(blame_text(task, found))
         raise
 
 
 def blame_text(task: Task, found: Blame) -> str:
     """Returns the sentence on a record that a call has failed on, and what to do about it."""
-    return f"{found.what}{FOR_KEY}{found.key!r} of the record at {_place_text(task, *found.place[:2])}: {_REMEDY}."
+    return f"{found.what}{FOR_KEY}{found.key!r} of the record at {_place_text(task, *found.places[0][:2])}: {_REMEDY}."
 
 
 def _mask(column: pa.ChunkedArray) -> _Mask:

@@ -24,6 +24,7 @@ from impls.store.records import concat
 from impls.store.state import BinState
 from impls.store.tables import META, OUTBOX, iter_range
 from impls.worker.query import Task
+from impls.worker.refused import accepted
 from impls.worker.turns import standby_timed
 from impls.worker.versions import PipelineError, Running
 
@@ -183,6 +184,8 @@ def _process(txn: lmdb.Transaction, task: Task, standbys: set[int], received: li
     spec, epoch = task.spec, task.epoch
     ready = [bin_ for bin_ in standbys if _epoch_of(txn, bin_) == epoch - 1]
     table = _of_standbys(received, ready)
+    if table is not None:
+        table = accepted(task, table, Report(task.worker))  # its owner counts what is refused
     state = BinState(txn, spec.bins)
     if spec.operator.event_time is not None:
         standby_timed(task, state, ready, table)

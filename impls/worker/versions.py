@@ -21,7 +21,7 @@ from impls.protocol.versions import Versions, path_between, shape_of, way_back
 from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
-from impls.worker.refused import SetAside, blame_text
+from impls.worker.refused import SetAside, blame_text, to_set_aside
 
 _TRIAL_RECORDS = 256
 _TRIAL_BINS = 4  # whose state is turned in a trial
@@ -33,12 +33,12 @@ class PipelineError(Exception):
     Attributes:
         version: its number.
         bin: the bin whose state its `back` has failed on; None for another failure.
-        record: the record that it has failed on, None where that is not known.
+        records: the records that it has failed on, None where they are not known.
     """
 
-    def __init__(self, version: int, text: str, bin_: int | None = None, record: Blame | None = None):
+    def __init__(self, version: int, text: str, bin_: int | None = None, records: Blame | None = None):
         super().__init__(text)
-        self.version, self.bin, self.record = version, bin_, record
+        self.version, self.bin, self.records = version, bin_, records
 
 
 class Running:
@@ -123,7 +123,7 @@ class Running:
             if number == 0:
                 raise
             text = f"Version {number} has failed: {_words(error)}."
-            raise PipelineError(number, text, record=blamed(error)) from error
+            raise PipelineError(number, text, records=blamed(error)) from error
 
     def fit(self, bins: Iterable[int]) -> None:
         """Gives the states of bins, and of those whose turn it is here, the shapes of their versions."""
@@ -217,7 +217,7 @@ def without(task: Task, error: PipelineError | SetAside) -> Task:
     A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
     """
     if isinstance(error, SetAside):
-        return replace(task, set_aside=(*task.set_aside, error.place))
+        return replace(task, set_aside=(*task.set_aside, *error.places))
     versions, refused = task.order.written.versions, (error.version, str(error))
     if versions is not None and versions.guarded == error.version:
         if error.bin is not None and error.bin not in dict(task.stuck):
@@ -228,12 +228,12 @@ def without(task: Task, error: PipelineError | SetAside) -> Task:
 
 
 def _without_record(task: Task, error: PipelineError) -> Task:
-    """Returns a task without the record that a version which must stay has failed on, if such are set aside."""
-    if (record := error.record) is None:
+    """Returns a task without the records that a version which must stay has failed on, if such are set aside."""
+    if (record := error.records) is None:
         raise StateError(str(error)) from error
-    if task.spec.on_error != "skip" or record.place in task.set_aside:
+    if not (places := to_set_aside(task, record)):
         raise StateError(f"{error} {blame_text(task, record)}") from error
-    return replace(task, set_aside=(*task.set_aside, record.place))
+    return replace(task, set_aside=(*task.set_aside, *places))
 
 
 def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | None:

@@ -70,7 +70,10 @@ class SimulatedDriver(Driver):
         try:
             query, state = self.checkpoint.query, str(folder / "state")
             transfer = _transfer(parameters, self.checkpoint.generation) if cluster.hosts else None
-            spec = QuerySpec(query, parameters.bins, operator, output, state, self.files, transfer=transfer)
+            spec = QuerySpec(
+                query, parameters.bins, operator, output, state, self.files, transfer=transfer,
+                on_error="skip" if parameters.refused else "fail",
+            )  # fmt: skip
             super().__init__(
                 parameters.make_controller(),
                 self.checkpoint,

@@ -123,6 +123,9 @@ class Oracle:
             expected = self._workload.apply(batch, blocked, written)
         except Broken as error:
             raise Violation("refused", f"what fails without the version that is guarded was done: {error}") from error
+        refused = sum(report.refused for report in reports)
+        wanted = self._workload.set_aside
+        require(refused == wanted, "refused", f"workers have set {refused} records aside, not {wanted}")
         check_versions(self._workload, controller.changing, written.versions, reports)
         self.results.check(batch.epoch, expected, self._workload.bin_of, plan.routing)
         queued = {bin_: len(queue) for bin_, queue in self._workload.queues.items() if queue}

@@ -10,6 +10,7 @@ from impls.operators import StatefulMap
 
 _PRIME = 1_000_003
 BAD = 1000  # values from here on are those on which a rare failure comes
+POISON = 1 << 20  # values from here on are those that no version can be given
 ALL, RARE = 1, 2
 
 
@@ -39,7 +40,7 @@ class Chain(StatefulMap):
 
     def fold(self, state: Any, value: int) -> tuple[Any, Any]:
         """Returns what `update` does."""
-        if self.fails == ALL or (self.fails == RARE and value >= BAD):
+        if value >= POISON or self.fails == ALL or (self.fails == RARE and value >= BAD):
             raise Broken(f"value {value}")
         count, chain, *form = state or (0, 0, *([self.form] if self.form else []))
         if form != ([self.form] if self.form else []):

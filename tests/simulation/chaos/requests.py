@@ -42,3 +42,9 @@ def draw_policy(seed: int) -> str:
 def proof_epochs(changes: Iterable[Asked]) -> int:
     """Returns for how many epochs a change that is done may be taken back."""
     return 10 if {kind for _, kind, _ in changes} <= {"replace", "insert", "mark", "remove"} else LASTING
+
+
+def draw_refused(seed: int) -> float:
+    """Returns how many records come that cannot be applied, for each that can; most seeds have none."""
+    random = Random(seed + 29)
+    return random.choice((0.01, 0.1, 0.5)) if random.random() < 0.2 else 0.0

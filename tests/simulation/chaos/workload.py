@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from chaos.parameters import Parameters
-from chaos.recipes import BAD, Broken, Chain, Recipes
+from chaos.recipes import BAD, POISON, Broken, Chain, Recipes
 from impls.operators import DenseCount, HashCount, Operator
 from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.store.hashing import bin_of_hash, hash_int64
 
 PARTITIONS = 2
-Record = tuple[int, int, int, int]  # partition, offset, key, value
+Record = tuple[int, int, int | None, int]  # partition, offset, key, value
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,13 @@ class Batch:
 
     def _table(self, rows: list[int], chained: bool) -> pa.Table:
         partition, offset, key, value = zip(*(self.records[i] for i in rows), strict=True)
+        longs = pa.nulls(0) if chained else pa.array(key, pa.int64())
         columns = {
             "bin": pa.array([self.bins[i] for i in rows], pa.int32()),
             "partition": pa.array(partition, pa.int32()),
             "offset": pa.array(offset, pa.int64()),
             "time": pa.nulls(len(rows), pa.int64()),
-            "key": pa.array([_name(k) for k in key], pa.binary()) if chained else pa.array(key, pa.int64()),
+            "key": pa.array([None if k is None else _name(k) for k in key], pa.binary()) if chained else longs,
         }
         return pa.table({**columns, "value": pa.array(value, pa.int64())} if chained else columns)
 
@@ -61,7 +62,8 @@ class Workload:
         operator: the keyed operator of the query.
         truth: by bin, the state of every key; `shape`: its shape.
         recipes: the versions of the pipeline.
-        refused: workers that have refused a version in the last epoch; `turned`: (bin, shape) of it.
+        refused: workers that have refused a version in the last epoch; `turned`: (bin, shape) of it;
+            `set_aside`: number of records that could not be applied in it.
         queues: by bin, records that arrived and wait for the state.
     """
 
@@ -82,6 +84,7 @@ class Workload:
         self.recipes = Recipes()
         self.refused: set[int] = set()
         self.turned: set[tuple[int, int]] = set()
+        self.set_aside = 0
         self.queues: dict[int, list[Record]] = defaultdict(list)
         self._history: dict[int, list[tuple[int, dict[int, Any]]]] = defaultdict(list)
         self._created = parameters.operator in {"dense", "preloaded"}
@@ -102,9 +105,28 @@ class Workload:
         for key in random.choices(range(self._p.keys), self._weights, k=number):
             partition = key % PARTITIONS
             value = random.randrange(BAD) + (BAD if self._p.bad and random.random() < self._p.bad else 0)
-            records.append((partition, self._offsets[partition], key, value))
-            self._offsets[partition] += 1
-        return Batch(epoch, records, [self.bin_of[record[2]] for record in records])
+            records.append(self._at(partition, key, value))
+            if self._p.refused and random.random() < self._p.refused:
+                records.append(self._at(random.randrange(PARTITIONS), *self._wrong(key)))
+        known = dict(enumerate(self.bin_of))
+        return Batch(epoch, records, [known.get(record[2], self._p.seed % self._p.bins) for record in records])
+
+    def _at(self, partition: int, key: int | None, value: int) -> Record:
+        self._offsets[partition] += 1
+        return partition, self._offsets[partition] - 1, key, value
+
+    def _wrong(self, key: int) -> tuple[int | None, int]:
+        """Returns key and value of a record that cannot be applied."""
+        wrong: list[tuple[int | None, int]] = [(None, 0)]
+        if isinstance(self.operator, DenseCount):
+            wrong.append((self._p.keys, 0))
+        elif self.chained and not self._p.changes:  # a version that is guarded would be refused for it
+            wrong.append((key, POISON))
+        return self._random.choice(wrong)
+
+    def _is_refused(self, record: Record) -> bool:
+        """Returns whether a record is left out before anything is queued."""
+        return record[2] is None or record[2] >= self._p.keys
 
     def apply(self, batch: Batch, blocked: Iterable[int], written: WrittenPlan) -> dict[int, bytes]:
         """Takes in an epoch in which bins were blocked; returns the payload that each key's one result must have."""
@@ -112,8 +134,10 @@ class Workload:
         arrived: dict[int, list[Record]] = defaultdict(list)
         for bin_, queue in self.queues.items():
             arrived[bin_] += queue
+        self.set_aside = sum(map(self._is_refused, batch.records))
         for record, bin_ in zip(batch.records, batch.bins, strict=True):
-            arrived[bin_].append(record)
+            if not self._is_refused(record):
+                arrived[bin_].append(record)
         self.queues = defaultdict(list, {bin_: arrived.pop(bin_) for bin_ in blocked & set(arrived)})
         self.refused, self.turned = set(), set()
         results: dict[int, bytes] = {}
@@ -158,7 +182,9 @@ class Workload:
             shapes[bin_] = self.recipes.shape_of(number)
             after[bin_] = self.recipes.turned(dict(self.truth[bin_]), self.shape[bin_], shapes[bin_])
             for _, _, key, value in here.get(bin_, ()):
-                if self.recipes[number].keeps(key):
+                if value >= POISON:
+                    self.set_aside += 1
+                elif self.recipes[number].keeps(key):
                     results[key] = self._fold(number, after[bin_], key, value)
         self.turned |= {(bin_, shape) for bin_, shape in shapes.items() if self.shape[bin_] != shape}
         self.truth.update(after)

@@ -135,7 +135,8 @@ class Folded:
         found: dict[tuple[int, int], list[int]] = defaultdict(list)
         for partition, log in enumerate(load.log):
             for offset in range(len(log) - 1, -1, -1):
-                found[log[offset][1], partition].append(offset)
+                if (partition, offset) not in load.refused:
+                    found[log[offset][1], partition].append(offset)
         return found
 
     @property

@@ -190,7 +190,8 @@ class Oracle:
         """Where no driver died between noting the end of a tick and telling of it, all records are told of, once."""
         if len(self._query.applied) <= self._query.driver.last_epoch:
             return
-        applied, come = sum(self._query.applied.values()), sum(map(len, self._query.load.log))
+        load = self._query.load
+        applied, come = sum(self._query.applied.values()), sum(map(len, load.log)) - len(load.refused)
         require(applied == come, "reports", f"workers have reported {applied} of {come} records")
 
     def _same_answers(self) -> None:

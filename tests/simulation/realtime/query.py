@@ -89,7 +89,10 @@ class Query:
         self._checkpoint = Checkpoint(self._folder / "checkpoint", {"bins": p.bins})
         self.files = None if p.durability == "none" else Files(str(self._checkpoint.own))
         output, state = self.topic, str(self._folder / "state")
-        self.spec = QuerySpec(self._checkpoint.query, p.bins, self.load.operator, output, state, self.files, turns=True)  # type: ignore[arg-type]
+        self.spec = QuerySpec(
+            self._checkpoint.query, p.bins, self.load.operator, output, state, self.files, turns=True,  # type: ignore[arg-type]
+            on_error="skip" if p.refused else "fail",
+        )  # fmt: skip
         self._coordinator = Coordinator()
         self.driver = Driver(
             p.make_controller(), self._checkpoint, self, files=self.files, replay_epochs=p.replay_epochs,

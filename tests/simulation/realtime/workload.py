@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from auctions import FROM_SCRATCH, ends, random_events, rows
-from chaos.recipes import BAD
+from chaos.recipes import BAD, POISON
 
 from impls.operators import DenseCount
 from impls.store.hashing import bin_of_hash, hash_int64
@@ -20,7 +20,7 @@ from realtime.places import Places
 
 _TEXT = {"name", "city", "state"}
 _BASE = [("bin", pa.int32()), ("partition", pa.int64()), ("offset", pa.int64()), ("time", pa.int64())]
-Record = tuple[int, int, dict[str, Any]]  # key, bin, columns
+Record = tuple[int | None, int, dict[str, Any]]  # key, bin, columns
 
 
 class Workload:
@@ -28,7 +28,8 @@ class Workload:
 
     Attributes:
         operator: the query's.
-        log: by partition, the rows so far; places: where they are.
+        log: by partition, the rows so far; places: where they are; refused: (partition, index) of those that cannot
+            be applied.
         left: number of records to come.
         history: by key, the results that one record after another of it would have; None for one without.
         truth: by key, the state after all records so far; keys without one are not there. `begun`: before all.
@@ -39,6 +40,7 @@ class Workload:
         self._p, self._random = p, Random(p.seed + 1)
         self.operator = p.make_operator()
         self.log: list[list[Record]] = [[] for _ in range(p.partitions)]
+        self.refused: set[tuple[int, int]] = set()
         self.places = Places(p.seed, p.partitions, p.rows)
         self.history: dict[int, list[bytes | None]] = defaultdict(list)
         self.begun = dict.fromkeys(range(p.keys), 0) if p.operator in {"dense", "preloaded"} else {}
@@ -77,9 +79,28 @@ class Workload:
                 partition = 0 if partition in self._idle else partition
                 self.history[key].append(self._fold(key, columns["value"]))
             self.left -= 1
-            self.log[partition].append((key, self.bin_of(key), columns))
-            self.places.add(partition, begins=partition not in begun)
-            begun.add(partition)
+            self._add(partition, (key, self.bin_of(key), columns), begun)
+            if self._p.refused and self._random.random() < self._p.refused:
+                self.refused.add((partition, len(self.log[partition])))
+                self._add(partition, self._wrong(key, columns), begun)
+
+    def _add(self, partition: int, record: Record, begun: set[int]) -> None:
+        self.log[partition].append(record)
+        self.places.add(partition, begins=partition not in begun)
+        begun.add(partition)
+
+    def _wrong(self, key: int, columns: dict[str, Any]) -> Record:
+        """Returns a row that cannot be applied."""
+        nowhere = self._p.seed % self._p.bins
+        wrong: list[Record] = [(None, nowhere, columns)]
+        if self._p.timed:
+            name = self.operator.event_time.column
+            wrong += [(key, self.bin_of(key), {**columns, name: time}) for time in (None, -(2**63), 2**63 - 1)]
+        elif isinstance(self.operator, DenseCount):
+            wrong.append((self._p.keys, nowhere, columns))
+        elif self.chained and not self._p.changes:  # a version that is guarded would be refused for it
+            wrong.append((key, self.bin_of(key), {"value": POISON}))
+        return self._random.choice(wrong)
 
     def _fold(self, key: int, value: int) -> bytes | None:
         if self._p.operator != "chain":
@@ -99,7 +120,7 @@ class Workload:
         long = self.operator.key_type == "long"
         columns: list[Any] = [
             [bin_ for _, bin_, _ in found], codes, offsets, [0] * number,
-            keys if long else [key.to_bytes(8, "big") for key in keys],
+            keys if long else [None if key is None else key.to_bytes(8, "big") for key in keys],
             *([row.get(name) for _, _, row in found] for name in self.operator.columns),
             *([rows] if self.places.several else []),
         ]  # fmt: skip
@@ -107,11 +128,13 @@ class Workload:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def offsets(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """Returns by (bin, input partition) the offset and the row that come last."""
+        """Returns by (bin, input partition) the offset and the row that are applied last."""
         found = {}
         for partition, log in enumerate(self.log):
             places = self.places.of(partition, 0, len(log))
-            for (code, offset, row), (_, bin_, _) in zip(places, log, strict=True):
+            for at, ((code, offset, row), (_, bin_, _)) in enumerate(zip(places, log, strict=True)):
+                if (partition, at) in self.refused:
+                    continue
                 found[bin_, code] = offset, row if self.places.several else WHOLE
         return found
 

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcesso
 from impls.processor import encoding
 from impls.processor.handle import Handle
 from impls.processor.scope import Scope
+from impls.store.buffered import Buffered
 from impls.store.environment import Store
-from impls.store.keyed import Buffered
 from impls.store.state import BinState
 
 KEY = b"a key"

@@ -21,6 +21,7 @@ from impls.protocol.session import Ended, Marks, Tick
 from impls.realtime.blobs import Blob
 from impls.realtime.worker import TurnWorker
 from impls.worker import opening
+from impls.worker.applying import Applying
 from impls.worker.attempts import run_epoch
 from impls.worker.query import QuerySpec, Task
 from impls.worker.sinks import Nowhere
@@ -207,3 +208,46 @@ def test_a_plan_can_be_written_whatever_event_times_came(seen, disorder):
     plan = WrittenPlan(1, 1, 1, EpochPlan(np.zeros(4, np.int32)), watermark=clock.watermark)
     to_text(plan.to_json())
     clock.observe([], [], [])
+
+
+class InPlace(Sums):
+    """Changes its state in place, also where it fails."""
+
+    def update(self, key, record, state):
+        state = state or []
+        state.append(record["value"])
+        if record["value"] < 0:
+            raise ValueError("a negative value")
+        return state, sum(state)
+
+
+class Touching(Latest):
+    """Writes each kind of state before it fails."""
+
+    def record(self, record, one):
+        number = (one.value() or 0) + 1
+        one.set_value(number)
+        one.append(number)
+        one.set_field(b"last", number)
+        one.set_timer(one.time + number)
+        if record["value"] % 2:
+            raise ValueError("an odd value")
+        assert [*range(1, number + 1)] == one.items()
+        one.emit(number)
+
+    def timer(self, one):
+        one.emit(-one.time)
+
+
+@pytest.mark.parametrize(("operator", "bad", "last"), [(Sums, -1, 300), (InPlace, -1, 300), (Touching, 1, 300)])
+@pytest.mark.parametrize("keys", [1, 40])
+def test_hundreds_of_such_records_cost_a_few_attempts(made, monkeypatch, operator, bad, last, keys):
+    """Also where all are of one key, and where a function changes state before it fails."""
+    attempts, plain = [], Applying.run
+    monkeypatch.setattr(Applying, "run", lambda *args: attempts.append(args) or plain(*args))
+    rows = [(b"%d" % (n % keys), 2 if operator is Touching else 1) for n in range(300)]
+    mixed = [row for one in rows for row in (one, (one[0], bad))]
+    report = made(operator(), "skip").run(table(mixed))
+    assert (report.records, report.refused) == (300, 300)
+    assert len(attempts) <= 5
+    assert max(numbers(made.out)) == last // keys + (last % keys > 0)

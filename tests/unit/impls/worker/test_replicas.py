@@ -1,5 +1,6 @@
 """Replicas: whose map is full, what a damaged one may leave behind, and what must outlive the failure of a host."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import lmdb
@@ -11,7 +12,7 @@ from durable import BINS, Workers
 import impls.store.environment
 import impls.worker.replicas
 from impls.durability.files import Files
-from impls.errors import CorruptStateError, StateError
+from impls.errors import CorruptStateError, OperatorError, StateError
 from impls.operators import DenseCount, HashCount
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
@@ -24,8 +25,8 @@ from impls.store.entries import stored_value
 from impls.store.environment import Store, store_path
 from impls.store.hashing import bin_of_hash, hash_int64
 from impls.store.tables import STATE, bin_key
-from impls.worker.query import QuerySpec
-from impls.worker.replicas import replica_path
+from impls.worker.query import QuerySpec, Task
+from impls.worker.replicas import keep_replicas, replica_path
 from impls.worker.sinks import Nowhere
 
 SMALL = 64 << 10
@@ -80,6 +81,16 @@ def test_damage_that_comes_back_in_replicas_is_an_error_of_theirs_and_no_state_i
         workers.epoch(refresh=[(BINS - 1, 0)])
     assert type(found.value) is StateError
     assert (workers.environment(0) / "data.mdb").stat().st_ino == before
+
+
+def test_a_standby_names_the_record_that_it_cannot_apply_as_the_owner_does(tmp_path):
+    workers = replicated(tmp_path)
+    workers.number += 1
+    bin_, order = others_of(workers, 0)[0], workers.order()
+    written = replace(order.written, plan=replace(order.written.plan, standbys=((bin_, 0),)))
+    one = {"bin": [bin_], "partition": [0], "offset": [9], "time": [0], "key": pa.array([None], pa.int64())}
+    with pytest.raises(OperatorError, match="The record at input partition 0, offset 9 has no key"):
+        keep_replicas(Task(workers.spec, replace(order, written=written), 0), [pa.table(one)], Report(0))
 
 
 class Turning:
