@@ -126,6 +126,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
     def status(self) -> dict[str, Any]:
         """Returns epoch, workers, bins of each, misplaced bins, queued records, and whether a migration runs.
 
+        Also the number of records that were set aside since the start (`on_error="skip"`).
         Where it is autoscaled also the policy, its bounds and its last decision.
         On a cluster also the hosts with the workers that ran there last; what became of a control topic's commands.
         With event time also the watermark, and whether all that the input so far gives rise to has been done (settled).
@@ -146,6 +147,7 @@ class StreamHandle(Changeable, Autoscaled, Observed):
         return {
             **known,
             "running": not self._ended.is_set(),
+            "refused": self._driver.metrics.counts()["refused"],
             **({} if self._listener is None else {"control": self._listener.status()}),
             **hosts_of(homes, self._driver.hosts),
             **self.autoscale_status(),
