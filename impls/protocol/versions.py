@@ -176,12 +176,13 @@ def _shapes(shape: int, versions: Mapping[int, Version]) -> Sequence[int]:
 
 
 def needed(required: Iterable[int], shapes: Iterable[int], versions: Mapping[int, Version]) -> list[int]:
-    """Returns the versions whose code an epoch may need: those required, their parents, and between the shapes."""
+    """Returns the versions whose code an epoch may need: those required, their parents, of shapes, and between them."""
     wanted = {number for number in required if number}
     wanted |= {versions[number].parent for number in wanted}
     targets = {shape_of(number, versions) for number in wanted | {0}}
     for source in set(shapes) | targets:
         for target in targets:
             wanted |= {number for number, _ in path_between(source, target, versions)}
+    wanted |= {*shapes}  # a bin whose state cannot go back stays at the version of its shape
     wanted |= {versions[number].parent for number in wanted if number}  # state is read as its parent wrote it
     return sorted(wanted - {0})

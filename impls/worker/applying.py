@@ -130,7 +130,7 @@ class Applying:
         self._keep(done.records, done.state)
 
     def _state(self) -> BinState:
-        return BinState(self._txn, self._task.spec.bins, careful=bool(self._task.set_aside))
+        return BinState(self._txn, self._task.spec.bins, careful=self._task.careful)
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
         ready = [bin_ for bin_ in self.queued() if bin_ not in blocked]

@@ -64,7 +64,9 @@ class Task:
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
         stuck: bins whose state its `back` has failed on, each with a sentence: they keep shape and version.
-        set_aside: (input partition, offset, row) of records on which the operator has failed here.
+        suspects: (input partition, offset, row) of records on which the refused version has failed; if its parent
+            fails on them too, it is none of the version's faults. `before` is the task before it refused the version.
+        set_aside: the same of records that are left out, as the operator has failed on them here.
         progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
 
@@ -75,6 +77,8 @@ class Task:
     host: str = ""
     refused: tuple[int, str] | None = None
     stuck: tuple[tuple[int, str], ...] = ()
+    suspects: tuple[tuple[int, int, int], ...] = ()
+    before: "Task | None" = None
     set_aside: tuple[tuple[int, int, int], ...] = ()
     progress: Callable[[], None] = no_progress
 
@@ -82,6 +86,11 @@ class Task:
     def state_dir(self) -> str:
         """Folder of the environments on this host: of its own, as hosts may share a file system."""
         return f"{self.spec.state_dir}/{self.host}" if self.host else self.spec.state_dir
+
+    @property
+    def careful(self) -> bool:
+        """Whether an operator is to find all records that it fails on, as it has failed on one."""
+        return self.spec.on_error == "skip" and bool(self.set_aside or self.suspects)
 
     @property
     def epoch(self) -> int:

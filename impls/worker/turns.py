@@ -232,7 +232,7 @@ def apply_timed(
     )
     queue = [(bin_, None) for bin_ in ready] + add_turns(txn, inputs.number, later)
     turns.append(now if now.records is None else replace(now, records=new(now.records)))
-    state = BinState(txn, bins, careful=bool(task.set_aside)) if running is None else running.state
+    state = BinState(txn, bins, careful=task.careful) if running is None else running.state
     if running is None:
         done = _timed(operator).run(state, turns)
     else:

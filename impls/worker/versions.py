@@ -1,6 +1,6 @@
 """Versions of the pipeline in a worker: their code, the version of each bin, states that take another shape, trials."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.faults import fault
 from impls.operators.base import Operator
-from impls.operators.blame import Blame, blamed
+from impls.operators.blame import Blame, Place, blamed
 from impls.operators.pipeline import Contents, contents_of
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
@@ -185,6 +185,8 @@ Attempt = Callable[[Running, pa.Table], object]
 def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) -> Pipelines | None:
     """Runs a version on a few records, takes everything back, and returns what to report; None if there is no trial.
 
+    Where records are set aside, it does not count against a version that it fails on those that fail already.
+
     Args:
         task: the worker's task.
         begin: begins a transaction inside the worker's; None where the store has no such.
@@ -202,13 +204,36 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
         return None
     try:
         wanted = Versions(np.full_like(versions.required, versions.trial))
-        attempt(Running(replace(task, refused=None, stuck=()), BinState(inner, task.spec.bins), wanted), few)
+        state = BinState(inner, task.spec.bins, careful=task.spec.on_error == "skip")
+        attempt(Running(replace(task, refused=None, stuck=()), state, wanted), few)
         _reach("during-trial", task)
     except PipelineError as error:
-        return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
+        inner.abort()
+        if error.records is None or not {*error.records.places} <= _failing(task, begin, few, attempt):
+            return Pipelines(tried=len(few), failed=[[versions.trial, str(error)]])
     finally:
         inner.abort()
     return Pipelines(tried=len(few))
+
+
+def _failing(task: Task, begin: Begin, few: pa.Table, attempt: Attempt) -> set[Place]:
+    """Returns the records, of those that may be set aside, on which the versions fail that bins run under."""
+    versions, inner = task.order.written.versions, begin()
+    if task.spec.on_error != "skip" or versions is None or inner is None:
+        return set()
+    found: Blame | None = None
+    try:
+        state = BinState(inner, task.spec.bins, careful=True)
+        attempt(Running(task, state, Versions(versions.required)), few)
+    except (lmdb.Error, StateError):
+        raise
+    except PipelineError as error:
+        found = error.records
+    except Exception as error:  # of version 0
+        found = blamed(error)
+    finally:
+        inner.abort()
+    return set() if found is None else {*found.places}
 
 
 def without(task: Task, error: PipelineError | SetAside) -> Task:
@@ -217,23 +242,30 @@ def without(task: Task, error: PipelineError | SetAside) -> Task:
     A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
     """
     if isinstance(error, SetAside):
-        return replace(task, set_aside=(*task.set_aside, *error.places))
+        return _without_records(task, error.places)
     versions, refused = task.order.written.versions, (error.version, str(error))
     if versions is not None and versions.guarded == error.version:
         if error.bin is not None and error.bin not in dict(task.stuck):
             return replace(task, refused=task.refused or refused, stuck=(*task.stuck, (error.bin, str(error))))
         if task.refused is None:
-            return replace(task, refused=refused)
-    return _without_record(task, error)
-
-
-def _without_record(task: Task, error: PipelineError) -> Task:
-    """Returns a task without the records that a version which must stay has failed on, if such are set aside."""
-    if (record := error.records) is None:
+            suspects = () if error.records is None else error.records.places
+            return replace(task, refused=refused, suspects=suspects, before=task)
+    if error.records is None:
         raise StateError(str(error)) from error
-    if not (places := to_set_aside(task, record)):
-        raise StateError(f"{error} {blame_text(task, record)}") from error
-    return replace(task, set_aside=(*task.set_aside, *places))
+    if not (places := to_set_aside(task, error.records)):
+        raise StateError(f"{error} {blame_text(task, error.records)}") from error
+    return _without_records(task, places)
+
+
+def _without_records(task: Task, places: Sequence[Place]) -> Task:
+    """Returns a task without records; it refuses no version for those on which its parent fails as well.
+
+    Then only these are left out: what else its parent fails on is for the version to try.
+    """
+    set_aside, before = (*task.set_aside, *places), task.before
+    if before is not None and task.suspects and {*task.suspects} <= {*set_aside}:
+        return replace(before, set_aside=(*before.set_aside, *task.suspects))
+    return replace(task, set_aside=set_aside)
 
 
 def still_refused(before: Task | None, order: EpochOrder) -> tuple[int, str] | None:

@@ -119,6 +119,11 @@ class Parameters:
         return proof_epochs(self.changes)
 
     @property
+    def filters(self) -> bool:
+        """Whether a version may leave out records that another one takes."""
+        return bool({"insert", "remove"} & {kind for _, kind, _ in self.changes})
+
+    @property
     def bad(self) -> float:
         """Share of the records on which rare failures come."""
         return 0.03 if self.proof_epochs > self.epochs else 0.0

@@ -120,7 +120,7 @@ class Workload:
         wrong: list[tuple[int | None, int]] = [(None, 0)]
         if isinstance(self.operator, DenseCount):
             wrong.append((self._p.keys, 0))
-        elif self.chained and not self._p.changes:  # a version that is guarded would be refused for it
+        elif self.chained and not self._p.filters:
             wrong.append((key, POISON))
         return self._random.choice(wrong)
 
@@ -177,15 +177,18 @@ class Workload:
 
     def _taken(self, here: dict[int, list[Record]], required: dict[int, int]) -> dict[int, bytes]:
         """Folds records of bins, each under its version; raises Broken, and has changed nothing, when one fails."""
-        after, shapes, results = {}, {}, dict[int, bytes | None]()
+        after, shapes, results, left_out = {}, {}, dict[int, bytes | None](), 0
         for bin_, number in required.items():
             shapes[bin_] = self.recipes.shape_of(number)
             after[bin_] = self.recipes.turned(dict(self.truth[bin_]), self.shape[bin_], shapes[bin_])
             for _, _, key, value in here.get(bin_, ()):
+                if not self.recipes[number].keeps(key):
+                    continue
                 if value >= POISON:
-                    self.set_aside += 1
-                elif self.recipes[number].keeps(key):
+                    left_out += 1
+                else:
                     results[key] = self._fold(number, after[bin_], key, value)
+        self.set_aside += left_out
         self.turned |= {(bin_, shape) for bin_, shape in shapes.items() if self.shape[bin_] != shape}
         self.truth.update(after)
         self.shape.update(shapes)

@@ -70,7 +70,8 @@ class Session:
     def progress(self, w: int) -> Any:
         """Returns what changes with every step of a worker that does something."""
         worker = self.workers[w]
-        env, told = worker._env, (len(worker._orders), len(worker._told))
+        set_aside = 0 if worker._task is None else len(worker._task.set_aside)
+        env, told = worker._env, (len(worker._orders), len(worker._told), set_aside)
         return worker.waiting, told, None if env is None else (env.ended_tick, env.state.number)
 
     def alive(self, role: str) -> list[int]:

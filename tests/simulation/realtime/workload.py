@@ -98,7 +98,7 @@ class Workload:
             wrong += [(key, self.bin_of(key), {**columns, name: time}) for time in (None, -(2**63), 2**63 - 1)]
         elif isinstance(self.operator, DenseCount):
             wrong.append((self._p.keys, nowhere, columns))
-        elif self.chained and not self._p.changes:  # a version that is guarded would be refused for it
+        elif self.chained and not self._p.filters:
             wrong.append((key, self.bin_of(key), {"value": POISON}))
         return self._random.choice(wrong)
 

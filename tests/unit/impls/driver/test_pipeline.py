@@ -90,6 +90,22 @@ def test_a_change_of_shape_that_failed_half_way_is_repaired(query):
     assert one.pipeline()[-1]["bins"] == 16
 
 
+def test_a_repair_that_fails_as_well_leaves_bins_at_the_version_that_it_was_to_repair(query):
+    one = query(seed=2)
+    some(3, one)
+    one.epoch(values=100_000, records=1)
+    half = lambda value: 1 / 0 if value > 1000 else to_fields(value)  # noqa: E731
+    assert one.run_until(one.replace(Fields("second"), migrate=half, budget_bytes=1))["state"] == "refused"
+    repair = one.replace(Fields("third", bad=[99]), migrate=to_fields, repairs=1, lazy=True)
+    while one.change(repair)["state"] not in {"done", "switch"}:
+        one.epoch(records=1)
+    one.epoch(pairs=[(8, 99), *((key, 1) for key in range(KEYS))])
+    assert one.run_until(repair)["state"] == "refused"
+    one.restart()
+    some(3, one)
+    one.check()
+
+
 def test_a_function_is_replaced(query):
     one = query(steps=[Map("scale", lambda row: {"value": row["value"]}, ("value",))])
     some(2, one)
@@ -310,6 +326,25 @@ def test_a_record_on_which_a_version_fails_that_must_stay_is_named_or_set_aside(
     one.epoch(pairs=[(7, 2), (7, 99), (7, 3)])
     assert one.rows()[one.epochs - 1, key] == ["second", before + 5]
     assert one.refused == 1
+
+
+@pytest.mark.parametrize("more", [(), (4,)])
+@pytest.mark.parametrize("late", [False, True])
+def test_records_that_are_set_aside_already_count_against_no_version(query, more, late):
+    """It is refused for those on which only it fails, on trial or later."""
+    one = query(Tally("first", bad=[3]), on_error="skip")
+    some(2, one)
+    change = one.replace(Fields("second", bad=[3, *more]), migrate=to_fields, back=from_fields)
+    if late:
+        while one.change(change)["state"] not in {"done", "refused"}:
+            one.epoch(values=3)
+    assert one.run_until(change)["state"] == ("refused" if more and not late else "done")
+    some(20, one)
+    assert one.change(change)["state"] == ("refused" if more else "done")
+    rows = [[row for row in epoch if row[2] != 3] for epoch in one.history]
+    assert one.refused == sum(map(len, one.history)) - sum(map(len, rows))
+    one.history = rows
+    one.check()
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), [
