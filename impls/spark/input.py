@@ -1,24 +1,25 @@
 """A query's input: its records with their identity, the numbers of its topics, and how far it was read."""
 
-import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
-from impls.driver.topicids import ids_of
+from impls.driver.handle import RunQuery
 from impls.errors import UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
-from impls.spark.source import InputLog, epoch_begin, last_batch, read_until, tick_begin, topics_of
+from impls.spark.known import FoundTopics, KafkaTopics, topics_at_start
+from impls.spark.source import InputLog, epoch_begin, read_until, tick_begin
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
 
 _BOOTSTRAP = "kafka.bootstrap.servers"
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ class Input:
         """
         broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
         noted = Topics.noted(checkpoint / "rescale")
-        topics, renewed = _checked(Topics.read(checkpoint / "rescale", readings_of(df)), broker, location)
+        asked = None if broker is None else KafkaTopics(broker)
+        topics, renewed = topics_at_start(checkpoint / "rescale", location, readings_of(df), asked)
         source = identified(df, topics)
         source = replace(source, several=numbered and source.several)
         return cls(df, source, topics, tuple(renewed), noted, broker, location)
@@ -79,6 +81,30 @@ class Input:
         if self.renewed:
             InputLog(str(self.location), self.topics).begin_anew(self.renewed)
         self.topics.keep(own, fsync=fsync)
+
+    def noting(self, run: RunQuery, own: Path, *, fsync: bool) -> RunQuery:
+        """Returns a runner's function that notes the topics that a pattern finds while the query runs.
+
+        Args:
+            run: see `impls.driver.handle.RunQuery`.
+            own: this project's part of the checkpoint.
+            fsync: whether what is noted must survive the host's failure.
+        """
+        if self.broker is None or all(reading.topics is not None for reading in self.topics.readings):
+            return run
+        topics = FoundTopics(self.topics, own, self.location, KafkaTopics(self.broker), fsync=fsync)
+
+        def noted(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
+            def epoch(batch: Any, number: int) -> None:
+                topics.note()
+                epoch_of(batch, number)
+
+            try:
+                return run(epoch, started)
+            finally:
+                topics.note(last=True)
+
+        return noted
 
     @property
     def told_apart(self) -> Topics:
@@ -108,14 +134,3 @@ def _broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
     found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in sources if str(leaf.sourceName()) == KAFKA}
     more = results.options if isinstance(results, Output) else {}
     return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
-
-
-def _checked(topics: Topics, broker: dict[str, str] | None, location: Path) -> tuple[Topics, list[str]]:
-    """Returns topics with the broker's ids, and those made anew; raises UsageError if a source does not take that."""
-    if broker is None or not topics.readings:
-        return topics, []
-    read = {topic for line in last_batch(location) for topic, _ in topics_of(line)}  # also by a pattern
-    found, renewed = topics.found(ids_of(broker, {*topics.listed, *topics.ids, *read}))
-    for topic in renewed:
-        _LOG.warning("Topic %s was deleted and made anew: the query goes on with its new records.", topic)
-    return found, renewed
