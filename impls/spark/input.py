@@ -1,5 +1,6 @@
 """A query's input: its records with their identity, the numbers of its topics, and how far it was read."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,14 +12,16 @@ from pyspark.sql import DataFrame
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
+from impls.driver.journal import replace_bytes
 from impls.errors import UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
 from impls.spark.known import FoundTopics, KafkaTopics, topics_at_start
-from impls.spark.source import InputLog, epoch_begin, read_until, tick_begin
+from impls.spark.source import InputLog, epoch_begin, read_partitions, read_until, tick_begin
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
 
+_ROWS = "rows.json"
 _BOOTSTRAP = "kafka.bootstrap.servers"
 
 
@@ -73,14 +76,29 @@ class Input:
             fsync: whether they must survive the host's failure.
 
         Raises:
-            UsageError: another start has used the checkpoint since the topics were read.
+            UsageError: another start has used the checkpoint since the topics were read, or records that come again
+                would become other rows.
             StateError: that fails.
         """
         if Topics.noted(own) != self.noted:
             raise UsageError("Another start has used the checkpoint meanwhile: start the query again.")
+        self._keep_rows(own, fsync=fsync)
         if self.renewed:
             InputLog(str(self.location), self.topics).begin_anew(self.renewed)
         self.topics.keep(own, fsync=fsync)
+
+    def _keep_rows(self, own: Path, *, fsync: bool) -> None:
+        """Keeps what decides how rows are numbered; in real time records that have been applied come again."""
+        path, rows = own / _ROWS, list(self.source.rows if self.source.several else ())
+        before = json.loads(path.read_bytes()) if path.exists() else rows
+        if before != rows and read_partitions(self.location):
+            raise UsageError(
+                "The input makes other rows of a record than at the last start, by another explode or a filter behind "
+                "it, and in real time the last records come again: their rows would count twice or not at all. Leave "
+                "both as they were and filter in a step of the operator, or begin with a new checkpoint."
+            )
+        if before != rows or not path.exists():
+            replace_bytes(path, json.dumps(rows).encode(), fsync=fsync)
 
     def noting(self, run: RunQuery, own: Path, *, fsync: bool) -> RunQuery:
         """Returns a runner's function that notes the topics that a pattern finds while the query runs.
