@@ -131,16 +131,16 @@ class FoundTopics:
         now: Callable[[], float] = time.monotonic,
     ):  # fmt: skip
         self._topics, self._own, self._location, self._broker = topics, own, location, broker
-        self._fsync, self._now, self._next = fsync, now, 0.0
+        self._fsync, self._now, self._next, self._later = fsync, now, 0.0, 0.0
 
     def note(self, *, last: bool = False) -> None:
-        """Looks for new topics, at most once a second unless it is the last time.
+        """Looks for new topics, at most once a second unless it is the last time, or one was missing at the start.
 
         Raises:
             UsageError: a topic that was not there at the start is made anew.
             StateError: what is found cannot be kept.
         """
-        if self._now() < self._next and not last:
+        if not last and (self._now() < self._later or (self._now() < self._next and not self._topics.absent)):
             return
         self._next = self._now() + _LOOK_S
         known, absent = self._topics, self._topics.absent
@@ -149,7 +149,7 @@ class FoundTopics:
             return
         ids = self._broker.ids(wanted)
         if wanted - ids.keys() - absent:
-            self._next = self._now() + _LATER_S
+            self._later = self._now() + _LATER_S
         if not last:
             self._check_same(ids)
         if ids.keys() - known.ids.keys():

@@ -56,7 +56,7 @@ class Checkpoint:
     def read(self, *, noted: bool = True, ended: bool = True) -> dict[tuple[int, str], int]:
         """Each source reads all topics that it can; returns the input partition by source and topic.
 
-        Raises UsageError, before anything is applied, where a topic is another one than the query knows.
+        Raises UsageError where a topic is another one than the query knows.
 
         A batch of real-time mode that has not ended has no offsets in Spark's log, only those behind the last tick.
         """
@@ -180,10 +180,13 @@ def test_a_topic_that_was_deleted_before_the_start_and_comes_while_the_query_run
     before = query.read()
     del query.broker.topics["b"]
     query.start(pattern())
-    query.read()
+    found = query.found(now=lambda: 0.0)
+    query.read(noted=False)
+    found.note()
     query.broker.make("b")
+    query.read(noted=False, ended=ended)
     with pytest.raises(UsageError, match="The topic b was deleted before this start and has been made anew"):
-        query.read(ended=ended)
+        found.note()
     query.found().note(last=True)
     assert query.start(pattern()) == ["b"]
     assert query.read()[0, "b"] != before[0, "b"]
