@@ -59,7 +59,7 @@ class Identified:
         carried: the plan passes the identity on.
         several: one record can become several rows.
         unordered: a node whose rows come in an order that may change, "" for none.
-        rows: what decides which rows a record becomes where it becomes several, see `rows_of`.
+        rows: where rows are numbered, what decides which a record becomes, see `rows_of`.
     """
 
     frame: DataFrame
@@ -90,7 +90,7 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
         frame = df
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
-    return Identified(frame, carried is not None, several, carrying.unordered, rows_of(plan))
+    return Identified(frame, carried is not None, several, carrying.unordered)
 
 
 def clock_in(df: DataFrame) -> str:
@@ -104,14 +104,14 @@ def clock_in(df: DataFrame) -> str:
     return found
 
 
-def rows_of(plan: Any) -> tuple[str, ...]:
-    """Returns what decides which rows a record becomes, () where it becomes one at most.
+def rows_of(df: DataFrame) -> tuple[str, ...]:
+    """Returns what decides which rows of a streaming DataFrame a record becomes, () where it becomes one at most.
 
     These are the nodes that make several rows of one, and filters behind them: by another one, rows that come again
     would have other numbers. What is the same in another session is the same text.
     """
     found: list[str] = []
-    _makes_rows(plan, found)
+    _makes_rows(df._jdf.queryExecution().analyzed(), found)
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
 from impls.driver.journal import replace_bytes
 from impls.errors import UsageError
-from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
+from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
 from impls.spark.known import FoundTopics, KafkaTopics, topics_at_start
 from impls.spark.source import InputLog, epoch_begin, read_partitions, read_until, tick_begin
 from impls.spark.topics import Topics
@@ -65,7 +65,8 @@ class Input:
         asked = None if broker is None else KafkaTopics(broker)
         topics, renewed = topics_at_start(checkpoint / "rescale", location, readings_of(df), asked)
         source = identified(df, topics)
-        source = replace(source, several=numbered and source.several)
+        several = numbered and source.several
+        source = replace(source, several=several, rows=rows_of(df) if several else ())
         return cls(df, source, topics, tuple(renewed), noted, broker, location)
 
     def keep(self, own: Path, *, fsync: bool) -> None:
@@ -89,7 +90,7 @@ class Input:
 
     def _keep_rows(self, own: Path, *, fsync: bool) -> None:
         """Keeps what decides how rows are numbered; in real time records that have been applied come again."""
-        path, rows = own / _ROWS, list(self.source.rows if self.source.several else ())
+        path, rows = own / _ROWS, list(self.source.rows)
         before = json.loads(path.read_bytes()) if path.exists() else rows
         if before != rows and read_partitions(self.location):
             raise UsageError(
