@@ -125,6 +125,14 @@ def _kill(pid: int) -> None:
         time.sleep(_POLL_S)
 
 
+def started_ticks(pid: int) -> int:
+    """Returns when a process began, in clock ticks since the host did; 0 where there is none, or the system is mute."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
 def lives(pid: int) -> bool:
     """Returns whether a process runs or is stopped; one that waits to be reaped is dead."""
     try:

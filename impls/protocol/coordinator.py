@@ -6,7 +6,22 @@ import numpy as np
 
 from impls.errors import StateError
 from impls.protocol.order import EpochOrder
-from impls.protocol.session import Alive, Due, Ended, Failed, Final, Hello, Marks, Role, Route, Routed, Said, Say, Tick
+from impls.protocol.session import (
+    Alive,
+    Closed,
+    Due,
+    Ended,
+    Failed,
+    Final,
+    Hello,
+    Marks,
+    Role,
+    Route,
+    Routed,
+    Said,
+    Say,
+    Tick,
+)
 
 
 class Coordinator:
@@ -17,6 +32,7 @@ class Coordinator:
 
     Attributes:
         hello: the tasks of the session there are, by role and index.
+        unclosed: workers whose processes may write or send, also those that are not connected any more.
         ended: what workers of the plan have ended the tick with.
         failed: the error with which a task of this session has ended, None while there is none.
         needed: by partition of the input, the first offset of which a batch that comes again has to bring the record.
@@ -25,6 +41,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.hello: dict[tuple[Role, int], Hello] = {}
+        self.unclosed: list[Hello] = []
         self._known: set[tuple[Role, int]] = set()  # tasks that have joined this session, also those that have left it
         self.ended: dict[int, Ended] = {}
         self.failed: Failed | None = None
@@ -61,7 +78,7 @@ class Coordinator:
 
     @property
     def pids(self) -> list[int]:
-        """Processes of the session's workers."""
+        """Processes of the session's workers that are connected."""
         return sorted({hello.pid for hello in self.hello.values() if hello.role == "worker"})
 
     def begin(self, order: EpochOrder) -> list[Say]:
@@ -72,8 +89,9 @@ class Coordinator:
         return self._tell()
 
     def end(self) -> None:
-        """Forgets the session, as the query is ended; no task of that start of it is heard any more."""
+        """Forgets the session, as the query and its processes are ended; no task of that start is heard any more."""
         self._ended_runs.add(self._session[0])
+        self.unclosed = []
         self._replace(("", -1))
 
     def joined(self, hello: Hello) -> list[Say]:
@@ -82,6 +100,8 @@ class Coordinator:
         One that Spark has started again in its session fails that: nobody sends it again what it had taken before.
         """
         run, batch = self._session
+        if hello.role == "worker":
+            self.unclosed.append(hello)
         if hello.run in self._ended_runs or (hello.run == run and hello.batch < batch):
             return []  # it comes late, its session is over
         if (hello.run, hello.batch) != self._session:
@@ -110,9 +130,11 @@ class Coordinator:
     def heard(self, peer: Hello, said: Said) -> list[Say]:
         """Takes in what a task says; words of another session are passed over."""
         role, index = peer.role, peer.index
+        if isinstance(said, Closed):  # also one of another session
+            self.unclosed = [hello for hello in self.unclosed if hello != peer]
         if (peer.run, peer.batch) != self._session:
             return []
-        if isinstance(said, Failed | Due | Alive):
+        if isinstance(said, Failed | Due | Alive | Closed):
             self.failed = said if self.failed is None and isinstance(said, Failed) else self.failed
             self.timers_wait = self.timers_wait or isinstance(said, Due)
             return []

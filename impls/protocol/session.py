@@ -38,6 +38,7 @@ class Hello:
         batch: Spark's number of the batch.
         pid: the worker's process; a router's is 0, as it runs in the JVM of the driver.
         stage: number of its stage in Spark.
+        started: when the worker's process began, in clock ticks since the host did; 0 where that is not known.
     """
 
     role: Role
@@ -47,6 +48,7 @@ class Hello:
     batch: int
     pid: int
     stage: int = -1
+    started: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,13 @@ class Alive:
 
 
 @dataclass(frozen=True)
+class Closed:
+    """S to driver: the worker has closed its environment, and writes and sends nothing any more."""
+
+    worker: int
+
+
+@dataclass(frozen=True)
 class Failed:
     """A task to driver: it ends with an error.
 
@@ -162,7 +171,7 @@ class Failed:
     text: str
 
 
-Said = Routed | Final | Ended | Due | Alive | Failed
+Said = Routed | Final | Ended | Due | Alive | Closed | Failed
 
 
 @dataclass(frozen=True)

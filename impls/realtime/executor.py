@@ -10,7 +10,7 @@ from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
-from impls.protocol.session import Due, Hello, Say
+from impls.protocol.session import Closed, Due, Hello, Say
 from impls.realtime.link import Event, Lost, Switchboard
 from impls.worker.cells import CELL
 
@@ -50,8 +50,13 @@ class RealTimeExecutor:
 
     @property
     def pids(self) -> list[int]:
-        """Processes of the session's tasks, as far as they have joined."""
+        """Processes of the session's workers that are connected."""
         return self._coordinator.pids
+
+    @property
+    def unclosed(self) -> list[Hello]:
+        """Workers whose processes may write or send, see `impls.protocol.coordinator.Coordinator`."""
+        return self._coordinator.unclosed
 
     @property
     def needed(self) -> dict[int, int]:
@@ -108,7 +113,7 @@ class RealTimeExecutor:
 
     def _answer(self, event: Event) -> list[Say]:
         peer, message = event.peer, event.message
-        if not isinstance(message, Lost | Due):
+        if not isinstance(message, Lost | Due | Closed):
             self._until = time.monotonic() + _DEADLINE_S
         if isinstance(message, Hello):
             return self._coordinator.joined(message)

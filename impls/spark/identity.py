@@ -19,6 +19,8 @@ PARTITION, OFFSET = "rescale_partition", "rescale_offset"
 KAFKA = "kafka"
 _CLOCKS = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(")
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
+_NUMBER = re.compile(r"#\d+L?")  # of an expression, in this session
+_VARIABLE = re.compile(r"_\d+\b")  # the same of a lambda's variable
 _ROWS = {"Generate"}  # nodes that make several rows of one, in one order
 _PLAIN = {"Filter", "SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint"}
 _UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their rows come in an order that may change
@@ -57,12 +59,14 @@ class Identified:
         carried: the plan passes the identity on.
         several: one record can become several rows.
         unordered: a node whose rows come in an order that may change, "" for none.
+        rows: where rows are numbered, what decides which a record becomes, see `rows_of`.
     """
 
     frame: DataFrame
     carried: bool = False
     several: bool = False
     unordered: str = ""
+    rows: tuple[str, ...] = ()
 
 
 def identified(df: DataFrame, topics: Topics) -> Identified:
@@ -98,6 +102,32 @@ def clock_in(df: DataFrame) -> str:
         texts = [str(expression.sql()) for expression in _items(node.expressions())]
         found = next((match[1] for text in texts if (match := _CLOCKS.search(_LITERAL.sub("", text)))), "")
     return found
+
+
+def rows_of(df: DataFrame) -> tuple[str, ...]:
+    """Returns what decides which rows of a streaming DataFrame a record becomes, () where it becomes one at most.
+
+    These are the nodes that make several rows of one, and filters behind them: by another one, rows that come again
+    would have other numbers. What is the same in another session is the same text.
+    """
+    found: list[str] = []
+    _makes_rows(df._jdf.queryExecution().analyzed(), found)
+    return tuple(found)
+
+
+def _makes_rows(node: Any, found: list[str]) -> bool:
+    kind = str(node.getClass().getSimpleName())
+    inside = [_makes_rows(child, found) for child in _items(node.children()) if child.isStreaming()]
+    makes = bool(inside) and kind not in _PLAIN | _UNORDERED | {"Project", "Union"}
+    if makes or (kind == "Filter" and any(inside)):
+        texts = [_same_in_all_sessions(str(expression.sql())) for expression in _items(node.expressions())]
+        found.append(f"{kind}: {', '.join(texts)}")
+    return makes or any(inside)
+
+
+def _same_in_all_sessions(sql: str) -> str:
+    text = _NUMBER.sub("", sql)
+    return _VARIABLE.sub("", text) if "lambda" in text else text
 
 
 def _check_one_topic(topics: Topics, opaque: str) -> None:

@@ -1,24 +1,28 @@
 """A query's input: its records with their identity, the numbers of its topics, and how far it was read."""
 
-import logging
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
-from impls.driver.topicids import ids_of
+from impls.driver.handle import RunQuery
+from impls.driver.journal import replace_bytes
 from impls.errors import UsageError
-from impls.spark.identity import KAFKA, Identified, identified, readings_of, streaming_sources
-from impls.spark.source import InputLog, epoch_begin, last_batch, read_until, tick_begin, topics_of
+from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
+from impls.spark.known import FoundTopics, KafkaTopics, topics_at_start
+from impls.spark.source import InputLog, epoch_begin, read_partitions, read_until, tick_begin
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
 
+_ROWS = "rows.json"
 _BOOTSTRAP = "kafka.bootstrap.servers"
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,11 @@ class Input:
         """
         broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
         noted = Topics.noted(checkpoint / "rescale")
-        topics, renewed = _checked(Topics.read(checkpoint / "rescale", readings_of(df)), broker, location)
+        asked = None if broker is None else KafkaTopics(broker)
+        topics, renewed = topics_at_start(checkpoint / "rescale", location, readings_of(df), asked)
         source = identified(df, topics)
-        source = replace(source, several=numbered and source.several)
+        several = numbered and source.several
+        source = replace(source, several=several, rows=rows_of(df) if several else ())
         return cls(df, source, topics, tuple(renewed), noted, broker, location)
 
     def keep(self, own: Path, *, fsync: bool) -> None:
@@ -71,14 +77,53 @@ class Input:
             fsync: whether they must survive the host's failure.
 
         Raises:
-            UsageError: another start has used the checkpoint since the topics were read.
+            UsageError: another start has used the checkpoint since the topics were read, or records that come again
+                would become other rows.
             StateError: that fails.
         """
         if Topics.noted(own) != self.noted:
             raise UsageError("Another start has used the checkpoint meanwhile: start the query again.")
+        self._keep_rows(own, fsync=fsync)
         if self.renewed:
             InputLog(str(self.location), self.topics).begin_anew(self.renewed)
         self.topics.keep(own, fsync=fsync)
+
+    def _keep_rows(self, own: Path, *, fsync: bool) -> None:
+        """Keeps what decides how rows are numbered; in real time records that have been applied come again."""
+        path, rows = own / _ROWS, list(self.source.rows)
+        before = json.loads(path.read_bytes()) if path.exists() else rows
+        if before != rows and read_partitions(self.location):
+            raise UsageError(
+                "The input makes other rows of a record than at the last start, by another explode or a filter behind "
+                "it, and in real time the last records come again: their rows would count twice or not at all. Leave "
+                "both as they were and filter in a step of the operator, or begin with a new checkpoint."
+            )
+        if before != rows or not path.exists():
+            replace_bytes(path, json.dumps(rows).encode(), fsync=fsync)
+
+    def noting(self, run: RunQuery, own: Path, *, fsync: bool) -> RunQuery:
+        """Returns a runner's function that notes the topics that a pattern finds while the query runs.
+
+        Args:
+            run: see `impls.driver.handle.RunQuery`.
+            own: this project's part of the checkpoint.
+            fsync: whether what is noted must survive the host's failure.
+        """
+        if self.broker is None or all(reading.topics is not None for reading in self.topics.readings):
+            return run
+        topics = FoundTopics(self.topics, own, self.location, KafkaTopics(self.broker), fsync=fsync)
+
+        def noted(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
+            def epoch(batch: Any, number: int) -> None:
+                topics.note()
+                epoch_of(batch, number)
+
+            try:
+                return run(epoch, started)
+            finally:
+                topics.note(last=True)
+
+        return noted
 
     @property
     def told_apart(self) -> Topics:
@@ -108,14 +153,3 @@ def _broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
     found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in sources if str(leaf.sourceName()) == KAFKA}
     more = results.options if isinstance(results, Output) else {}
     return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
-
-
-def _checked(topics: Topics, broker: dict[str, str] | None, location: Path) -> tuple[Topics, list[str]]:
-    """Returns topics with the broker's ids, and those made anew; raises UsageError if a source does not take that."""
-    if broker is None or not topics.readings:
-        return topics, []
-    read = {topic for line in last_batch(location) for topic, _ in topics_of(line)}  # also by a pattern
-    found, renewed = topics.found(ids_of(broker, {*topics.listed, *topics.ids, *read}))
-    for topic in renewed:
-        _LOG.warning("Topic %s was deleted and made anew: the query goes on with its new records.", topic)
-    return found, renewed

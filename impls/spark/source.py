@@ -177,7 +177,7 @@ def tick_begin(location: Path, topics: Topics) -> Offsets | None:
     except (OSError, ValueError):
         return None
     begin: Offsets = {}
-    for topic, parts in (pair for line in [*lines, *last_batch(location)] for pair in topics_of(line)):
+    for topic, parts in (pair for line in [*lines, *_last_batch(location)] for pair in topics_of(line)):
         for part in parts:
             at = _first_needed(topics, needed, topic, part)
             if at is not None:
@@ -185,12 +185,29 @@ def tick_begin(location: Path, topics: Topics) -> Offsets | None:
     return begin or None
 
 
-def last_batch(location: Path) -> list[bytes]:
+def _last_batch(location: Path) -> list[bytes]:
     """Returns the lines of offsets of the last batch that Spark has noted, [] before the first."""
     last = _last(location / "offsets")
     if last is None:
         return []
     return (location / "offsets" / str(last)).read_bytes().split(b"\n")[_HEAD_LINES:]
+
+
+def read_offsets(location: Path) -> dict[tuple[str, int], int]:
+    """Returns, by topic and partition, the offset behind what the last batch that Spark has noted has read."""
+    read: dict[tuple[str, int], int] = {}
+    for topic, parts in (pair for line in _last_batch(location) for pair in topics_of(line)):
+        for part, at in parts.items():
+            read[topic, part] = max(at, read.get((topic, part), 0))
+    return read
+
+
+def read_partitions(location: Path) -> set[int]:
+    """Returns the input partitions of which `InputLog` has noted how far they were read."""
+    try:
+        return set(_needed(location))
+    except (OSError, ValueError):
+        return set()
 
 
 def read_until(location: str, topics: Topics, *, real_time: bool) -> Callable[[int], PartitionOffsets]:

@@ -1,13 +1,14 @@
 """Numbers of the input's topics, by which records of equal partition and offset are told apart.
 
-The identity of a record is its topic, by the id that the broker gave it, its partition and its offset. Workers know the
-first two as one number, the *input partition*: the topic's number times 2^20, and the partition. A topic that the
-query names gets the next free number, from 0, which the checkpoint keeps; one that matches a pattern, and may come
-while the query runs, has a hash of its name. A topic that was deleted and made anew is another one, with a new number.
+The identity of a record is its source, its topic, by the id that the broker gave it, its partition and its offset.
+Workers know the first three as one number, the *input partition*: the number of a topic in a source times 2^20, and the
+partition. A topic that the query names gets the next free number, from 0, which the checkpoint keeps; one that matches
+a pattern, and may come while the query runs, has a hash of its name. A topic that was deleted and made anew is another
+one, with a new number. As for Spark, a source is its place among the sources of the query.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -57,41 +58,43 @@ class Topics:
 
     Attributes:
         readings: the Kafka sources, in the order of the plan.
-        numbers: of topics, by the name that `name` gives; those of a pattern only if they were made anew.
+        numbers: of topics, by the name that `name_of` gives; those of a pattern when they have been read.
         ids: by topic, the broker's id of it.
         former: numbers of topics that were made anew since; they never come again.
+        absent: topics with an id of which the broker gave none at this start; what the checkpoint does not keep.
     """
 
     readings: tuple[Reading, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     former: tuple[int, ...] = ()
+    absent: frozenset[str] = frozenset()
 
     @property
     def listed(self) -> set[str]:
         """Topics that the sources name."""
         return {topic for reading in self.readings for topic in reading.topics or ()}
 
-    def name(self, reading: Reading, topic: str) -> str:
-        """Returns the topic's name in one source: a second source of the same topic reads its records again.
+    def names(self, topic: str) -> list[str]:
+        """Returns the topic's names in the sources that can read it."""
+        return [name_of(topic, reading.place) for reading in self.readings if reading.may_read(topic)]
 
-        `#` cannot be in a topic's name.
-        """
-        again = reading.topics is None or any(other.may_read(topic) for other in self.readings[: reading.place])
-        return f"{topic}#{reading.place}" if again and reading.place else topic
+    def numbers_of(self, topic: str) -> set[int]:
+        """Returns the numbers that a topic has in all sources, and those that it has had where a pattern found it."""
+        names = [name_of(topic, reading.place) for reading in self.readings]
+        return {number for name in names for number in (self.number(name), hashed(name))}
 
     def number(self, name: str) -> int:
         """Returns the number of a name."""
-        return self.numbers.get(name, _HASHED | (hash_bytes(name.encode()) & (_HASHED - 1)))
+        return self.numbers.get(name, hashed(name))
 
     def input_partitions(self, topic: str, partition: int) -> list[int]:
         """Returns the input partitions of a topic's partition, one for each source that can read it."""
-        names = [self.name(reading, topic) for reading in self.readings if reading.may_read(topic)]
-        return [self.number(name) << PARTITION_BITS | partition for name in names]
+        return [self.number(name) << PARTITION_BITS | partition for name in self.names(topic)]
 
     def by_number(self) -> dict[int, str]:
-        """Returns the topics' names by their numbers, for messages."""
-        return {number: name.partition("#")[0] for name, number in self.numbers.items()}
+        """Returns the topics' names by their numbers."""
+        return {number: _topic_of(name) for name, number in self.numbers.items()}
 
     def is_gone(self, input_partition: int) -> bool:
         """Returns whether an input partition was that of a topic that was made anew since."""
@@ -110,52 +113,62 @@ class Topics:
         return f"if(partition < {most}, shiftleft({number}, {PARTITION_BITS}) + partition, {refused})"
 
     def _listed_sql(self, reading: Reading) -> str:
-        numbers = {topic: self.number(self.name(reading, topic)) for topic in reading.topics or ()}
+        numbers = {topic: self.number(name_of(topic, reading.place)) for topic in reading.topics or ()}
         if len(numbers) == 1:
             return f"{next(iter(numbers.values()))}L"
         return _cases(numbers)
 
     def _pattern_sql(self, reading: Reading) -> str:
-        suffix = f"#{reading.place}" if reading.place else ""
-        hashed = f"(xxhash64(concat(topic, '{suffix}')) & {_HASHED - 1}L) | {_HASHED}L"
-        topics = {name.partition("#")[0] for name in self.numbers}
-        own = {topic: n for topic in topics if (n := self.numbers.get(self.name(reading, topic))) is not None}
-        return _cases(own, hashed) if own else hashed
+        any_ = f"(xxhash64(concat(topic, '{name_of('', reading.place)}')) & {_HASHED - 1}L) | {_HASHED}L"
+        topics = {_topic_of(name) for name in self.numbers}
+        own = {topic: n for topic in topics if (n := self.numbers.get(name_of(topic, reading.place))) is not None}
+        return _cases(own, any_) if own else any_
 
     def numbered(self) -> "Topics":
-        """Returns the topics with a number for each that a source names, or that one has read by a pattern.
-
-        A topic that a pattern has found keeps its number when it is named at a later start.
-        """
+        """Returns the topics with a number for each that a source names."""
         numbers = dict(self.numbers)
-        for topic in self.ids:
-            for reading in (reading for reading in self.readings if reading.topics is None):
-                numbers.setdefault(name := self.name(reading, topic), self.number(name))
         for reading in self.readings:
             for topic in reading.topics or ():
-                numbers.setdefault(self.name(reading, topic), _next(numbers, self.former))
+                numbers.setdefault(name_of(topic, reading.place), _next(numbers, self.former))
         return replace(self, numbers=numbers)
 
-    def found(self, ids: Mapping[str, str]) -> tuple["Topics", list[str]]:
+    def having_read(self, topics: Iterable[str], ids: Mapping[str, str]) -> "Topics":
+        """Returns the topics with what is known of some that the query has read: numbers, and ids that are new.
+
+        One that a pattern has found, in whatever source, keeps its number when it is named at a later start.
+        """
+        names = [name_of(topic, reading.place) for topic in topics for reading in self.readings]
+        numbers = {**{name: hashed(name) for name in names}, **self.numbers}
+        return replace(self, numbers=numbers, ids={**ids, **self.ids})
+
+    def found(self, ids: Mapping[str, str], others: Collection[str] = ()) -> tuple["Topics", list[str]]:
         """Returns the topics with the ids that the broker gives them now, and those that were made anew.
 
-        Raises UsageError for one that was made anew where a source does not go on without what is gone.
+        Args:
+            ids: by topic.
+            others: topics that are known to be other ones than were read, whatever their ids.
+
+        Raises:
+            UsageError: one was made anew, and a source does not go on without what is gone.
         """
-        renewed = sorted(topic for topic, id_ in ids.items() if self.ids.get(topic, id_) != id_)
+        renewed = sorted({*others, *(topic for topic, id_ in ids.items() if self.ids.get(topic, id_) != id_)})
         numbers, former = dict(self.numbers), [*self.former]
         for topic in renewed:
-            for reading in (reading for reading in self.readings if reading.may_read(topic)):
-                if not reading.loses:
-                    raise UsageError(
-                        f"The topic {topic} was deleted and made anew: what this checkpoint has read of it is gone, "
-                        "and its offsets name other records now. Begin with a new checkpoint, or give each source that "
-                        "names the topic or a pattern the option failOnDataLoss=false to go on with the new topic."
-                    )
-                name = self.name(reading, topic)
+            self._check_loses(topic)
+            known = [name for name in self.numbers if _topic_of(name) == topic]  # also in a source of an earlier start
+            for name in sorted({*known, *self.names(topic)}):
                 former.append(self.number(name))
                 numbers[name] = _next(numbers, former)
-        found = replace(self, numbers=numbers, ids={**self.ids, **ids}, former=tuple(former))
-        return found.numbered(), renewed
+        absent = frozenset(self.ids.keys() - ids.keys())
+        return Topics(self.readings, numbers, {**self.ids, **ids}, tuple(former), absent).numbered(), renewed
+
+    def _check_loses(self, topic: str) -> None:
+        if any(reading.may_read(topic) and not reading.loses for reading in self.readings):
+            raise UsageError(
+                f"The topic {topic} was deleted and made anew: what this checkpoint has read of it is gone, and its "
+                "offsets name other records now. Begin with a new checkpoint, or give each source that names the "
+                "topic or a pattern the option failOnDataLoss=false to go on with the new topic."
+            )
 
     @staticmethod
     def noted(folder: Path) -> bytes:
@@ -164,8 +177,14 @@ class Topics:
         return path.read_bytes() if path.exists() else b""
 
     @classmethod
-    def read(cls, folder: Path, readings: Sequence[Reading]) -> "Topics":
-        """Returns the topics that a checkpoint knows, for sources; raises UsageError when its file is damaged."""
+    def read(cls, folder: Path, readings: Sequence[Reading], topics: Collection[str] = ()) -> "Topics":
+        """Returns the topics that a checkpoint knows; raises UsageError when its file is damaged.
+
+        Args:
+            folder: this project's part of the checkpoint.
+            readings: the sources of the query now.
+            topics: those that it has read, by whatever source.
+        """
         path = folder / _FILE
         try:
             data = json.loads(path.read_bytes())
@@ -174,12 +193,26 @@ class Topics:
             return cls(tuple(readings)).numbered()
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
-        return cls(tuple(readings), numbers, ids, former).numbered()
+        return cls(tuple(readings), numbers, ids, former).having_read(topics, {}).numbered()
 
     def keep(self, folder: Path, *, fsync: bool = False) -> None:
         """Writes what `read` reads; raises StateError when that fails."""
         data: dict[str, Any] = {"numbers": dict(self.numbers), "ids": dict(self.ids), "former": list(self.former)}
         replace_bytes(folder / _FILE, json.dumps(data, indent=1).encode(), fsync=fsync)
+
+
+def name_of(topic: str, place: int) -> str:
+    """Returns the name of a topic in one source; `#` cannot be in a topic's own."""
+    return f"{topic}#{place}" if place else topic
+
+
+def _topic_of(name: str) -> str:
+    return name.partition("#")[0]
+
+
+def hashed(name: str) -> int:
+    """Returns the number of a name that a pattern has found."""
+    return _HASHED | (hash_bytes(name.encode()) & (_HASHED - 1))
 
 
 def _next(numbers: Mapping[str, int], former: Iterable[int]) -> int:

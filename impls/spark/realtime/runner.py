@@ -262,7 +262,7 @@ class _Runner:
     def _end_tasks(self) -> None:
         while self._executor.take(0):
             pass
-        end_processes(self._executor.pids)  # first: they would complain that Spark has closed their connections
+        end_processes(self._executor.unclosed)  # first: they would complain that Spark has closed their connections
         end = time.monotonic() + _GONE_DEADLINE_S
         while self._executor.pids and time.monotonic() < end:  # so that nobody takes them for those of the next start
             self._executor.take(_LOOK_S)

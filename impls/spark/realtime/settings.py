@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
+from impls.faults import started_ticks
 from impls.protocol.session import Hello
 from impls.realtime.link import Link
 
@@ -67,4 +68,7 @@ class Wiring:
         context = TaskContext.get()
         assert context is not None, "it runs inside a Spark task"
         batch = int(context.getLocalProperty(_BATCH_ID) or 0)
-        return Hello("worker", context.partitionId(), self.slots, self.run, batch, os.getpid(), context.stageId())
+        pid = os.getpid()
+        return Hello(
+            "worker", context.partitionId(), self.slots, self.run, batch, pid, context.stageId(), started_ticks(pid)
+        )  # fmt: skip

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from impls.errors import StateError
-from impls.protocol.session import Failed, Hello
+from impls.protocol.session import Closed, Failed, Hello
 from impls.realtime.blobs import Blob
 from impls.realtime.flow import BatchingWindow, Flow, Inbox, Pace
 from impls.realtime.link import Link
@@ -35,7 +35,7 @@ _Flow = Callable[[int, int], None]  # takes records applied since the last call,
 
 @contextmanager
 def _joined(wiring: Wiring, hello: Hello) -> Iterator[Link]:
-    """Connects a task to the driver, which hears with what the task fails."""
+    """Connects a worker to the driver, which hears with what it fails, and that nothing of it is open any more."""
     with wiring.connect() as link:
         link.say(hello)
         try:
@@ -44,6 +44,8 @@ def _joined(wiring: Wiring, hello: Hello) -> Iterator[Link]:
             words = " ".join([str(error), *getattr(error, "__notes__", ())])
             link.say(Failed(hello.role, hello.index, type(error).__name__, words))
             raise
+        finally:
+            link.say(Closed(hello.index))  # without it the process counts as one that may still write
 
 
 def _in_thread(name: str, inbox: Inbox[Any], work: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Due, Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
+from impls.protocol.session import Closed, Due, Ended, Failed, Final, Hello, Marks, Route, Routed, Tick
 
 ROUTING = np.array([0, 1, 1, 0], np.int32)
 MESSAGES = [
@@ -19,6 +19,7 @@ MESSAGES = [
     Final(3, 1),
     Ended(3, 1, b"{}", b"", 17),
     Due(1),
+    Closed(1),
     Failed("worker", 0, "StateError", "no state"),
 ]
 

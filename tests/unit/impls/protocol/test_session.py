@@ -11,7 +11,7 @@ from impls.errors import StateError
 from impls.protocol.coordinator import Coordinator
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import EpochPlan, WrittenPlan
-from impls.protocol.session import Ended, Failed, Final, Hello, Marks, Route, Routed, Say, Tick
+from impls.protocol.session import Closed, Ended, Failed, Final, Hello, Marks, Route, Routed, Say, Tick
 
 ROUTERS, SLOTS = 2, 3
 
@@ -183,6 +183,20 @@ def test_a_task_that_is_started_again_in_its_session_fails_it_and_the_next_one_b
     coordinator.end()
     assert kinds(session(coordinator, "b")) == TOLD
     assert coordinator.failed is None
+
+
+def test_a_worker_is_unclosed_until_it_says_that_it_is_closed():
+    coordinator = begun()
+    again = replace(worker(1), pid=99)
+    coordinator.left(worker(0))
+    coordinator.joined(again)
+    assert (coordinator.pids, coordinator.unclosed) == ([21, 22], [*hellos()[ROUTERS:], again])
+    session(coordinator, batch=1)
+    for one in (worker(0), worker(1), again):
+        coordinator.heard(one, Closed(one.index))
+    assert coordinator.unclosed == [worker(2), *hellos(batch=1)[ROUTERS:]]
+    coordinator.end()
+    assert coordinator.unclosed == []
 
 
 def test_a_session_that_is_ended_is_forgotten():

@@ -82,7 +82,7 @@ def test_a_damaged_file_is_refused_in_one_sentence(tmp_path):
 
 
 def test_a_topic_that_a_pattern_has_found_keeps_its_number_when_it_is_named(tmp_path):
-    found, _ = Topics.read(tmp_path, [Reading(None)]).found({"in": "one"})
+    found = Topics.read(tmp_path, [Reading(None)]).having_read(["in"], {"in": "one"})
     found.keep(tmp_path)
     named = Topics.read(tmp_path, [Reading(("in", "more"))])
     assert named.input_partitions("in", 2) == found.input_partitions("in", 2)

@@ -26,9 +26,13 @@ def source(name: str, *, streaming: bool = True, **options: str) -> Any:
     return SimpleNamespace(isStreaming=lambda: streaming, sourceName=lambda: name, extraOptions=lambda: options)
 
 
-def frame(*leaves: Any, master: str = "local[6,4]", **changed: str) -> Any:
+def frame(*leaves: Any, master: str = "local[6,4]", sql: str = "key", **changed: str) -> Any:
     settings = {**real_time_settings(), **changed}
-    analyzed = SimpleNamespace(collectLeaves=lambda: Leaves(leaves or [source("kafka")]))
+    analyzed = SimpleNamespace(
+        collectLeaves=lambda: Leaves(leaves or [source("kafka")]),
+        children=Leaves,
+        expressions=lambda: Leaves([SimpleNamespace(sql=lambda: sql)]),
+    )
     context = SimpleNamespace(master=master, getConf=lambda: settings)
     execution = SimpleNamespace(analyzed=lambda: analyzed)
     return SimpleNamespace(
@@ -59,7 +63,7 @@ def test_rows_in_an_order_that_may_change_are_refused():
 
 def test_the_time_of_an_expression_is_refused():
     with pytest.raises(UsageError, match="now is another time when a record is read again: take Kafka's timestamp"):
-        check_real_time(Identified(frame(), clock="now"), checkpoint="/there", log_dir=None)
+        check_real_time(Identified(frame(sql="now()")), checkpoint="/there", log_dir=None)
 
 
 def test_what_it_cannot_do_is_refused_with_what_to_use_instead(monkeypatch):

@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from impls.driver.driver import QueryEnded, StopNeeded
 from impls.errors import StateError, UsageError
+from impls.faults import started_ticks
+from impls.protocol.session import Hello
 from impls.realtime.executor import SessionLost, SlotsNeeded
 from impls.spark.realtime.runner import runner_of
 from impls.spark.topics import Topics
@@ -51,8 +54,8 @@ class Query:
 class Executor:
     """All tasks are there at once; one has said in `words` with what it failed, and nobody has heard it yet."""
 
-    def __init__(self, pids: list[int] | None = None, words: str = ""):
-        self.complete, self.pids, self.needed = True, pids or [], {}
+    def __init__(self, unclosed: Sequence[Hello] = (), words: str = ""):
+        self.complete, self.unclosed, self.pids, self.needed = True, unclosed, [one.pid for one in unclosed], {}
         self.check: Callable[[], None] = lambda: None
         self._words, self._heard = words, False
 
@@ -159,8 +162,28 @@ def test_too_few_threads_are_not_tried_again():
     assert len(query.started) == 1
 
 
-def test_the_processes_of_the_tasks_are_gone_when_it_returns():
+@contextmanager
+def waiting() -> Iterator[subprocess.Popen]:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
-        ended, _, _ = run(Query(), executor=Executor([child.pid]))
+        yield child
+
+
+def hello(child: subprocess.Popen, started: int) -> Hello:
+    return Hello("worker", 0, 1, "run", 0, child.pid, started=started)
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_the_processes_of_the_tasks_are_gone_when_it_returns(connected):
+    with waiting() as child:
+        executor = Executor([hello(child, started_ticks(child.pid))])
+        executor.pids = executor.pids if connected else []
+        ended, _, _ = run(Query(), executor=executor)
         assert isinstance(ended, QueryEnded)
         assert child.wait(30) < 0, "it was not killed"
+
+
+def test_a_process_that_has_the_number_of_a_worker_that_is_gone_is_left_alone():
+    with waiting() as child:
+        run(Query(), executor=Executor([hello(child, started_ticks(child.pid) - 1)]))
+        child.communicate(b"\n", 30)
+        assert child.returncode == 0

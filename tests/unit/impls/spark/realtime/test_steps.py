@@ -13,7 +13,7 @@ from router import encode
 from switchboards import DEADLINE_S, Running, heard
 
 from impls.errors import StateError
-from impls.protocol.session import Failed, Hello, Marks
+from impls.protocol.session import Closed, Failed, Hello, Marks
 from impls.realtime.blobs import Blob
 from impls.realtime.flow import Flow, Pace
 from impls.realtime.link import Switchboard
@@ -142,6 +142,8 @@ def test_s_hands_blobs_on_in_order_and_ends_when_all_are_applied(board, wiring, 
     send(blob(2, 1))
     assert heard(board).message == Marks(2, ())
     send(blob(3, 1))
+    assert heard(board).message == Marks(3, ())
+    assert heard(board).message == Closed(0)
     assert running.ended()
     assert running.error is None
     assert worker_log == [("made", 0, 5), 1, 2, 3, "closed"]
@@ -165,6 +167,7 @@ def test_s_says_why_it_ends_and_closes_what_is_open(board, wiring, worker_log):
     running = started(board, wiring, Input(), worker_log)
     board.send("worker", 0, "fail")
     assert heard(board).message == Failed("worker", 0, "StateError", "as told")
+    assert heard(board).message == Closed(0)
     assert running.ended()
     assert str(running.error) == "as told"
     assert worker_log[-1] == "closed"
