@@ -8,7 +8,7 @@ batch that it has committed, or those that its Kafka source noted at the very be
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from impls.autoscale.intervals import PartitionOffsets
 from impls.controltopic.commands import Offsets
 from impls.driver.journal import replace_bytes
 from impls.protocol.eventtime import MAX_TIME, NO_TIME
-from impls.spark.topics import Topics
+from impls.spark.topics import Reading, Topics
 
 _HEAD_LINES = 2  # of a file of Spark's offset log: its version, and the batch's settings
 
@@ -85,7 +85,7 @@ class InputLog:
         """
         with contextlib.suppress(OSError):
             for path, first in [*self._begin(), *self._uncommitted()]:
-                _put_forward(path, first, lambda topic, _partition, at: 0 if topic in topics else at)
+                _put_forward(path, first, lambda _source, topic, _partition, at: 0 if topic in topics else at)
 
     def put_forward(self) -> None:
         """Lets the batch that comes again begin at the first record of each partition that is needed.
@@ -93,9 +93,10 @@ class InputLog:
         What is not in the form of Kafka's offsets stays as it is: then more comes again than is needed.
         """
         try:
-            needed = _needed(self._location)
-            for path, first in self._begin():
-                _put_forward(path, first, partial(self._later, needed))
+            needed, files = _needed(self._location), self._begin()
+            for number, (path, first) in enumerate(files):
+                later = partial(self._later, needed)
+                _put_forward(path, first, later, source=number)  # several files have a source each, one has all
         except (OSError, ValueError):
             return
 
@@ -112,10 +113,11 @@ class InputLog:
         last = _last(self._location / "commits")
         if last is not None:
             return [(self._location / "offsets" / str(last), _HEAD_LINES)]
-        return [(path / "0", 1) for path in sorted((self._location / "sources").iterdir())]
+        return [(path / "0", 1) for path in _sources(self._location)]
 
-    def _later(self, needed: Mapping[int, int], topic: str, partition: int, at: int) -> int:
-        return max(at, _first_needed(self._topics, needed, topic, partition) or at)
+    def _later(self, needed: Mapping[int, int], source: int, topic: str, partition: int, at: int) -> int:
+        readings = _readings_of(self._location, self._topics, source)
+        return max(at, _first_needed(self._topics, readings, needed, topic, partition) or at)
 
 
 def _last(folder: Path) -> int | None:
@@ -131,16 +133,30 @@ def _needed(location: Path) -> dict[int, int]:
     return {int(part): int(at) for part, at in found.items()}
 
 
-def _first_needed(topics: Topics, needed: Mapping[int, int], topic: str, partition: int) -> int | None:
-    """Returns the first offset that any source of a topic's partition needs, None where one has not said."""
-    found = [needed.get(one) for one in topics.input_partitions(topic, partition)]
+def _sources(location: Path) -> list[Path]:
+    """Returns the folders in which Spark's sources note where they began, in the order of its offsets."""
+    return sorted((location / "sources").iterdir(), key=lambda path: int(path.name))
+
+
+def _readings_of(location: Path, topics: Topics, source: int) -> Sequence[Reading]:
+    """Returns the readings of one of Spark's sources: all of them where it is one for several, as in df.union(df)."""
+    several = len(topics.readings)
+    alone = several > 1 and len(_sources(location)) == several
+    return topics.readings[source : source + 1] if alone else topics.readings
+
+
+def _first_needed(
+    topics: Topics, readings: Sequence[Reading], needed: Mapping[int, int], topic: str, partition: int
+) -> int | None:
+    """Returns the first offset of a topic's partition that any of some readings needs, None where one has not said."""
+    found = [needed.get(one) for one in topics.input_partitions(topic, partition, readings)]
     return None if not found or None in found else min(at for at in found if at is not None)
 
 
-def _put_forward(path: Path, first: int, later: Callable[[str, int, int], int]) -> None:
+def _put_forward(path: Path, first: int, later: Callable[[int, str, int, int], int], *, source: int = 0) -> None:
     """Writes the later offsets into a file's lines from the first on that are in the form of Kafka's."""
     lines = path.read_bytes().split(b"\n")
-    new = [*lines[:first], *(_line(line, later) for line in lines[first:])]
+    new = [*lines[:first], *(_line(line, partial(later, source + at)) for at, line in enumerate(lines[first:]))]
     if new != lines:
         replace_bytes(path, b"\n".join(new), fsync=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # of a file system with checksums
@@ -173,15 +189,18 @@ def tick_begin(location: Path, topics: Topics) -> Offsets | None:
         return {}
     try:
         needed = _needed(location)
-        lines = [(folder / "0").read_bytes().rpartition(b"\n")[2] for folder in (location / "sources").iterdir()]
+        lines = [(folder / "0").read_bytes().rpartition(b"\n")[2] for folder in _sources(location)]
     except (OSError, ValueError):
         return None
+    readers: dict[tuple[str, int], set[Reading]] = {}
+    for source, line in [*enumerate(lines), *enumerate(_last_batch(location))]:
+        for place in ((topic, part) for topic, parts in topics_of(line) for part in parts):
+            readers.setdefault(place, set()).update(_readings_of(location, topics, source))
     begin: Offsets = {}
-    for topic, parts in (pair for line in [*lines, *_last_batch(location)] for pair in topics_of(line)):
-        for part in parts:
-            at = _first_needed(topics, needed, topic, part)
-            if at is not None:
-                begin.setdefault(topic, {})[part] = at
+    for (topic, part), readings in readers.items():
+        at = _first_needed(topics, sorted(readings, key=lambda one: one.place), needed, topic, part)
+        if at is not None:
+            begin.setdefault(topic, {})[part] = at
     return begin or None
 
 

@@ -75,9 +75,10 @@ class Topics:
         """Topics that the sources name."""
         return {topic for reading in self.readings for topic in reading.topics or ()}
 
-    def names(self, topic: str) -> list[str]:
-        """Returns the topic's names in the sources that can read it."""
-        return [name_of(topic, reading.place) for reading in self.readings if reading.may_read(topic)]
+    def names(self, topic: str, readings: Sequence[Reading] | None = None) -> list[str]:
+        """Returns the topic's names in those of some sources, of all by default, that can read it."""
+        chosen = self.readings if readings is None else readings
+        return [name_of(topic, reading.place) for reading in chosen if reading.may_read(topic)]
 
     def numbers_of(self, topic: str) -> set[int]:
         """Returns the numbers that a topic has in all sources, and those that it has had where a pattern found it."""
@@ -88,9 +89,9 @@ class Topics:
         """Returns the number of a name."""
         return self.numbers.get(name, hashed(name))
 
-    def input_partitions(self, topic: str, partition: int) -> list[int]:
-        """Returns the input partitions of a topic's partition, one for each source that can read it."""
-        return [self.number(name) << PARTITION_BITS | partition for name in self.names(topic)]
+    def input_partitions(self, topic: str, partition: int, readings: Sequence[Reading] | None = None) -> list[int]:
+        """Returns the input partitions of a topic's partition, one for each of some sources that can read it."""
+        return [self.number(name) << PARTITION_BITS | partition for name in self.names(topic, readings)]
 
     def by_number(self) -> dict[int, str]:
         """Returns the topics' names by their numbers."""
