@@ -9,11 +9,10 @@ from operator import lt
 from typing import Any
 
 import lmdb
-import numpy as np
 
 from impls.errors import CorruptStateError
 from impls.store.checked import check_absent, checked, get_checked, open_record, put_checked
-from impls.store.entries import BLOCK_BYTES, open_blocks, verify_entries
+from impls.store.entries import BLOCK_BYTES, block_numbers, open_blocks, verify_entries
 from impls.store.moving import moving_packs
 from impls.store.packs import count_packed, entries_of, packed_entries
 from impls.store.pages import Leaves
@@ -227,12 +226,8 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
     verify_entries([*names[:keyed], *names[due:]], [*values[:keyed], *values[due:]])
     if any(len(block) != BLOCK_BYTES for block in values[keyed:due]):
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:due]]
-    open_blocks(
-        b"".join(values[keyed:due]),
-        np.array(numbers, np.int64),
-        f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
-    )
+    where = f"bin {_bin_of(names[0])}" if names else "no bin"
+    open_blocks(b"".join(values[keyed:due]), block_numbers(names[keyed:due]), where)
 
 
 def _bin_of(name: bytes) -> int:

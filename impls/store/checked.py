@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.store.entries import BLOCK_BYTES, CHECK_BYTES, open_value, wrong_rows
+from impls.store.entries import BLOCK_BYTES, CHECK_BYTES, block_numbers, open_blocks, open_value, wrong_rows
 from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE
 
 
@@ -105,6 +105,8 @@ def _verify(name: bytes, stored: bytes) -> None:
         open_record(name, stored)
     elif len(stored) != BLOCK_BYTES:
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+    else:
+        open_blocks(stored, block_numbers([name]), f"bin {int.from_bytes(name[1:3], 'big')}")
 
 
 def _item_at(cursor: lmdb.Cursor) -> Item:

@@ -15,6 +15,7 @@ from impls.store.entries import (
     CHECK_BYTES,
     SLOTS,
     Changes,
+    block_names,
     codes_of,
     create_blocks,
     open_blocks,
@@ -28,14 +29,10 @@ from impls.store.entries import (
     write_counts,
 )
 from impls.store.packs import beside_packs, unpack, unpack_range
-from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
+from impls.store.tables import DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
 
 _HIGHEST = b"\xff" * 512  # above all keys
 _TURNED = 4_096  # entries turned at a time
-
-
-def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
-    return [bin_key(DENSE, n >> 30) + (n & 0x3FFFFFFF).to_bytes(4, "big") for n in numbers.tolist()]
 
 
 class BinState:
@@ -221,7 +218,7 @@ class BinState:
         return first, after
 
     def _blocks(self, blocks: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.uint64]]:
-        names = _block_names(blocks)
+        names = block_names(blocks)
         values = [value for _, value in self._txn.cursor().getmulti(names)]
         if len(values) != len(names):
             raise CorruptStateError(
@@ -241,7 +238,7 @@ class BinState:
         """Creates a dense bin of zero counts."""
         blocks = -(-slots // SLOTS)
         numbers = (bin_ << 30) + np.arange(blocks)
-        self._put_blocks(_block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
+        self._put_blocks(block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
         self._count(bin_, blocks, blocks * BLOCK_BYTES)
 
     def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
