@@ -147,7 +147,7 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
     image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(request.states) - set(request.have))
     fault("during-recovery", worker=request.worker, epoch=epoch + 1)
     names, values, codes, counts = walk.newest()
-    state.redo(names, values, codes, counts)
+    state.redo(names, values, codes, counts, used=request.have)
     for bin_, stored in reversed(walk.queue):
         if stored is None:
             take_queues(txn, [bin_])

@@ -20,7 +20,7 @@ from impls.realtime.flow import AtMost, Pace
 from impls.realtime.merging import Breakdown, highest, merged_report, restored
 from impls.realtime.turn import TurnInput, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
-from impls.store.records import Lengths, counts, queue_lengths
+from impls.store.records import Lengths, counts
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
 from impls.worker.refused import SetAside
@@ -98,8 +98,7 @@ class TurnWorker:
             self._task = self._open.task = without(self._now, error)
             return True
         except lmdb.MapFullError:
-            assert self._env is not None, "a full map was open"
-            self._env.grow()
+            self._grow()
             return True
         except DAMAGE as error:
             self._rebuild(error)
@@ -201,8 +200,7 @@ class TurnWorker:
             self._env = self._environment(task)
             self._report = merged_report(restored(self._env.state, self._worker), self._env.report)
         self._env.task = task
-        with self._env.reading() as txn:
-            self._lengths = queue_lengths(txn)
+        self._lengths = self._env.lengths
 
     def _environment(self, task: Task, untrusted: Untrusted | None = None) -> TurnEnvironment:
         """Opens the environment, with a map that takes all of the state with which it is made."""
@@ -282,6 +280,13 @@ class TurnWorker:
         plan = self._now.order.written.plan
         held = {bin_ for bin_ in plan.hold if int(plan.routing[bin_]) == self._worker}
         return (self._tick.missing - {pull.bin for pull in pulls}) | held
+
+    def _grow(self) -> None:
+        assert self._env is not None, "a full map was open"
+        try:
+            self._env.grow()
+        except DAMAGE as error:
+            self._rebuild(error)
 
     def _rebuild(self, error: BaseException) -> None:
         """Replaces an environment that turned out to be damaged by one from the checkpoint."""

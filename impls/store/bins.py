@@ -11,7 +11,7 @@ from typing import Any
 import lmdb
 
 from impls.errors import CorruptStateError
-from impls.store.checked import check_absent, checked, get_checked, open_record, put_checked
+from impls.store.checked import check_absent, check_ends, checked, get_checked, open_record, put_checked
 from impls.store.entries import BLOCK_BYTES, block_numbers, open_blocks, verify_entries
 from impls.store.moving import moving_packs
 from impls.store.packs import count_packed, entries_of, packed_entries
@@ -38,9 +38,8 @@ _PUT = 512  # packs
 
 def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
     """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
-    raw = get_checked(txn, name := bin_key(SIZE, bin_))
+    raw = get_checked(txn, bin_key(SIZE, bin_))
     if raw is None:
-        check_absent(txn, [name])
         return 0, 0
     entries, size = _SIZE.unpack(raw)
     return entries, size
@@ -85,8 +84,8 @@ def begin_drop(txn: lmdb.Transaction, bin_: int) -> None:
     Raises CorruptStateError when its size record is damaged.
     """
     if txn.get(name := bin_key(DROPPED, bin_)) is None:
-        check_absent(txn, [name])
         recorded = read_size(txn, bin_)[0]
+        check_ends(txn, *bin_range(OFFSETS, bin_))
         found = packed_entries(txn, bin_) + drop_range(txn, *bin_range(OFFSETS, bin_))  # whoever loads them knows none
         put_checked(txn, name, _SIZE.pack(recorded, found))
         txn.delete(bin_key(SIZE, bin_))
@@ -105,10 +104,10 @@ def drop_piece(txn: lmdb.Transaction, items: int = sys.maxsize) -> None:
 def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
     """Deletes up to so many items of a bin, and its record behind the last; returns how many it deleted."""
     raw, left = get_checked(txn, name := bin_key(DROPPED, bin_)), most
-    if raw is None:  # what was found by its first byte is no record of `begin_drop`
-        raise CorruptStateError(f"The record of the drop of bin {bin_} is damaged.")
+    assert raw is not None, "what stands there by its first byte is the record, or damaged"
     recorded, found = _SIZE.unpack(raw)
     for table in STATE_TABLES:
+        check_ends(txn, *bin_range(table, bin_))
         dropped = drop_range(txn, *bin_range(table, bin_), left)
         left, found = left - dropped, found + (0 if table == PACKS else dropped)
         if not left:

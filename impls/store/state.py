@@ -1,6 +1,6 @@
 """The state of a worker's bins inside one epoch's transaction, as operators see it."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 
 import lmdb
@@ -95,8 +95,11 @@ class BinState:
 
     def _delete(self, name: bytes) -> None:
         raw = self._txn.get(name)
-        if raw is None and name[:1] == STATE and unpack(self._txn, [name]):
-            raw = self._txn.get(name)
+        if raw is None and name[:1] == STATE:
+            if unpack(self._txn, [name]):
+                raw = self._txn.get(name)
+            if raw is None:  # one that damage hides would come back
+                check_absent(self._txn, [name, *beside_packs(self._txn, [name])])
         if raw is not None:
             self._count(int.from_bytes(name[1:3], "big"), -1, -len(raw))
             self._txn.delete(name)
@@ -138,7 +141,10 @@ class BinState:
             self._delete(name)
             return
         stored = stored_value(name, at.to_bytes(8, "big", signed=True))
-        if (before := self._txn.get(name)) is None or bytes(before) != stored:
+        before = self._txn.get(name)
+        if before is None:
+            check_absent(self._txn, [name])
+        if before is None or bytes(before) != stored:
             self._count(bin_, before is None, 0 if before is not None else len(stored))
             self._txn.put(name, stored)
             self.changes.names.append(name)
@@ -192,6 +198,7 @@ class BinState:
         """
         names = [bin_key(OFFSETS, b) + p.to_bytes(8, "big", signed=True) for b, p in zip(bins, partitions, strict=True)]
         values = stored_values(names, [offset.to_bytes(8, "big") + row.to_bytes(8, "big") for offset, row in last])
+        check_absent(self._txn, [name for name, is_new in zip(names, new, strict=True) if is_new])
         items = sorted(zip(names, values, strict=True))
         self._txn.cursor().putmulti(items)
         self.changes.names += [name for name, _ in items]
@@ -253,11 +260,22 @@ class BinState:
         self._count(bin_, total, size)
 
     def redo(
-        self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]
+        self,
+        names: list[bytes],
+        values: list[bytes | None],
+        codes: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        *,
+        used: Collection[int] = (),
     ) -> None:
-        """Writes changes in stored form, every entry and slot at most once (recovery)."""
+        """Writes changes in stored form, every entry and slot at most once (recovery).
+
+        Raises CorruptStateError for one that is new in a bin that was `used` before, beside a damaged item.
+        """
         unpack(self._txn, sorted(name for name in names if name[:1] == STATE))
         old = {bytes(name): len(value) for name, value in self._txn.cursor().getmulti(sorted(names))}
+        if used:
+            check_absent(self._txn, [n for n in names if n not in old and int.from_bytes(n[1:3], "big") in used])
         items = []
         for name, value in zip(names, values, strict=True):
             if value is None:

@@ -245,6 +245,7 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
+    check_places(txn, states)  # damage that `restore` comes upon would be taken for the checkpoint's
     restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch, progress=task.progress))
     _half_way(task)
 
