@@ -11,7 +11,7 @@ from typing import Any
 import lmdb
 
 from impls.errors import CorruptStateError
-from impls.store.checked import check_absent, check_ends, checked, get_checked, open_record, put_checked
+from impls.store.checked import check_absent, check_ends, checked, get_checked, open_record, put_checked, run_length
 from impls.store.entries import BLOCK_BYTES, block_numbers, open_blocks, verify_entries
 from impls.store.moving import moving_packs
 from impls.store.packs import count_packed, entries_of, packed_entries
@@ -119,6 +119,19 @@ def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
     return most - left
 
 
+def check_arrived(txn: lmdb.Transaction, bin_: int) -> None:
+    """Raises CorruptStateError when the items of a bin that has come do not stand together.
+
+    With every item that comes a search takes another way, and a damaged key that none has met before may mislead it.
+    """
+    found = packed_entries(txn, bin_)
+    for table in STATE_TABLES:
+        number = run_length(txn, *bin_range(table, bin_))
+        found += number if table != PACKS else 0
+    if found != read_size(txn, bin_)[0]:
+        raise CorruptStateError(f"Items of bin {bin_} are out of order where they came: the state is damaged.")
+
+
 class BinArrival:
     """A bin that comes into a transaction in chunks of stored items: put() them in key order, then end().
 
@@ -151,6 +164,7 @@ class BinArrival:
                 f"Bin {self._bin} holds {self._found} entries where {entries} are recorded: its state is corrupt."
             )
         write_size(self._txn, self._bin, entries, size)
+        check_arrived(self._txn, self._bin)
         return size
 
 

@@ -6,6 +6,7 @@ ends beside it, and a range that it cuts short ends at it, so the items beside w
 
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 
 import lmdb
 import numpy as np
@@ -66,6 +67,7 @@ def get_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int) -> bytes | None:
 
 
 Item = tuple[bytes, bytes]
+_FIRST, _MOST = 16, 512  # items of a chunk
 
 
 def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
@@ -115,6 +117,32 @@ def check_ends(txn: lmdb.Transaction, low: bytes, high: bytes) -> None:
     _verify(*_item_at(cursor))
     if cursor.prev() if cursor.set_range(high) else cursor.last():
         _verify(*_item_at(cursor))
+
+
+def run_length(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
+    """Returns how many items are in a half-open range, one behind the other.
+
+    One that is out of order counts too. Raises CorruptStateError when the item before the first or behind the last is
+    damaged.
+    """
+    cursor = txn.cursor()
+    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
+        return 0
+    if cursor.prev():
+        _verify(*_item_at(cursor))
+    cursor.set_range(low)
+    names, size, number = cursor.iternext(values=False), _FIRST, 0
+    while chunk := list(islice(names, size)):  # to ask each name would double the time, as in `tables.chunks`
+        if bytes(chunk[-1]) >= high:
+            inside = sum(1 for _ in takewhile(lambda name: bytes(name) < high, chunk))
+            if len(chunk) < size:  # the names came to an end
+                cursor.last()
+            for _ in range(len(chunk) - inside - 1):
+                cursor.prev()
+            _verify(*_item_at(cursor))
+            return number + inside
+        number, size = number + len(chunk), min(2 * size, _MOST)
+    return number
 
 
 def _verify(name: bytes, stored: bytes) -> None:
