@@ -5,7 +5,7 @@ worker of another host and restarts with another number of workers all come here
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from impls.errors import ADVICE, CorruptStateError, StateError, UsageError
 from impls.faults import fault
 from impls.operators.base import Operator
 from impls.store.bins import read_size
+from impls.store.checked import check_absent
 from impls.store.records import put_queued, take_queues
 from impls.store.state import BinState
 
@@ -147,7 +148,8 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
     image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(request.states) - set(request.have))
     fault("during-recovery", worker=request.worker, epoch=epoch + 1)
     names, values, codes, counts = walk.newest()
-    state.redo(names, values, codes, counts, used=request.have)
+    _check_new(txn, names, request.have)
+    state.redo(names, values, codes, counts)
     for bin_, stored in reversed(walk.queue):
         if stored is None:
             take_queues(txn, [bin_])
@@ -165,6 +167,12 @@ def _of_checkpoint() -> Iterator[None]:
         yield
     except (CorruptStateError, UsageError) as error:
         raise StateError(str(error)) from error
+
+
+def _check_new(txn: lmdb.Transaction, names: Iterable[bytes], bins: Collection[int]) -> None:
+    """Raises CorruptStateError when an item is damaged beside the place of a new one of bins that are here already."""
+    known = (name for name in names if int.from_bytes(name[1:3], "big") in bins)
+    check_absent(txn, [name for name in known if txn.get(name) is None])
 
 
 def _shown(manifest: Manifest, request: RestoreRequest) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
-from impls.store.records import Lengths, Results, counts
+from impls.store.records import Results, counts
 from impls.store.state import BinState
 from impls.worker.applying import Applying
 from impls.worker.parts import Cause, Phase, write_snapshot
@@ -49,10 +49,9 @@ class TurnInput:
 
 @dataclass(frozen=True)
 class Turned:
-    """What a turn leaves: the report of the tick so far, lengths of the queues, milliseconds of the turn's phases."""
+    """What a turn leaves: the report of the tick so far, and milliseconds of the turn's phases."""
 
     report: Report
-    lengths: Lengths
     ms: Mapping[str, float]
 
 
@@ -81,7 +80,7 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
     _publish(env, frame, work.results, raw, report)
     if task.spec.files is not None:
         report.changelog = Written(_changed(task, frame, report), len(raw))
-    return Turned(merged_report(so_far, report), work.queued(), report.ms)
+    return Turned(merged_report(so_far, report), report.ms)
 
 
 def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and what is told

@@ -1,6 +1,6 @@
 """The state of a worker's bins inside one epoch's transaction, as operators see it."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import lmdb
@@ -260,22 +260,11 @@ class BinState:
         self._count(bin_, total, size)
 
     def redo(
-        self,
-        names: list[bytes],
-        values: list[bytes | None],
-        codes: NDArray[np.int64],
-        counts: NDArray[np.int64],
-        *,
-        used: Collection[int] = (),
+        self, names: list[bytes], values: list[bytes | None], codes: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> None:
-        """Writes changes in stored form, every entry and slot at most once (recovery).
-
-        Raises CorruptStateError for one that is new in a bin that was `used` before, beside a damaged item.
-        """
+        """Writes changes in stored form, every entry and slot at most once (recovery)."""
         unpack(self._txn, sorted(name for name in names if name[:1] == STATE))
         old = {bytes(name): len(value) for name, value in self._txn.cursor().getmulti(sorted(names))}
-        if used:
-            check_absent(self._txn, [n for n in names if n not in old and int.from_bytes(n[1:3], "big") in used])
         items = []
         for name, value in zip(names, values, strict=True):
             if value is None:
