@@ -5,7 +5,8 @@ worker of another host and restarts with another number of workers all come here
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import lmdb
@@ -20,6 +21,7 @@ from impls.errors import ADVICE, CorruptStateError, StateError, UsageError
 from impls.faults import fault
 from impls.operators.base import Operator
 from impls.store.bins import read_size
+from impls.store.checked import check_absent
 from impls.store.records import put_queued, take_queues
 from impls.store.state import BinState
 
@@ -133,20 +135,20 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
     """Writes bins into a transaction as they were at the end of an epoch.
 
     The environment must not hold the bins, those in `request.have` excepted. Raises StateError when a frame, a snapshot
-    or the manifest is missing or damaged; the message names the file.
+    or the manifest is missing or damaged; the message names the file. Raises CorruptStateError when the environment is
+    damaged where the bins are to come.
     """
-    try:
+    with _of_checkpoint():
         manifest = read_manifest(source.files, source.query, source.bins)
         _check_not_ahead(source, manifest, epoch, request)
         walk = _walk(source, manifest, epoch, request)
-        state = BinState(txn, source.bins)
-        _load_snapshots(source, manifest, state, txn, replace(request, queues=walk.with_images(request.queues)))
-    except (CorruptStateError, UsageError) as error:
-        raise StateError(str(error)) from error
-    state.write_sizes()  # what is damaged from here on is the environment, not the checkpoint
+    state = BinState(txn, source.bins)
+    _load_snapshots(source, manifest, state, txn, replace(request, queues=walk.with_images(request.queues)))
+    state.write_sizes()
     image_bytes = sum(read_size(txn, bin_)[1] for bin_ in set(request.states) - set(request.have))
     fault("during-recovery", worker=request.worker, epoch=epoch + 1)
     names, values, codes, counts = walk.newest()
+    _check_new(txn, names, request.have)
     state.redo(names, values, codes, counts)
     for bin_, stored in reversed(walk.queue):
         if stored is None:
@@ -156,6 +158,21 @@ def restore(source: Source, txn: lmdb.Transaction, epoch: int, request: RestoreR
     state.write_sizes()
     delta = sum(map(len, names)) + sum(len(value or b"") for value in values) + codes.nbytes + counts.nbytes
     return Restored([(bin_, read_size(txn, bin_)[1]) for bin_ in request.states], image_bytes, delta)
+
+
+@contextmanager
+def _of_checkpoint() -> Iterator[None]:
+    """Lets damage of a file be none of the environment, which can be rebuilt."""
+    try:
+        yield
+    except (CorruptStateError, UsageError) as error:
+        raise StateError(str(error)) from error
+
+
+def _check_new(txn: lmdb.Transaction, names: Iterable[bytes], bins: Collection[int]) -> None:
+    """Raises CorruptStateError when an item is damaged beside the place of a new one of bins that are here already."""
+    known = (name for name in names if int.from_bytes(name[1:3], "big") in bins)
+    check_absent(txn, [name for name in known if txn.get(name) is None])
 
 
 def _shown(manifest: Manifest, request: RestoreRequest) -> NDArray[np.int64]:
@@ -261,11 +278,12 @@ def _load_snapshots(
         if manifest.file_epoch[bin_] >= 0 and manifest.queue_worker[bin_] == request.worker:
             by_file[manifest.queue_file(bin_)].append((bin_, False))
     for file, bins in by_file.items():
-        images = _read_snapshot(source, *file)
+        with _of_checkpoint():
+            images = _read_snapshot(source, *file)
         for bin_, is_state in bins:
             if bin_ not in images:
                 path = source.files.path(snapshots.snapshot_name(*file))
-                raise CorruptStateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
+                raise StateError(f"The snapshot file {path} lacks bin {bin_}, which the manifest says is in it.")
             (snapshots.install if is_state else snapshots.install_queue)(txn, images[bin_])
             request.progress()
 

@@ -16,7 +16,7 @@ from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
 from impls.store.offsets import Offsets
-from impls.store.records import Results, put_queued, queued_records, stored_queues, take_queues
+from impls.store.records import Results, lengths_of, put_queued, queued_records, stored_queues, take_queues
 from impls.store.tables import OUTBOX
 from impls.worker.opening import open_worker
 from impls.worker.parts import Opened, Untrusted
@@ -33,6 +33,7 @@ class TurnEnvironment:
     Attributes:
         state: what the last turn has committed beside the bins.
         offsets: the next offsets of the bins that are here.
+        lengths: of the queues after the last turn.
         latencies: of the tick under way.
     """
 
@@ -67,6 +68,8 @@ class TurnEnvironment:
             with self._opened.store.reading() as txn:
                 self.latencies = Latencies.read(txn)
             self._begin_batch(batch, resumed=resumed)
+            with self._opened.store.reading() as txn:
+                self.lengths = lengths_of(stored_queues(txn))
         except BaseException:
             self.close()
             raise
@@ -83,9 +86,13 @@ class TurnEnvironment:
 
     def close(self) -> None:
         """Closes environment and segment and lets go of the lock."""
+        self._close_segment()
+        self._opened.close()
+
+    def _close_segment(self) -> None:
         if self._segment is not None:
             self._segment.close()
-        self._opened.close()
+            self._segment = None
 
     def begin(self) -> lmdb.Transaction:
         """Begins a turn's transaction."""
@@ -118,11 +125,11 @@ class TurnEnvironment:
         frame.results = results.packed() if results.keys else b""
         raw = frame.encode()
         write_turn(txn, after, told=told)
+        put_frame(txn, raw)
         if after.ended:
             end_latencies(txn, frame.epoch, cells)
         else:
             self.latencies.write(txn)
-        put_frame(txn, raw)
         meta = self._opened.meta
         if after.ended:
             meta = meta.at_epoch(frame.epoch, self.task.order.generation)
@@ -147,8 +154,7 @@ class TurnEnvironment:
     def _segment_of(self, files: Files, tick: int) -> Segment:
         """Returns the segment of a tick, opened if it is not the one that is open."""
         if self._segment is None or self._segment_tick != tick:
-            if self._segment is not None:
-                self._segment.close()
+            self._close_segment()
             self._segment, self._segment_tick = Segment(files, tick, self.task.worker), tick
         return self._segment
 
@@ -178,9 +184,10 @@ class TurnEnvironment:
         return counted(Report.from_json(raw), self.state.said).to_json(), cells
 
     def grow(self) -> None:
-        """Opens the environment with a map of twice the size."""
+        """Opens the environment with a map of twice the size; raises CorruptStateError when it is damaged."""
         size = self._opened.store.map_bytes * 2
         self._opened.close()
+        self._close_segment()  # an environment that is rebuilt meanwhile has its segments made anew, see `fence`
         self._opened = open_worker(self.task, map_bytes=size, untrusted=None, report=self.report)
         with self._opened.store.reading() as txn:
             self.offsets.load(txn)  # the turn that found it full may have changed them
@@ -194,10 +201,10 @@ class TurnEnvironment:
     def _catch_up(self) -> None:
         """Repeats what may not have happened after the last commit: its frame in the changelog, its results."""
         with self._opened.store.reading() as txn:
-            raw = last_frame_of(txn)
-        if raw is None:
+            last = last_frame_of(txn)
+        if last is None:
             return
-        frame = Frame.decode(raw, str(self.task.spec.state_dir))
+        raw, frame = last
         if self.task.spec.files is not None:
             segment = self._segment_of(self.task.spec.files, frame.epoch)
             logged = segment.frames

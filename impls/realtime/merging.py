@@ -20,7 +20,7 @@ from impls.operators.timed import TimedOperator
 from impls.protocol.eventtime import Partial, merge_partials
 from impls.protocol.report import EventTimes, Moves, Pipelines, Report, Written
 from impls.realtime.blobs import Blob
-from impls.store.checked import get_of_epoch, open_record, put_checked, put_of_epoch
+from impls.store.checked import checked, get_of_epoch, open_record, put_of_epoch
 from impls.store.tables import OUTBOX, drop_range, iter_range
 from impls.worker.cells import are_moved, make_cells
 from impls.worker.turns import highest_times
@@ -214,9 +214,13 @@ class Latencies:
         self.sent = np.empty(0, _WHEN)
 
     def write(self, txn: lmdb.Transaction) -> None:
-        """Stores with a turn what is not stored: the turn, and when the results of the one before it arrived."""
+        """Stores with a turn what is not stored: the turn, and when the results of the one before it arrived.
+
+        Nobody looks for damage beside them, as they are figures alone: what a turn needs comes before them.
+        """
         for number, part in enumerate([*self.turns[self.stored :], self.sent], self.stored):
-            put_checked(txn, _item(number), part.tobytes())
+            name = _item(number)
+            txn.put(name, checked(name, part.tobytes()))
 
     def cells(self) -> tuple[bytes, int]:
         """Returns the cells, dtype CELL, and how many latencies were below 0."""

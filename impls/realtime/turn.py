@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import lmdb
 
 from impls.durability.frame import Frame
+from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.operators.timed import TimedOperator
 from impls.protocol.order import EpochOrder
@@ -18,7 +19,7 @@ from impls.realtime.blobs import Blob, table_of
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.merging import Latencies, counted, ended, lasting, merge_told, merged_report, seen
 from impls.store.bins import begin_drop, drop_piece
-from impls.store.records import Lengths, Results, counts
+from impls.store.records import Results, counts
 from impls.store.state import BinState
 from impls.worker.applying import Applying
 from impls.worker.parts import Cause, Phase, write_snapshot
@@ -48,10 +49,9 @@ class TurnInput:
 
 @dataclass(frozen=True)
 class Turned:
-    """What a turn leaves: the report of the tick so far, lengths of the queues, milliseconds of the turn's phases."""
+    """What a turn leaves: the report of the tick so far, and milliseconds of the turn's phases."""
 
     report: Report
-    lengths: Lengths
     ms: Mapping[str, float]
 
 
@@ -74,12 +74,13 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
     except BaseException:
         txn.abort()
         raise
+    env.lengths = work.queued()
     if work.advance is not None:
         work.advance.hold()
     _publish(env, frame, work.results, raw, report)
     if task.spec.files is not None:
         report.changelog = Written(_changed(task, frame, report), len(raw))
-    return Turned(merged_report(so_far, report), work.queued(), report.ms)
+    return Turned(merged_report(so_far, report), report.ms)
 
 
 def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and what is told
@@ -103,12 +104,19 @@ def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and wha
         work = Applying(
             task, txn, report, number=env.state.number, offsets=env.offsets, begin=lambda: env.begin_inner(txn)
         )
+        _check_queues(env, work)
         table = table_of(turn_input.blobs)
         if table is not None:
             report.rates = counts(table.column("bin").to_numpy())
         work.run(table, turn_input.blocked, written.merged if first else ())
         work.report_queues()
     return work
+
+
+def _check_queues(env: TurnEnvironment, work: Applying) -> None:
+    """Raises CorruptStateError when queues are not as the last turn left them: a damaged key may hide a part."""
+    if work.queued() != env.lengths:
+        raise CorruptStateError("The queues are not as the last turn left them: the state is damaged.")
 
 
 def _begin_drops(env: TurnEnvironment, txn: lmdb.Transaction, bins: Sequence[int]) -> None:
@@ -189,7 +197,9 @@ def _commit(env: TurnEnvironment, task: Task, report: Report, cells: bytes) -> N
     after = ended(env.state).next_tick(task.epoch)
     txn, frame = env.begin(), env.frame()
     try:
-        Applying(task, txn, report).report_queues()
+        work = Applying(task, txn, report)
+        _check_queues(env, work)
+        work.report_queues()
         after = replace(after, ended=report.to_json().decode())  # report_queues() has completed it
         raw = env.commit(txn, frame, Results.none(), after, cells=cells)
     except BaseException:

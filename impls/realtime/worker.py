@@ -20,7 +20,7 @@ from impls.realtime.flow import AtMost, Pace
 from impls.realtime.merging import Breakdown, highest, merged_report, restored
 from impls.realtime.turn import TurnInput, WorkerTick, end_tick, run_turn
 from impls.store.environment import DAMAGE, MAP_BYTES
-from impls.store.records import Lengths, counts, queue_lengths
+from impls.store.records import counts
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
 from impls.worker.refused import SetAside
@@ -54,7 +54,6 @@ class TurnWorker:
         self._tick: WorkerTick | None = None
         self._report = Report(worker)
         self._breakdown = Breakdown()
-        self._lengths: Lengths = {}
         self._missing: set[int] = set()  # bins routed here whose state has not come, after the last tick
         self._said_final = False
         self._progress = AtMost(lambda: say(Alive(worker)), _ALIVE_S)
@@ -96,17 +95,14 @@ class TurnWorker:
             return self._step()
         except (PipelineError, SetAside) as error:
             self._task = self._open.task = without(self._now, error)
-            return True
         except lmdb.MapFullError:
-            assert self._env is not None, "a full map was open"
-            self._env.grow()
-            return True
+            self._grow()
         except DAMAGE as error:
             self._rebuild(error)
-            return True
         except lmdb.Error as error:
             where = self._spec.state_dir
             raise StateError(f"Worker {self._worker} cannot write its state in {where}: {error}.") from error
+        return True
 
     def close(self) -> None:
         """Closes the environment."""
@@ -169,7 +165,7 @@ class TurnWorker:
         """Returns how many records wait for each bin whose state is not here."""
         if self._tick is None or not self._tick.missing:
             return {}
-        need = {bin_: records for bin_, (records, _) in self._lengths.items()}
+        need = {bin_: records for bin_, (records, _) in self._open.lengths.items()}
         for blob in blobs:
             for bin_, records in zip(*counts(blob.table.column("bin").to_numpy()), strict=True):
                 need[bin_] = need.get(bin_, 0) + records
@@ -201,8 +197,6 @@ class TurnWorker:
             self._env = self._environment(task)
             self._report = merged_report(restored(self._env.state, self._worker), self._env.report)
         self._env.task = task
-        with self._env.reading() as txn:
-            self._lengths = queue_lengths(txn)
 
     def _environment(self, task: Task, untrusted: Untrusted | None = None) -> TurnEnvironment:
         """Opens the environment, with a map that takes all of the state with which it is made."""
@@ -224,7 +218,7 @@ class TurnWorker:
         timed = self._spec.operator.event_time is not None
         refits = any(order.written.plan.routing[bin_] == self._worker for bin_ in refits_of(order.written))
         drops = any(worker == self._worker for _, worker in order.written.drops)
-        return timed or bool(self._lengths) or drops or refits
+        return timed or bool(self._open.lengths) or drops or refits
 
     def _end_tick(self) -> None:
         """Ends the tick and answers."""
@@ -250,7 +244,7 @@ class TurnWorker:
         self._breakdown.done(done.ms)
         seconds = time.perf_counter() - begin - done.ms.get("pull", 0.0) / 1e3
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
-        self._report, self._lengths = done.report, done.lengths
+        self._report = done.report
         self._intake.count(blobs)
         if self._tick is not None:
             self._progress()
@@ -282,6 +276,12 @@ class TurnWorker:
         plan = self._now.order.written.plan
         held = {bin_ for bin_ in plan.hold if int(plan.routing[bin_]) == self._worker}
         return (self._tick.missing - {pull.bin for pull in pulls}) | held
+
+    def _grow(self) -> None:
+        try:
+            self._open.grow()
+        except DAMAGE as error:
+            self._rebuild(error)
 
     def _rebuild(self, error: BaseException) -> None:
         """Replaces an environment that turned out to be damaged by one from the checkpoint."""

@@ -9,11 +9,10 @@ from operator import lt
 from typing import Any
 
 import lmdb
-import numpy as np
 
 from impls.errors import CorruptStateError
-from impls.store.checked import check_absent, checked, get_checked, open_record, put_checked
-from impls.store.entries import BLOCK_BYTES, open_blocks, verify_entries
+from impls.store.checked import check_absent, check_ends, checked, get_checked, open_record, put_checked, run_length
+from impls.store.entries import BLOCK_BYTES, block_numbers, open_blocks, verify_entries
 from impls.store.moving import moving_packs
 from impls.store.packs import count_packed, entries_of, packed_entries
 from impls.store.pages import Leaves
@@ -39,9 +38,8 @@ _PUT = 512  # packs
 
 def read_size(txn: lmdb.Transaction, bin_: int) -> tuple[int, int]:
     """Returns (entries, bytes of values as stored) of a bin, (0, 0) for one that was never written."""
-    raw = get_checked(txn, name := bin_key(SIZE, bin_))
+    raw = get_checked(txn, bin_key(SIZE, bin_))
     if raw is None:
-        check_absent(txn, [name])
         return 0, 0
     entries, size = _SIZE.unpack(raw)
     return entries, size
@@ -86,8 +84,8 @@ def begin_drop(txn: lmdb.Transaction, bin_: int) -> None:
     Raises CorruptStateError when its size record is damaged.
     """
     if txn.get(name := bin_key(DROPPED, bin_)) is None:
-        check_absent(txn, [name])
         recorded = read_size(txn, bin_)[0]
+        check_ends(txn, *bin_range(OFFSETS, bin_))
         found = packed_entries(txn, bin_) + drop_range(txn, *bin_range(OFFSETS, bin_))  # whoever loads them knows none
         put_checked(txn, name, _SIZE.pack(recorded, found))
         txn.delete(bin_key(SIZE, bin_))
@@ -106,10 +104,10 @@ def drop_piece(txn: lmdb.Transaction, items: int = sys.maxsize) -> None:
 def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
     """Deletes up to so many items of a bin, and its record behind the last; returns how many it deleted."""
     raw, left = get_checked(txn, name := bin_key(DROPPED, bin_)), most
-    if raw is None:  # what was found by its first byte is no record of `begin_drop`
-        raise CorruptStateError(f"The record of the drop of bin {bin_} is damaged.")
+    assert raw is not None, "what stands there by its first byte is the record, or damaged"
     recorded, found = _SIZE.unpack(raw)
     for table in STATE_TABLES:
+        check_ends(txn, *bin_range(table, bin_))
         dropped = drop_range(txn, *bin_range(table, bin_), left)
         left, found = left - dropped, found + (0 if table == PACKS else dropped)
         if not left:
@@ -119,6 +117,19 @@ def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
         raise CorruptStateError(f"Bin {bin_} holds {found} entries where {recorded} are recorded.")
     txn.delete(name)
     return most - left
+
+
+def check_arrived(txn: lmdb.Transaction, bin_: int) -> None:
+    """Raises CorruptStateError when the items of a bin that has come do not stand together.
+
+    With every item that comes a search takes another way, and a damaged key that none has met before may mislead it.
+    """
+    found = packed_entries(txn, bin_)
+    for table in STATE_TABLES:
+        number = run_length(txn, *bin_range(table, bin_))
+        found += number if table != PACKS else 0
+    if found != read_size(txn, bin_)[0]:
+        raise CorruptStateError(f"Items of bin {bin_} are out of order where they came: the state is damaged.")
 
 
 class BinArrival:
@@ -153,6 +164,7 @@ class BinArrival:
                 f"Bin {self._bin} holds {self._found} entries where {entries} are recorded: its state is corrupt."
             )
         write_size(self._txn, self._bin, entries, size)
+        check_arrived(self._txn, self._bin)
         return size
 
 
@@ -227,12 +239,8 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
     verify_entries([*names[:keyed], *names[due:]], [*values[:keyed], *values[due:]])
     if any(len(block) != BLOCK_BYTES for block in values[keyed:due]):
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-    numbers = [int.from_bytes(name[1:3], "big") << 30 | int.from_bytes(name[3:7], "big") for name in names[keyed:due]]
-    open_blocks(
-        b"".join(values[keyed:due]),
-        np.array(numbers, np.int64),
-        f"bin {int.from_bytes(names[0][1:3], 'big')}" if names else "no bin",
-    )
+    where = f"bin {_bin_of(names[0])}" if names else "no bin"
+    open_blocks(b"".join(values[keyed:due]), block_numbers(names[keyed:due]), where)
 
 
 def _bin_of(name: bytes) -> int:

@@ -6,18 +6,25 @@ ends beside it, and a range that it cuts short ends at it, so the items beside w
 
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import islice, takewhile
 
 import lmdb
 import numpy as np
 from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
-from impls.store.entries import BLOCK_BYTES, CHECK_BYTES, open_value, wrong_rows
-from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE
+from impls.store.entries import BLOCK_BYTES, CHECK_BYTES, block_numbers, open_blocks, open_value, wrong_rows
+from impls.store.tables import DENSE, DUE, META, OFFSETS, OUTBOX, SHAPE, STATE
 
 
 def put_checked(txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
-    """Writes a record with the checksum of its key and value."""
+    """Writes a record with the checksum of its key and value.
+
+    Raises CorruptStateError for one that is not there yet when an item beside it is damaged, which may hide it: a
+    second record of the key would be written, and either found later.
+    """
+    if txn.get(key) is None:
+        check_absent(txn, [key])
     txn.put(key, checked(key, value))
 
 
@@ -27,9 +34,13 @@ def checked(key: bytes, value: bytes) -> bytes:
 
 
 def get_checked(txn: lmdb.Transaction, key: bytes) -> bytes | None:
-    """Returns a record that `put_checked` wrote, None for an absent one; raises CorruptStateError for a damaged one."""
+    """Returns a record that `put_checked` wrote, None for an absent one.
+
+    Raises CorruptStateError for a damaged one, and for an absent one when an item beside its place is damaged.
+    """
     raw = txn.get(key)
     if raw is None:
+        check_absent(txn, [key])
         return None
     return open_record(key, bytes(raw))
 
@@ -42,22 +53,21 @@ def open_record(key: bytes, raw: bytes) -> bytes:
 
 
 def put_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int, value: bytes) -> None:
-    """Writes a record that every epoch replaces; raises CorruptStateError for a first one beside a damaged item."""
-    if txn.get(key) is None:
-        check_absent(txn, [key])
+    """Writes a record that every epoch replaces, as `put_checked` does."""
     put_checked(txn, key, epoch.to_bytes(8, "little", signed=True) + value)
 
 
 def get_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int) -> bytes | None:
     """Returns a record that `put_of_epoch` wrote in an epoch, None when it is absent or of another epoch.
 
-    A damaged key beside it can hide the record, and the next epoch then writes a second one of the same key.
+    Raises CorruptStateError as `get_checked` does.
     """
     raw = get_checked(txn, key)
     return raw[8:] if raw is not None and int.from_bytes(raw[:8], "little", signed=True) == epoch else None
 
 
 Item = tuple[bytes, bytes]
+_FIRST, _MOST = 16, 512  # items of a chunk
 
 
 def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
@@ -69,8 +79,7 @@ def check_absent(txn: lmdb.Transaction, names: Iterable[bytes]) -> None:
         above = _item_at(cursor) if found else None
         below = _item_at(cursor) if (cursor.prev() if found else cursor.last()) else None
         if (above is not None and above[0] <= name) or (below is not None and below[0] >= name):
-            bin_ = int.from_bytes(name[1:3], "big")
-            raise CorruptStateError(f"Items of bin {bin_} are out of order: the state is damaged.")
+            raise CorruptStateError(f"Items of {_place_of(name)} are out of order: the state is damaged.")
         beside |= dict(item for item in (above, below) if item is not None)
     for name, stored in beside.items():
         _verify(name, stored)
@@ -97,6 +106,45 @@ def whole_range(txn: lmdb.Transaction, low: bytes, high: bytes) -> Iterator[Item
         yield item
 
 
+def check_ends(txn: lmdb.Transaction, low: bytes, high: bytes) -> None:
+    """Raises CorruptStateError when the first or the last item of a half-open range is damaged.
+
+    A damaged key that stands there may be one of the bin beside it, which would lose an item with this range.
+    """
+    cursor = txn.cursor()
+    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
+        return
+    _verify(*_item_at(cursor))
+    if cursor.prev() if cursor.set_range(high) else cursor.last():
+        _verify(*_item_at(cursor))
+
+
+def run_length(txn: lmdb.Transaction, low: bytes, high: bytes) -> int:
+    """Returns how many items are in a half-open range, one behind the other.
+
+    One that is out of order counts too. Raises CorruptStateError when the item before the first or behind the last is
+    damaged.
+    """
+    cursor = txn.cursor()
+    if not cursor.set_range(low) or bytes(cursor.key()) >= high:
+        return 0
+    if cursor.prev():
+        _verify(*_item_at(cursor))
+    cursor.set_range(low)
+    names, size, number = cursor.iternext(values=False), _FIRST, 0
+    while chunk := list(islice(names, size)):  # to ask each name would double the time, as in `tables.chunks`
+        if bytes(chunk[-1]) >= high:
+            inside = sum(1 for _ in takewhile(lambda name: bytes(name) < high, chunk))
+            if len(chunk) < size:  # the names came to an end
+                cursor.last()
+            for _ in range(len(chunk) - inside - 1):
+                cursor.prev()
+            _verify(*_item_at(cursor))
+            return number + inside
+        number, size = number + len(chunk), min(2 * size, _MOST)
+    return number
+
+
 def _verify(name: bytes, stored: bytes) -> None:
     """Raises CorruptStateError when an item is damaged, whatever table its key says it is of."""
     if name[:1] in {STATE, DUE, OFFSETS, SHAPE}:
@@ -105,6 +153,12 @@ def _verify(name: bytes, stored: bytes) -> None:
         open_record(name, stored)
     elif len(stored) != BLOCK_BYTES:
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
+    else:
+        open_blocks(stored, block_numbers([name]), f"bin {int.from_bytes(name[1:3], 'big')}")
+
+
+def _place_of(name: bytes) -> str:
+    return "the worker" if name[:1] in {META, OUTBOX} else f"bin {int.from_bytes(name[1:3], 'big')}"
 
 
 def _item_at(cursor: lmdb.Cursor) -> Item:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.protocol.arrays import MAX_BINS
-from impls.store.tables import STATE, bin_key
+from impls.store.tables import DENSE, STATE, bin_key
 
 CHECK_BYTES = 4
 _RESIDUE = 0x2144DF1C  # CRC-32 of anything with its own CRC-32 behind it, lowest byte first
@@ -149,6 +149,9 @@ BLOCK_BYTES = _WORDS * 8
 _SALT = np.uint64(0x9E3779B97F4A7C15)
 _WEIGHTS = (np.arange(1, _WORDS, dtype=np.uint64) * _SALT) | np.uint64(1)
 _SLOT_BITS = 10
+_BLOCK_BITS = 30  # of a block within its bin
+_BLOCK_MASK = (1 << _BLOCK_BITS) - 1
+_NUMBER_MASK = (1 << 16 + _BLOCK_BITS) - 1  # two bytes of bin
 
 Words = NDArray[np.uint64]
 
@@ -164,6 +167,23 @@ def place(codes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]
     """Returns (distinct (bin, block) numbers m, row of each code in them, place of each code in its block)."""
     blocks, row = np.unique(codes >> _SLOT_BITS, return_inverse=True)
     return blocks, row, codes & ((1 << _SLOT_BITS) - 1)
+
+
+def block_names(numbers: NDArray[np.int64]) -> list[bytes]:
+    """Returns the stored names of blocks with the numbers that `place` gives."""
+    return [bin_key(DENSE, n >> _BLOCK_BITS) + (n & _BLOCK_MASK).to_bytes(4, "big") for n in numbers.tolist()]
+
+
+def block_numbers(names: Sequence[bytes]) -> NDArray[np.int64]:
+    """Returns the numbers of blocks, shape (n,); raises CorruptStateError for a name that is not that of its number.
+
+    A name has two bits more than its number, and a block's checksum knows the number only.
+    """
+    numbers = [int.from_bytes(name[1:3], "big") << _BLOCK_BITS | int.from_bytes(name[3:], "big") for name in names]
+    found = np.array([number & _NUMBER_MASK for number in numbers], np.int64)
+    if block_names(found) != list(names):
+        raise CorruptStateError("The name of a block of counts is damaged.")
+    return found
 
 
 def _salts(numbers: NDArray[np.int64]) -> Words:

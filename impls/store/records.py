@@ -1,6 +1,6 @@
 """Records and results as columns, their stored form, and queues of records whose bin's state is not here yet."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import lmdb
@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.store.checked import get_checked, open_record, put_checked
+from impls.store.checked import get_checked, open_record, put_checked, whole_range
+from impls.store.entries import CHECK_BYTES
 from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
 TIES = ("rescale_file", "rescale_row")
@@ -126,6 +127,7 @@ def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:
 
 
 Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
+_EPOCH_BYTES = 6
 
 
 def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tuple[int, bytes | None]]:
@@ -134,7 +136,7 @@ def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tu
     added: list[tuple[int, bytes | None]] = []
     for bin_ in np.unique(bins).tolist():
         part = table.filter(pa.array(bins == bin_))
-        value = epoch.to_bytes(6, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
+        value = epoch.to_bytes(_EPOCH_BYTES, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
         put_queued(txn, bin_, value)
         added.append((bin_, value))
     return added
@@ -142,7 +144,7 @@ def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tu
 
 def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
     """Writes stored records, as `add_to_queues` returned them, behind what the bin's queue holds."""
-    put_checked(txn, bin_key(QUEUE, bin_) + stored[:6], stored[6:])
+    put_checked(txn, bin_key(QUEUE, bin_) + stored[:_EPOCH_BYTES], stored[_EPOCH_BYTES:])
 
 
 def queue_lengths(txn: lmdb.Transaction) -> Lengths:
@@ -157,17 +159,30 @@ def queue_lengths(txn: lmdb.Transaction) -> Lengths:
 
 
 def stored_queues(txn: lmdb.Transaction) -> dict[int, list[bytes]]:
-    """Returns {bin: what its queue holds, as `put_queued` takes it} of the queues that are not empty."""
+    """Returns {bin: what its queue holds, as `put_queued` takes it} of the queues that are not empty.
+
+    Raises CorruptStateError when a part is damaged, or an item beside the queues, which may hide some.
+    """
     queues: dict[int, list[bytes]] = {}
-    for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
-        name = bytes(key)
-        queues.setdefault(int.from_bytes(name[1:3], "big"), []).append(name[3:] + open_record(name, bytes(value)))
+    for name, stored in whole_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
+        queues.setdefault(int.from_bytes(name[1:3], "big"), []).append(name[3:] + open_record(name, stored))
     return queues
+
+
+def lengths_of(queues: Mapping[int, Sequence[bytes]]) -> Lengths:
+    """Returns what `queue_lengths` does of what `stored_queues` returned."""
+    return {
+        bin_: (
+            sum(int.from_bytes(entry[_EPOCH_BYTES : _EPOCH_BYTES + 4], "little") for entry in entries),
+            sum(len(entry) - _EPOCH_BYTES + CHECK_BYTES for entry in entries),
+        )
+        for bin_, entries in queues.items()
+    }
 
 
 def queued_records(stored: bytes) -> pa.Table:
     """Returns the records of a part of a queue, as `put_queued` takes it."""
-    return from_bytes(stored[10:])
+    return from_bytes(stored[_EPOCH_BYTES + 4 :])
 
 
 def take_queues(txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:

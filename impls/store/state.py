@@ -15,6 +15,7 @@ from impls.store.entries import (
     CHECK_BYTES,
     SLOTS,
     Changes,
+    block_names,
     codes_of,
     create_blocks,
     open_blocks,
@@ -28,14 +29,10 @@ from impls.store.entries import (
     write_counts,
 )
 from impls.store.packs import beside_packs, unpack, unpack_range
-from impls.store.tables import DENSE, DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
+from impls.store.tables import DUE, OFFSETS, SHAPE, STATE, bin_key, bin_range
 
 _HIGHEST = b"\xff" * 512  # above all keys
 _TURNED = 4_096  # entries turned at a time
-
-
-def _block_names(numbers: NDArray[np.int64]) -> list[bytes]:
-    return [bin_key(DENSE, n >> 30) + (n & 0x3FFFFFFF).to_bytes(4, "big") for n in numbers.tolist()]
 
 
 class BinState:
@@ -99,8 +96,11 @@ class BinState:
 
     def _delete(self, name: bytes) -> None:
         raw = self._txn.get(name)
-        if raw is None and name[:1] == STATE and unpack(self._txn, [name]):
-            raw = self._txn.get(name)
+        if raw is None and name[:1] == STATE:
+            if unpack(self._txn, [name]):
+                raw = self._txn.get(name)
+            if raw is None:  # one that damage hides would come back
+                check_absent(self._txn, [name, *beside_packs(self._txn, [name])])
         if raw is not None:
             self._count(int.from_bytes(name[1:3], "big"), -1, -len(raw))
             self._txn.delete(name)
@@ -142,7 +142,10 @@ class BinState:
             self._delete(name)
             return
         stored = stored_value(name, at.to_bytes(8, "big", signed=True))
-        if (before := self._txn.get(name)) is None or bytes(before) != stored:
+        before = self._txn.get(name)
+        if before is None:
+            check_absent(self._txn, [name])
+        if before is None or bytes(before) != stored:
             self._count(bin_, before is None, 0 if before is not None else len(stored))
             self._txn.put(name, stored)
             self.changes.names.append(name)
@@ -196,6 +199,7 @@ class BinState:
         """
         names = [bin_key(OFFSETS, b) + p.to_bytes(8, "big", signed=True) for b, p in zip(bins, partitions, strict=True)]
         values = stored_values(names, [offset.to_bytes(8, "big") + row.to_bytes(8, "big") for offset, row in last])
+        check_absent(self._txn, [name for name, is_new in zip(names, new, strict=True) if is_new])
         items = sorted(zip(names, values, strict=True))
         self._txn.cursor().putmulti(items)
         self.changes.names += [name for name, _ in items]
@@ -222,7 +226,7 @@ class BinState:
         return first, after
 
     def _blocks(self, blocks: NDArray[np.int64]) -> tuple[list[bytes], NDArray[np.uint64]]:
-        names = _block_names(blocks)
+        names = block_names(blocks)
         values = [value for _, value in self._txn.cursor().getmulti(names)]
         if len(values) != len(names):
             raise CorruptStateError(
@@ -242,7 +246,7 @@ class BinState:
         """Creates a dense bin of zero counts."""
         blocks = -(-slots // SLOTS)
         numbers = (bin_ << 30) + np.arange(blocks)
-        self._put_blocks(_block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
+        self._put_blocks(block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
         self._count(bin_, blocks, blocks * BLOCK_BYTES)
 
     def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:

@@ -13,7 +13,7 @@ from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.protocol.plan import EpochPlan, Pull
 from impls.protocol.report import Moves, Report
-from impls.store.bins import check_places, copy_bin, drop_bin, read_size
+from impls.store.bins import check_arrived, check_places, copy_bin, drop_bin, read_size
 from impls.store.environment import Store, store_path
 from impls.store.pages import leaves_of
 from impls.transfer.client import fetch
@@ -245,7 +245,10 @@ def _restore(task: Task, states: dict[int, int], txn: lmdb.Transaction) -> None:
         return
     for bin_ in states:
         drop_bin(txn, bin_)  # what a failed copy may have left
+    check_places(txn, states)  # damage that `restore` comes upon would be taken for the checkpoint's
     restore(durable, txn, task.handed_over, RestoreRequest(states, open_from=task.epoch, progress=task.progress))
+    for bin_ in states:
+        check_arrived(txn, bin_)
     _half_way(task)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from impls.durability.restore import Restored, RestoreRequest, Source, restore, usable_from
 from impls.errors import CorruptStateError, StateError
 from impls.protocol.report import Replication, Report
-from impls.store.bins import check_places, copy_bin, drop_bin, verify_bin
+from impls.store.bins import check_arrived, check_places, copy_bin, drop_bin, verify_bin
 from impls.store.checked import get_checked, put_checked
 from impls.store.environment import DAMAGE, MAP_BYTES, Meta, Store, read_meta, store_path, wipe, write_meta
 from impls.store.lock import take_lock
@@ -175,6 +175,7 @@ def _bring(source: Source, txn: lmdb.Transaction, task: Task, bins: list[int]) -
     states = {bin_: order.location_of(bin_) for bin_ in behind}
     done = restore(source, txn, target, RestoreRequest(states, have=have, progress=task.progress))
     for bin_ in behind:
+        check_arrived(txn, bin_)
         _set_epoch(txn, bin_, target)
     return done
 

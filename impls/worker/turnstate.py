@@ -9,6 +9,7 @@ import numpy as np
 
 from impls.durability.frame import Frame, frames_in, last_segment
 from impls.durability.restore import Restored, RestoreRequest, restore
+from impls.errors import CorruptStateError
 from impls.protocol.jsontext import from_text, to_text
 from impls.store.checked import get_checked, get_of_epoch, put_checked, put_of_epoch
 from impls.store.tables import OUTBOX
@@ -100,9 +101,20 @@ def put_frame(txn: lmdb.Transaction, frame: bytes) -> None:
     put_checked(txn, _FRAME, frame)
 
 
-def last_frame_of(txn: lmdb.Transaction) -> bytes | None:
-    """Returns the frame of the last turn committed, None before the first."""
-    return get_checked(txn, _FRAME)
+def last_frame_of(txn: lmdb.Transaction) -> tuple[bytes, Frame] | None:
+    """Returns the frame of the last turn committed, encoded and decoded, None before the first.
+
+    Raises CorruptStateError when it is damaged, or is not that of the state that `read_turn` returns.
+    """
+    raw, state = get_checked(txn, _FRAME), read_turn(txn)
+    if raw is None and state is None:
+        return None
+    if raw is not None and state is not None:
+        frame = Frame.decode(raw, "the frame of the last turn")
+        after = {} if frame.turn is None else frame.turn["after"]
+        if (after.get("tick"), after.get("turn")) == (state.tick, state.turn):
+            return raw, frame
+    raise CorruptStateError("The frame of the worker's last turn is not where it was stored.")
 
 
 def has_worked(task: Task) -> bool:

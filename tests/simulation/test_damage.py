@@ -10,12 +10,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos.pages import leaf_nodes
 
+from impls.durability.snapshot import image_of
 from impls.errors import CorruptStateError
 from impls.store.bins import drop_bin
 from impls.store.environment import Store
 from impls.store.offsets import Offsets
 from impls.store.state import BinState
-from impls.store.tables import DUE, OFFSETS, bin_key
+from impls.store.tables import DENSE, DUE, OFFSETS, bin_key
 
 ENTRIES = 60
 
@@ -107,6 +108,14 @@ def test_a_range_with_a_damaged_key_in_it_is_read_whole_or_refused(environment, 
         finally:
             txn.abort()
     assert read is not RANGES["turn"], "the damaged entry is one that takes another shape"
+
+
+@pytest.mark.parametrize("bit", range(7 * 8))
+@pytest.mark.parametrize("block", [0, 1])
+def test_a_block_with_a_damaged_name_is_in_no_image(environment, block, bit):
+    _flip(environment, bin_key(DENSE, 3) + block.to_bytes(4, "big"), bit)
+    with Store.open(environment) as store, store.reading(buffers=False) as txn, pytest.raises(CorruptStateError):
+        image_of(txn, 3, state=True, queue=False)
 
 
 @pytest.mark.parametrize("bin_", range(4))

@@ -21,6 +21,13 @@ def test_nothing_goes_wrong_in_real_time_under_faults(seed, fixed):
     assert outcome.violation is None, outcome.sentence
 
 
+@pytest.mark.parametrize("seed", [45, 62, 99, 112, 201, 364, 376, 436, 468, 520, 573])
+def test_a_query_survives_bits_that_flip_in_its_environments(seed):
+    """Each of these seeds has lost or doubled something, or could not go on, by another way in which damage hides."""
+    outcome = simulate(draw(seed, changes=(), durability="process", rates={"flip": 0.03}, most=9))
+    assert outcome.violation is None, outcome.sentence
+
+
 @pytest.mark.lengthy
 @pytest.mark.parametrize("seed", [5, 1234])
 def test_two_real_time_runs_of_a_seed_give_one_digest(seed):

@@ -50,30 +50,11 @@ class Damage:
             shutil.rmtree(path)
             copy.rename(path)
         else:
-            self._flip(path, fault.times)
+            flip(path, fault.times, self._random)
             self.flipped = True
         if not replicas:
             self.hurt.add(worker)
         return True
-
-    def _flip(self, path: Path, times: int) -> None:
-        """Flips bits of stored keys and values, wherever in the file an item is; never of LMDB's own structure."""
-        with Store.open(path, create=False) as store, store.reading() as txn:
-            tables, page_bytes = defaultdict(list), int(store.env.stat()["psize"])
-            for name, value in txn.cursor().iternext():
-                tables[bytes(name)[:1]].append((bytes(name), bytes(value)))
-        file = path / "data.mdb"
-        before = file.read_bytes()
-        raw, nodes = bytearray(before), list(leaf_nodes(before, page_bytes))
-        for _ in range(times if tables else 0):
-            item = self._random.choice(tables[self._random.choice(sorted(tables))])
-            in_key = self._random.random() < _IN_KEYS or not item[1]
-            bit = self._random.randrange(8 * len(item[0] if in_key else item[1]))
-            for node in nodes:
-                if (node.key(before), node.value(before)) == item:
-                    raw[(node.key_at if in_key else node.value_at) + bit // 8] ^= 1 << bit % 8
-        with file.open("r+b") as opened:
-            opened.write(raw)
 
     def tear(self, files: Files, epoch: int, workers: int) -> int:
         """Cuts the changelog frames of an epoch as the failure of a host may leave them; returns how many."""
@@ -85,6 +66,26 @@ class Damage:
                 path.write_bytes(raw[: self._random.randrange(len(raw))])
                 torn += 1
         return torn
+
+
+def flip(path: Path, times: int, random: Random) -> None:
+    """Flips bits of stored keys and values, wherever in the file an item is; never of LMDB's own structure."""
+    with Store.open(path, create=False) as store, store.reading() as txn:
+        tables, page_bytes = defaultdict(list), int(store.env.stat()["psize"])
+        for name, value in txn.cursor().iternext():
+            tables[bytes(name)[:1]].append((bytes(name), bytes(value)))
+    file = path / "data.mdb"
+    before = file.read_bytes()
+    raw, nodes = bytearray(before), list(leaf_nodes(before, page_bytes))
+    for _ in range(times if tables else 0):
+        item = random.choice(tables[random.choice(sorted(tables))])
+        in_key = random.random() < _IN_KEYS or not item[1]
+        bit = random.randrange(8 * len(item[0] if in_key else item[1]))
+        for node in nodes:
+            if (node.key(before), node.value(before)) == item:
+                raw[(node.key_at if in_key else node.value_at) + bit // 8] ^= 1 << bit % 8
+    with file.open("r+b") as opened:
+        opened.write(raw)
 
 
 def log_epochs(files: Files) -> set[int]:

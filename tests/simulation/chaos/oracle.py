@@ -27,13 +27,13 @@ from impls.errors import CorruptStateError, StateError
 from impls.protocol.controller import Controller
 from impls.protocol.plan import WrittenPlan
 from impls.protocol.report import Report
-from impls.store.bins import verify_items
+from impls.store.bins import open_size, verify_items
 from impls.store.checked import open_record
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, read_meta, store_path
 from impls.store.packs import unpacked
 from impls.store.records import from_bytes
-from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SHAPE, SIZE, STATE, iter_range
+from impls.store.tables import DENSE, OUTBOX, PACKS, QUEUE, SHAPE, SIZE, STATE, STATE_TABLES, iter_range
 from impls.worker.replicas import replica_path
 from impls.worker.results import Deduplicator, Number
 
@@ -260,19 +260,37 @@ def opened(items: Iterable[tuple[bytes, bytes]]) -> Items:
     return found
 
 
-def _verified(txn: lmdb.Transaction) -> Items:
-    """Returns the items of state and queues; raises CorruptStateError when any item of any table is damaged."""
+def sound_items(txn: lmdb.Transaction) -> Items:
+    """Returns all items, with the entries of packs; raises CorruptStateError when any is damaged or out of order."""
     items = [(bytes(name), bytes(value)) for name, value in txn.cursor().iternext()]
     names = [name for name, _ in items]
-    items = sorted(opened(items).items())
     if any(above <= below for below, above in pairwise(names)):
         raise CorruptStateError("the items are out of order")
-    state = [item for item in items if item[0][:1] in {STATE, DENSE, SHAPE}]
+    found = dict(sorted(opened(items).items()))
+    state = [item for item in found.items() if item[0][:1] in STATE_TABLES]
     verify_items([name for name, _ in state], [value for _, value in state])
-    for name, value in items:
-        if name[:1] not in {STATE, DENSE, SHAPE}:
+    for name, value in found.items():
+        if name[:1] not in STATE_TABLES:
             open_record(name, value)
-    return {name: value for name, value in items if name[:1] in _TABLES}
+    _check_sizes(found)
+    return found
+
+
+def _check_sizes(items: Items) -> None:
+    """Raises CorruptStateError when a bin has not as many items and bytes as are recorded: it could not move."""
+    sizes: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for name, value in items.items():
+        if name[:1] in STATE_TABLES:
+            bin_ = int.from_bytes(name[1:3], "big")
+            sizes[bin_] = sizes[bin_][0] + 1, sizes[bin_][1] + len(value)
+    for name, value in items.items():
+        if name[:1] == SIZE and (size := open_size(name, value))[1] != sizes[size[0]]:
+            raise CorruptStateError(f"Bin {size[0]} holds {sizes[size[0]]} where {size[1]} are recorded.")
+
+
+def _verified(txn: lmdb.Transaction) -> Items:
+    """Returns the items of state and queues; raises CorruptStateError when any item of any table is damaged."""
+    return {name: value for name, value in sound_items(txn).items() if name[:1] in _TABLES}
 
 
 def _records(raw: bytes, chained: bool) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import lmdb
 import numpy as np
-from chaos.oracle import opened
+from chaos.oracle import opened, sound_items
 from chaos.violation import require
 
 from impls.durability.restore import RestoreRequest, restore
@@ -50,8 +50,8 @@ class Oracle:
         self.digest.update(json.dumps([known, query.steps], sort_keys=True).encode())
         whole = query.session is not None and query.session.dying is None
         for worker in range(query.record.written.workers if whole else 0):
-            items = self._items(worker)
             here = set(np.flatnonzero(controller.location == worker).tolist())
+            items = self._items(worker, here)
             held = {_bin(name) for name in items if name[:1] == SIZE}
             waiting = {drop.bin for drop in controller._drops if drop.worker == worker}
             strange = held - here - waiting
@@ -89,35 +89,43 @@ class Oracle:
 
     # -- state --------------------------------------------------------------------------------------------------------
 
-    def _items(self, worker: int) -> Items:
-        path = store_path(self._query.spec.state_dir, worker)
+    def _items(self, worker: int, here: set[int]) -> Items:
+        """Returns what a worker's environment holds; where bits flipped that nobody has read, what a rebuild gives."""
+        path, flipped = store_path(self._query.spec.state_dir, worker), self._query.flipped
         try:
             with Store.open(path, create=False) as store, store.reading(buffers=False) as txn:
+                if flipped:
+                    return sound_items(txn)
                 return opened((bytes(name), bytes(value)) for name, value in txn.cursor().iternext())
         except CorruptStateError as error:
-            require(False, "environment", f"worker {worker}: {error}")
-            raise
+            require(flipped, "environment", f"worker {worker}: {error}")
+        return self._rebuilt(worker, here)
 
-    def _restored(self, worker: int, items: Items, here: set[int]) -> None:
-        """What the checkpoint alone gives is what the environment has, the turns behind the tick included."""
-        source, tick, routing = (
-            self._query.spec.source(),
-            self._query.driver.last_epoch,
-            self._query.driver.controller.routing,
+    def _queues_of(self, worker: int) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(self._query.driver.controller.routing == worker).tolist())
+
+    def _rebuilt(self, worker: int, here: set[int]) -> Items:
+        """Returns what the checkpoint alone gives."""
+        source, tick = self._query.spec.source(), self._query.driver.last_epoch
+        assert source is not None, "with durability none neither bits flip nor is anything compared"
+        request = RestoreRequest(
+            dict.fromkeys(sorted(here), worker), self._queues_of(worker), worker, open_from=tick + 1
         )
-        if source is None:
-            return
-        queues = tuple(np.flatnonzero(routing == worker).tolist())
-        request = RestoreRequest(dict.fromkeys(sorted(here), worker), queues, worker, open_from=tick + 1)
         txn = self._scratch.env.begin(write=True, buffers=True)
         try:
             restore(source, txn, tick + 1, request)
-            found = opened((bytes(name), bytes(value)) for name, value in txn.cursor().iternext())
+            return opened((bytes(name), bytes(value)) for name, value in txn.cursor().iternext())
         except (StateError, lmdb.Error, KeyError, AssertionError) as error:
             require(False, "restore", f"worker {worker} cannot be restored: {error!r}")
             raise
         finally:
             txn.abort()
+
+    def _restored(self, worker: int, items: Items, here: set[int]) -> None:
+        """What the checkpoint alone gives is what the environment has, the turns behind the tick included."""
+        if self._query.files is None:
+            return
+        found, queues = self._rebuilt(worker, here), self._queues_of(worker)
         for tables, bins in ((_STATE, here), ((QUEUE,), set(queues))):
             ours, theirs = ({n: v for n, v in i.items() if n[:1] in tables and _bin(n) in bins} for i in (items, found))
             differ = sorted({_bin(n) for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n)})
@@ -134,9 +142,9 @@ class Oracle:
         offsets: dict[tuple[int, int], tuple[int, int]] = {}
         state: dict[int, Any] = {}
         for worker in range(self._query.record.written.workers):
-            items = self._items(worker)
+            here = set(np.flatnonzero(controller.location == worker).tolist())
+            items = self._items(worker, here)
             require(not any(name[:1] == QUEUE for name in items), "goal", f"worker {worker} has records queued")
-            here = np.flatnonzero(controller.location == worker).tolist()
             state |= self._decoded({n: v for n, v in items.items() if n[:1] in {STATE, DENSE} and _bin(n) in here})
             for name, value in items.items():
                 if name[:1] == OFFSETS and _bin(name) in here:

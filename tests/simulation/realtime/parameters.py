@@ -16,11 +16,12 @@ from impls.protocol.controller import Controller
 
 TIMED = ("q3", "q4", "q5", "q6", "q7", "q8")
 _OPERATORS = ("hash", "hash", "dense", "preloaded", "chain", "chain", "q4", "q5", "q5", "q6", "q7", "q7", "q8", "q3")
-KINDS = ("task", "deep", "send", "tear", "full", "router", "driver", "journal", "job", "again", "lose", "damage")
+_DRAWN = ("task", "deep", "send", "tear", "full", "router", "driver", "journal", "job", "again", "lose", "damage")
+KINDS = (*_DRAWN, "flip")
 """What goes wrong: a worker's task dies at a point, at a rare one, while it sends, while it writes its changelog; the
 disk is full; a router dies; the driver dies at a point, behind an entry of a journal, during a tick; Spark dies behind
 the last task of a batch and does not know that the batch has ended; an environment is lost with its task, or turns out
-to be damaged."""
+to be damaged; bits flip in one, open or not, of every fourth query."""
 _OF_NONE = {"task", "send", "router", "driver", "journal", "job", "again"}  # what durability "none" survives
 
 
@@ -73,7 +74,9 @@ def draw(seed: int, **fixed: Any) -> Parameters:
     names = {name for name in fixed if name in epochs.Parameters.__dataclass_fields__ and name != "operator"}
     base = epochs.draw(seed, faults=0, **{name: fixed[name] for name in names})
     kinds = _OF_NONE if base.durability == "none" else KINDS
-    rates = {kind: random.choice((0.0, 0.3, 1.0)) * _RATES[kind] for kind in KINDS if kind in kinds}
+    rates = {kind: random.choice((0.0, 0.3, 1.0)) * _RATES[kind] for kind in _DRAWN if kind in kinds}
+    if "flip" in kinds:
+        rates["flip"] = Random(seed + 19).choice((0.0, 0.0, 0.0, 1.0)) * _RATES["flip"]
     commands = (
         () if base.mechanism == "none" else tuple((2 + 2 * at // 3, kind, value) for at, kind, value in base.commands)
     )
@@ -92,5 +95,5 @@ def draw(seed: int, **fixed: Any) -> Parameters:
 
 _RATES = {
     "task": 0.02, "deep": 0.1, "send": 0.005, "tear": 0.01, "full": 0.01, "router": 0.01, "driver": 0.05,
-    "journal": 0.03, "job": 0.001, "again": 0.5, "lose": 0.5, "damage": 0.02,
+    "journal": 0.03, "job": 0.001, "again": 0.5, "lose": 0.5, "damage": 0.02, "flip": 0.01,
 }  # fmt: skip

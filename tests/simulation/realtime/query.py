@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from chaos.changes import Asking
+from chaos.damage import flip
 from chaos.fibers import Killed
 from chaos.recipes import Recipes
 from chaos.violation import Violation, require
@@ -59,7 +60,7 @@ class Query:
 
     def __init__(self, p: Parameters, load: Workload, troubles: Troubles, folder: Path):
         self._p, self.load, self._troubles, self._folder = p, load, troubles, folder
-        self._random = Random(p.seed + 3)
+        self._random, self._flips = Random(p.seed + 3), Random(p.seed + 21)
         self.topic, self.session = Topic(troubles), None
         self._slots, self._batch, self._committed = p.slots, 0, [0] * p.partitions
         self._workers = 0
@@ -262,6 +263,7 @@ class Query:
     def _step(self, w: int) -> None:
         session, self._troubles.task = self.session, w
         assert session is not None
+        self._flip(w)
         try:
             before, troubles = session.progress(w), self._troubles.fired.total()
             session.awake[w] = session.workers[w].step()
@@ -276,6 +278,17 @@ class Query:
             self._dead(("worker", w))
         finally:
             self._troubles.task = None
+
+    def _flip(self, w: int) -> None:
+        """Bits may flip in a worker's environment, which its process has open perhaps."""
+        path = store_path(self.spec.state_dir, w)
+        if self._p.rates.get("flip") and (path / "data.mdb").exists() and self._troubles.hit("flip"):
+            flip(path, self._flips.randint(1, 4), self._flips)
+
+    @property
+    def flipped(self) -> bool:
+        """Whether bits have flipped: damage that nobody has read yet may be anywhere from then on."""
+        return self._troubles.fired["flip"] > 0
 
     def _route(self, f: int) -> None:
         session, self._troubles.task = self.session, f

@@ -157,7 +157,8 @@ def test_a_damaged_replica_is_not_read_again_in_the_tick_that_has_found_the_dama
     turning.tick(0)
     turning.tick(1, replicas=((3, 0),))
     with Store.open(replica_path(turning.spec.state_dir, 0)) as store, store.begin() as txn:
-        entries_changed(txn, 3)
+        name, value = stored_items(txn, 3)[9]  # whoever copies looks at both ends
+        txn.put(name, bytes([value[0] ^ 1]) + bytes(value[1:]))
     turning.routing[3] = 0
     turning.records(2, 400)
     turning.tick(2, pulls=(Pull(3, 1, 0),), from_replica=True)

@@ -1,0 +1,158 @@
+"""A damaged key hides a record of an environment: it is not taken for absent, nor an older one for the newest."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from memory import RESULTS, MemoryOutput
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from chaos.pages import leaf_nodes
+
+from impls.durability.files import Files
+from impls.durability.frame import FOLDER, frames_in
+from impls.errors import CorruptStateError
+from impls.operators import HashCount
+from impls.protocol.order import EpochOrder
+from impls.protocol.plan import EpochPlan, WrittenPlan
+from impls.protocol.report import Report
+from impls.realtime.environment import TurnEnvironment
+from impls.realtime.turn import TurnInput, end_tick, run_turn
+from impls.store.environment import Meta, read_meta, store_path, write_meta
+from impls.store.records import Results, put_queued, to_bytes
+from impls.store.tables import META, OUTBOX, QUEUE, bin_key
+from impls.worker.query import QuerySpec, Task
+
+BINS = 4
+HIDING = (0, 1, 6, 7, 12, 15)  # bits of a name
+
+
+@pytest.fixture
+def task(tmp_path):
+    files = Files(str(tmp_path / "checkpoint"))
+    files.make_folders([FOLDER])
+    output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
+    spec = QuerySpec("q", BINS, HashCount(), output, state, files, turns=True)
+    yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(BINS, np.int32))), first=True), 0)
+    RESULTS.pop(str(tmp_path), None)
+
+
+def turn(env, **changes):
+    """Commits a turn and logs it; returns its frame, encoded."""
+    txn, frame = env.begin(), env.frame()
+    try:
+        raw = env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1, **changes))
+    except BaseException:
+        txn.abort()
+        raise
+    env.log(frame.epoch, raw)
+    return raw
+
+
+def flip(task, name, bit):
+    """Flips a bit of a name where it stands in the file, which may be open."""
+    file = store_path(task.spec.state_dir, 0) / "data.mdb"
+    before = file.read_bytes()
+    raw = bytearray(before)
+    for node in leaf_nodes(before, 4096):
+        if node.key(before) == name:
+            raw[node.key_at + bit // 8] ^= 1 << bit % 8
+    with file.open("r+b") as opened:
+        opened.write(raw)
+
+
+RECORDS = [OUTBOX + name for name in (b"turn", b"told", b"frame")]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("bit", HIDING)
+def test_a_record_of_the_last_turn_that_is_hidden_is_missed_when_the_environment_is_opened(task, name, bit):
+    env = TurnEnvironment(task, batch=0)
+    turn(env, report='{"worker": 0}')
+    turn(env)
+    flip(task, name, bit)
+    env.close()
+    with pytest.raises(CorruptStateError):
+        TurnEnvironment(task, batch=0)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("bit", HIDING)
+def test_no_turn_writes_a_second_record_beside_one_that_is_hidden(task, name, bit):
+    env = TurnEnvironment(task, batch=0)
+    turn(env, report='{"worker": 0}')
+    flip(task, name, bit)
+    with pytest.raises(CorruptStateError):
+        turn(env, report='{"worker": 0, "records": 1}')
+    env.close()
+
+
+def test_the_frame_of_an_earlier_turn_is_not_that_of_the_last(task):
+    env = TurnEnvironment(task, batch=0)
+    turn(env)
+    with env.reading(buffers=False) as txn:
+        earlier = txn.get(OUTBOX + b"frame")
+    turn(env)
+    with env._opened.store.begin() as txn:
+        txn.put(OUTBOX + b"frame", earlier)
+    env.close()
+    with pytest.raises(CorruptStateError, match="last turn is not where it was stored"):
+        TurnEnvironment(task, batch=0)
+    assert [frame.turn["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1], "nothing is logged twice"
+
+
+@pytest.mark.parametrize("bit", HIDING)
+def test_a_hidden_report_of_a_tick_is_not_taken_for_none(task, bit):
+    env = TurnEnvironment(task, batch=0)
+    end_tick(env, task, Report(0), ())
+    assert env.stored_report(0)[0] is not None
+    flip(task, OUTBOX + b"report", bit)
+    with pytest.raises(CorruptStateError):
+        env.stored_report(0)
+    env.close()
+
+
+def queue_records(env):
+    """Queues a record of bin 1 in a turn of its own; returns the name of the item."""
+    columns = {"bin": pa.array([1], pa.int32()), "partition": pa.array([0], pa.int32())}
+    records = to_bytes(pa.table({**columns, "offset": pa.array([5], pa.int64())}))
+    entry, txn = env.state.number.to_bytes(6, "big") + (1).to_bytes(4, "little") + records, env.begin()
+    put_queued(txn, 1, entry)
+    frame = env.frame(queue=[(1, entry)])
+    env.log(0, env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1)))
+    return bin_key(QUEUE, 1) + entry[:6]
+
+
+@pytest.mark.parametrize("bit", [1, 2, 6, 7])
+def test_a_queue_that_is_hidden_when_an_environment_is_opened_or_in_a_turn_is_missed(task, bit):
+    """The damaged name is one of another table, in which nobody looks for queues."""
+    env = TurnEnvironment(task, batch=0)
+    name = queue_records(env)
+    env.close()
+    env = TurnEnvironment(task, batch=1)
+    assert env.lengths.keys() == {1}
+    flip(task, name, bit)
+    with pytest.raises(CorruptStateError, match="queues are not as the last turn left them"):
+        run_turn(env, task, TurnInput((), blocked={1}), Report(0))
+    env.close()
+    with pytest.raises(CorruptStateError):
+        TurnEnvironment(task, batch=1)
+
+
+def test_what_a_turn_logs_after_a_damaged_environment_was_rebuilt_for_a_larger_map_is_read(task):
+    env = TurnEnvironment(task, batch=0)
+    turn(env)
+    with env._opened.store.begin() as txn:
+        write_meta(txn, Meta.new("q", 0, read_meta(txn).epoch, 1))
+        stored = bytearray(txn.get(META))
+        stored[0] ^= 1
+        txn.put(META, bytes(stored))
+    env.grow()
+    assert env.report.recovered.startswith("damaged")
+    turn(env)
+    env.close()
+    assert [frame.turn["of"] for frame in frames_in(task.spec.files, 0, 0)] == [0, 1]
