@@ -25,7 +25,9 @@ from impls.worker.applying import Applying
 from impls.worker.parts import Cause, Phase, write_snapshot
 from impls.worker.pull import on_demand, pull_bins, within_budget
 from impls.worker.query import Task
+from impls.worker.refused import SetAside
 from impls.worker.replicas import keep_replicas
+from impls.worker.versions import PipelineError, without
 
 _DROP_ITEMS = 1024  # a turn's piece of old copies: 2 to 3 ms, of a bin of 39,000 entries 60 to 90 in one piece
 
@@ -55,11 +57,24 @@ class Turned:
     ms: Mapping[str, float]
 
 
-def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Report) -> Turned:
+def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Report) -> tuple[Task, Turned]:
     """Commits a turn, logs its frame, sends its results and counts latencies; `so_far` is the tick's report before.
 
-    Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it.
+    What an operator fails on is left out, or a version of the pipeline, as the task that is returned says: the turn is
+    done again with the same records, as no other turn can tell whether the version or they are to blame.
+
+    Raises lmdb.Error or CorruptStateError, and has changed nothing then, before the commit; StateError behind it, or
+    for what cannot be left out.
     """
+    while True:
+        env.task = task
+        try:
+            return task, _run(env, task, turn_input, so_far)
+        except (PipelineError, SetAside) as error:
+            task = without(task, error)
+
+
+def _run(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Report) -> Turned:
     report = Report(task.worker, turns=1)
     txn = env.begin()
     try:

@@ -23,8 +23,7 @@ from impls.store.environment import DAMAGE, MAP_BYTES
 from impls.store.records import counts
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import QuerySpec, Task
-from impls.worker.refused import SetAside
-from impls.worker.versions import PipelineError, refits_of, still_refused, without
+from impls.worker.versions import refits_of, still_refused
 
 _ALIVE_S = 1.0
 
@@ -93,8 +92,6 @@ class TurnWorker:
         """
         try:
             return self._step()
-        except (PipelineError, SetAside) as error:
-            self._task = self._open.task = without(self._now, error)
         except lmdb.MapFullError:
             self._grow()
         except DAMAGE as error:
@@ -237,8 +234,8 @@ class TurnWorker:
         self._breakdown.begin(blobs)
         given, begin = TurnInput(blobs, pulls, self._blocked(pulls), self._tick is not None), time.perf_counter()
         try:
-            done = run_turn(self._open, self._now, given, self._report)
-        except (PipelineError, SetAside, lmdb.Error, *DAMAGE):
+            self._task, done = run_turn(self._open, self._now, given, self._report)
+        except (lmdb.Error, *DAMAGE):
             self._intake.give_back(blobs)
             raise
         self._breakdown.done(done.ms)

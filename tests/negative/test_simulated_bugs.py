@@ -309,7 +309,7 @@ BUGS = {
 }  # fmt: skip
 
 
-PLAIN: dict[str, object] = {"changes": (), "autoscale": ""}
+PLAIN: dict[str, object] = {"changes": (), "autoscale": "", "refused": 0.0}
 
 
 @pytest.mark.parametrize("plant", BUGS, ids=lambda plant: plant.__name__)
