@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -179,6 +179,12 @@ class Recipes(dict[int, Recipe]):
         """Returns the shape that a state is taken for."""
         later = [recipe.number for recipe in self.values() if shape and recipe.repairs == shape]
         return self.repaired(max(later)) if later else shape
+
+    def begun(self, numbers: Collection[int]) -> "Recipes":
+        """Returns the versions without the repairs that are not among some: they had not begun."""
+        found = Recipes()
+        found.update({n: one for n, one in self.items() if not one.repairs or n in numbers})
+        return found
 
     def without(self, refused: int, shape: int) -> int:
         """Returns the version under which a bin runs where one is refused: its parent, if its state can go there."""

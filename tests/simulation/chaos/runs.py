@@ -20,7 +20,12 @@ def run_chunk(seeds: list[int], *, hosts: bool, realtime: bool = False) -> list[
     """Runs seeds up to the first violation."""
     outcomes = []
     for seed in seeds:
-        outcomes.append(simulate_real_time(real_time.draw(seed)) if realtime else simulate(drawn(seed, hosts=hosts)))
+        try:
+            outcome = simulate_real_time(real_time.draw(seed)) if realtime else simulate(drawn(seed, hosts=hosts))
+        except Exception as error:
+            error.add_note(f"It was seed {seed}.")
+            raise
+        outcomes.append(outcome)
         if outcomes[-1].violation:
             break
     return outcomes

@@ -146,9 +146,10 @@ class Folded:
 
     def take(self, commit: Commit) -> None:
         """Takes in the next turn."""
+        known = self._recipes.begun(self._required(commit.order))
         for bin_, shape in commit.shapes.items():
             if not self._timed:
-                self._state[bin_] = self._recipes.turned(self._state[bin_], self.shape[bin_], shape)
+                self._state[bin_] = known.turned(self._state[bin_], self.shape[bin_], shape)
             self.shape[bin_] = shape
         results: dict[int, bytes | None] = {}
         rows = sorted((*self._load.places.find(place), bin_, version) for place, bin_, version in commit.records)
@@ -161,6 +162,10 @@ class Folded:
                 self._applied(bin_, version, self._load.log[partition][offset], results)
         sent = {key: payload for key, payload in results.items() if payload is not None}
         self.results[commit.worker, commit.tick, commit.turn] = sent
+
+    def _required(self, tick: int) -> set[int]:
+        """Returns the versions that bins have run under until the end of a tick."""
+        return {int(number) for at, plan in self._plans.items() if at <= tick for number in np.unique(plan)}
 
     def _applied(self, bin_: int, version: int, record: Any, results: dict[int, bytes | None]) -> None:
         key, _, columns = record
