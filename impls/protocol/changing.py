@@ -206,6 +206,7 @@ class Changing:
         self.left, known = np.unique(self.shape).tolist(), self.known
         for bin_, shape in seen.turned:
             self.shape[bin_] = shape
+            self._stuck.discard(bin_)  # `back` did not fail this time
             if not way_back(shape, shape_of(int(self.required[bin_]), self.versions), known):
                 self.required[bin_] = shape  # it took the shape after the last report, before the order to go back came
         if self._current is not None:

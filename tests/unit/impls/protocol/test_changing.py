@@ -189,6 +189,21 @@ def test_a_bin_on_whose_state_the_way_back_fails_stays_at_the_version_and_the_ot
     assert run.changing.outcome("c1").why == f"it broke; {stay}"
 
 
+def test_a_bin_on_whose_state_the_way_back_fails_once_and_not_again_goes_back():
+    """Other records came, and a worker that does without the version tries all of its bins."""
+    run = Run(version(migrates=True, returns=True, budget_bytes=1000))
+    run.step(), run.step()
+    run.step(failed=[1])
+    for seen in ({"failed": (Failure(1, "no way back", 5),)}, {"turned": ((5, 0),)}):
+        run.changing.hold(run.changing.plan(known([0])))
+        run.changing.observe(Observation(run.epoch, **seen))
+        run.epoch += 1
+    for _ in range(4):
+        run.step()
+    assert run.changing.required.tolist() == run.changing.shape.tolist() == [0] * BINS
+    assert run.events[-1].why == "it broke"
+
+
 def test_a_lazy_change_is_not_taken_back_before_the_states_are():
     run = Run(version(migrates=True, returns=True, lazy=True, budget_bytes=100))
     for _ in range(6):
