@@ -2,12 +2,14 @@
 
 from typing import NamedTuple
 
+import lmdb
 import pyarrow as pa
 
-from impls.store.records import ROW
+from impls.errors import StateError
+from impls.store.records import FILE, ROW
 
-Place = tuple[int, int, int]
-"""Input partition and offset of a record, and its row among those of the record."""
+Place = tuple[int, int, int, int]
+"""Input partition and offset of a record, its row among those of the record, and its file; 0 where there is none."""
 
 
 class Blame(NamedTuple):
@@ -42,7 +44,9 @@ class Failures:
         self._first: Exception | None = None
 
     def add(self, row: int, error: Exception) -> None:
-        """Takes in that a row has failed; raises the error if no others are to be tried."""
+        """Takes in that a row has failed; raises the error if no others are to be tried, or if it is the store's."""
+        if isinstance(error, (lmdb.Error, StateError)):  # damage, a full map: no record is to blame
+            raise error
         self._rows.append(row)
         self._first = self._first or error
         if not self._careful:
@@ -53,9 +57,11 @@ class Failures:
         if self._first is None:
             return
         few = self._records.take(self._rows)
-        rows = few.column(ROW).to_pylist() if ROW in few.column_names else [0] * len(few)
-        places = zip(few.column("partition").to_pylist(), few.column("offset").to_pylist(), rows, strict=True)
-        vars(self._first).setdefault(_NAME, Blame(self._what, few.column("key")[0].as_py(), tuple(places)))
+        names, none = ("partition", "offset", ROW, FILE), [0] * len(few)
+        columns = [few.column(name).to_pylist() if name in few.column_names else none for name in names]
+        places = zip(*columns, strict=True)
+        found = Blame(self._what, few.column("key")[0].as_py(), tuple(places))
+        vars(self._first)[_NAME] = found  # in place of an earlier one: some raise one object again and again
         raise self._first
 
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
@@ -71,6 +73,10 @@ class _Piped:
     def identity(self) -> dict[str, Any]:
         """Returns that of the operator: state lies where it says."""
         return self.inner.identity()
+
+    def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
+        """Returns which records have keys that the operator has no state for."""
+        return self.inner.outside(records)
 
     def create(self, bin_: int, bins: int, state: BinState) -> None:
         """Creates a bin as the operator does."""

@@ -2,7 +2,6 @@
 
 import json
 from abc import abstractmethod
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -48,20 +47,27 @@ class StatefulMap(Operator):
         old = state.get_many([b for b, _ in wanted], [k for _, k in wanted])
         for name, raw in zip(wanted, old, strict=True):
             entries[name] = None if raw is None else self.load(raw)
-        failures = Failures(records, "update", careful=state.careful)
+        failures, last = Failures(records, "update", careful=state.careful), dict(zip(wanted, old, strict=True))
         for place, (name, row) in enumerate(zip(zip(bins, keys, strict=True), rows, strict=True)):
-            before = deepcopy(entries[name]) if state.careful else None
             try:
                 entries[name], results[name] = self.update(name[1], row, entries[name])
+                if state.careful:
+                    last[name] = self._dumped(entries[name], results[name])
             except Exception as error:
                 failures.add(place, error)
-                entries[name] = before
+                entries[name] = None if (raw := last[name]) is None else self.load(raw)
         failures.check()
         self._write(state, wanted, entries, old)
         sent = [(name, value) for name, value in results.items() if value is not None]
         return Results(
             np.array([b for (b, _), _ in sent], np.int32), [k for (_, k), _ in sent], [self.dump(v) for _, v in sent]
         )
+
+    def _dumped(self, state: Any, result: Any) -> bytes | None:
+        """Returns an encoded state; raises what encoding it or the result raises."""
+        if result is not None:
+            self.dump(result)
+        return None if state is None else self.dump(state)
 
     def _write(
         self,

@@ -1,6 +1,6 @@
 """Stateless steps in front of a keyed operator and behind it; a running query's can be replaced one by one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,15 @@ class Step:
         found, failures = [], Failures(table, f"the step {self.name}", careful=True)
         for place, row in enumerate(table.select(["key", *self.columns]).to_pylist()):
             try:
-                found.append(self.function(row))
+                found.append(self._checked(self.function(row)))
             except Exception as error:
                 failures.add(place, error)
         failures.check()
         return found
+
+    def _checked(self, value: Any) -> Any:
+        """Returns what the function returned; raises TypeError for what it must not return."""
+        return value
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,32 @@ class Map(Step):
             at = table.column_names.index(name)
             old = table.column(name).to_pylist()
             values = [row.get(name, before) for row, before in zip(changed, old, strict=True)]
-            table = table.set_column(at, name, pa.array(values, table.schema.field(name).type))
+            table = table.set_column(at, name, self._column(table, values, table.schema.field(name).type))
         return table
+
+    def _checked(self, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"returned a {type(value).__name__}, not the columns that it changes")
+        return value
+
+    def _column(self, table: pa.Table, values: list[Any], kind: pa.DataType) -> pa.Array:
+        try:
+            return pa.array(values, kind)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            failures = Failures(table, f"the step {self.name}", careful=True)
+            for place, value in enumerate(values):
+                if not _fits(value, kind):
+                    failures.add(place, error)
+            failures.check()
+            raise
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    try:
+        pa.scalar(value, kind)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
 from impls.operators.blame import Failures
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EpochClock, EventClock, EventTime, Partial
-from impls.store.keyed import Keyed, name_of
+from impls.store.keyed import KEY_MAX, Keyed, name_of
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -232,6 +233,14 @@ class KeyedProcess(TimedOperator):
         """Takes one timer of `one.time`."""
         raise NotImplementedError(f"{type(self).__name__} sets a timer, but has no `timer`")
 
+    def outside(self, records: pa.Table) -> NDArray[np.bool_] | None:
+        """Returns which keys are too long for timers and values."""
+        key = records.column("key")
+        if not pa.types.is_binary(key.type):
+            return None
+        long: NDArray[np.bool_] = pc.greater(pc.binary_length(key), KEY_MAX).to_numpy()
+        return long if long.any() else None
+
     def on_records(self, records: pa.Table, keyed: Keyed) -> None:
         """Applies records one by one."""
         bins, keys = records.column("bin").to_pylist(), records.column("key").to_pylist()
@@ -246,6 +255,8 @@ class KeyedProcess(TimedOperator):
                 keyed.begin()
             try:
                 self.record(row, KeyContext(keyed, bin_, key, time))
+                if keyed.careful:
+                    keyed.settle()
             except Exception as error:
                 failures.add(place, error)
                 keyed.take_back()

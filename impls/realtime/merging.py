@@ -93,7 +93,7 @@ def merged_report(first: Report, second: Report) -> Report:
         first.changelog = Written(bins, first.changelog.bytes + second.changelog.bytes)
     first.event_time = _times(first.event_time, second.event_time)
     first.pipelines = _pipelines(first.pipelines, second.pipelines)
-    first.recovered = first.recovered or second.recovered
+    first.recovered = "; ".join(dict.fromkeys(filter(None, (first.recovered, second.recovered))))
     return first
 
 

@@ -111,7 +111,7 @@ def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and wha
     if turn_input.pulls:
         with Phase(report.ms, "pull"):
             # damage may have come with a pulled bin: then the source is not read again in this tick
-            doubt = so_far.recovered.startswith(Cause.DAMAGED.value)
+            doubt = Cause.DAMAGED.value in so_far.recovered
             done = pull_bins(task, turn_input.pulls, txn, from_checkpoint=doubt or written.plan.from_checkpoint)
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
             env.offsets.load(txn, done.sizes)

@@ -26,6 +26,7 @@ from impls.worker.query import QuerySpec, Task
 from impls.worker.versions import refits_of, still_refused
 
 _ALIVE_S = 1.0
+_REBUILT_MOST = 4  # damage may come with each of some pulls, or in what was just restored
 
 
 class TurnWorker:
@@ -57,6 +58,7 @@ class TurnWorker:
         self._said_final = False
         self._progress = AtMost(lambda: say(Alive(worker)), _ALIVE_S)
         self._resumed = False  # the task has had an environment
+        self._rebuilt = 0  # for damage, since a turn was committed
         self._due: int | None = None  # time of the earliest timer, when the last tick ended
         self._furthest: dict[int, int] = {}  # highest event time by partition of the input
 
@@ -239,6 +241,7 @@ class TurnWorker:
             self._intake.give_back(blobs)
             raise
         self._breakdown.done(done.ms)
+        self._rebuilt = 0
         seconds = time.perf_counter() - begin - done.ms.get("pull", 0.0) / 1e3
         self.pace.took(sum(len(blob.table) for blob in blobs), seconds)
         self._report = done.report
@@ -282,8 +285,8 @@ class TurnWorker:
 
     def _rebuild(self, error: BaseException) -> None:
         """Replaces an environment that turned out to be damaged by one from the checkpoint."""
-        task = self._task
-        if task is None or self._spec.files is None:
+        task, self._rebuilt = self._task, self._rebuilt + 1
+        if task is None or self._spec.files is None or self._rebuilt > _REBUILT_MOST:
             raise StateError(
                 f"Worker {self._worker} cannot use its state in {self._spec.state_dir}: {error}"
             ) from error

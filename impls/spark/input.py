@@ -13,10 +13,10 @@ from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
 from impls.driver.journal import replace_bytes
-from impls.errors import UsageError
+from impls.errors import ADVICE, UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
 from impls.spark.known import FoundTopics, KafkaTopics, topics_at_start
-from impls.spark.source import InputLog, epoch_begin, read_partitions, read_until, tick_begin
+from impls.spark.source import InputLog, epoch_begin, read_offsets, read_partitions, read_until, tick_begin
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.sinks import Sink
@@ -91,8 +91,11 @@ class Input:
     def _keep_rows(self, own: Path, *, fsync: bool) -> None:
         """Keeps what decides how rows are numbered; in real time records that have been applied come again."""
         path, rows = own / _ROWS, list(self.source.rows)
-        before = json.loads(path.read_bytes()) if path.exists() else rows
-        if before != rows and read_partitions(self.location):
+        try:
+            before = json.loads(path.read_bytes()) if path.exists() else rows
+        except ValueError as error:
+            raise UsageError(f"The file {path} is damaged: {ADVICE}.") from error
+        if before != rows and (read_partitions(self.location) or read_offsets(self.location)):
             raise UsageError(
                 "The input makes other rows of a record than at the last start, by another explode or a filter behind "
                 "it, and in real time the last records come again: their rows would count twice or not at all. Leave "

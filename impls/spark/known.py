@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,10 +68,12 @@ def topics_at_start(
     Raises:
         UsageError: a topic was made anew, and a source does not take that; or the note of topics is damaged.
     """
+    if not readings:
+        return Topics.read(own, readings), []
     begins = not Topics.noted(own)
     read = _topics_read(location, Topics.read(own, readings), broker)
     topics = Topics.read(own, readings, read)
-    if broker is None or not readings:
+    if broker is None:
         return topics, []
     unknown = set() if begins else {topic for topic in read - topics.ids.keys() if topics.names(topic)}
     others = _shorter(location, unknown, broker)
@@ -147,13 +150,14 @@ class FoundTopics:
         read = _topics_read(self._location, known, self._broker)
         if not (wanted := read - (known.ids.keys() - absent)):
             return
-        ids = self._broker.ids(wanted)
-        if wanted - ids.keys() - absent:
+        begin, ids = self._now(), self._broker.ids(wanted)
+        if wanted - ids.keys() - absent or self._now() - begin > _ANSWER_S:
             self._later = self._now() + _LATER_S
         if not last:
             self._check_same(ids)
+        self._topics = replace(known, absent=absent - ids.keys())
         if ids.keys() - known.ids.keys():
-            self._topics = known.having_read(ids, ids)
+            self._topics = self._topics.having_read(ids, ids)
             self._topics.keep(self._own, fsync=self._fsync)
 
     def _check_same(self, ids: Mapping[str, str]) -> None:

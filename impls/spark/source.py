@@ -52,7 +52,7 @@ def topics_of(line: bytes) -> Iterator[tuple[str, dict[int, int]]]:
     except ValueError:
         return
     for topic, parts in found.items() if isinstance(found, dict) else ():
-        if isinstance(parts, dict):
+        if _are_offsets(parts):
             yield topic, {int(part): at for part, at in parts.items()}
 
 

@@ -16,15 +16,15 @@ from impls.store.buffered import ABSENT, Buffered
 from impls.store.hashing import hash_bytes
 from impls.store.state import BinState
 
-_KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
+KEY_MAX = 400  # longer keys would be stored as hashes, and a timer gives its key back
 _TIMER, _VALUE, _LIST, _MAP = b"\0", b"\1", b"\2", b"\3"
 _BIAS = 1 << 63
 
 
 def _name(family: bytes, key: bytes, name: str, sub: bytes = b"") -> bytes:
     label = name.encode()
-    if len(key) + len(label) + len(sub) > _KEY_MAX:
-        raise UsageError(f"A key of state is longer than {_KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
+    if len(key) + len(label) + len(sub) > KEY_MAX:
+        raise UsageError(f"A key of state is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
     return b"".join((family, bytes([len(label)]), label, len(key).to_bytes(2, "big"), key, sub))
 
 
@@ -39,14 +39,14 @@ def name_of(entry: bytes) -> str | None:
 
 
 def _timer(time: int, key: bytes = b"") -> bytes:
-    if len(key) > _KEY_MAX:
-        raise UsageError(f"The key of a timer is longer than {_KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
+    if len(key) > KEY_MAX:
+        raise UsageError(f"The key of a timer is longer than {KEY_MAX} bytes: {key[:20]!r}...; shorten it.")
     return _TIMER + (time + _BIAS).to_bytes(8, "big") + key
 
 
 def _after(prefix: bytes) -> bytes:
     """Returns the first key behind all keys that begin with a prefix; its last byte is below 255 or the key is long."""
-    return prefix + b"\xff" * (_KEY_MAX + 1)
+    return prefix + b"\xff" * (KEY_MAX + 1)
 
 
 class Keyed:
@@ -82,6 +82,8 @@ class Keyed:
 
     def contribute(self, time: int, key: bytes, value: Any) -> None:
         """Gives a partial that comes, merged, to the bin of its key when all timers up to `time` have run."""
+        if self.careful:
+            _dump(Partial.of(time, key, hash_bytes(key) * self._state.bins >> 64, value).to_json())
         self._contributed.setdefault((time, key), []).append(value)
 
     def partials(self, merge: Merge) -> list[Partial]:
@@ -198,7 +200,7 @@ class Keyed:
 
     def begin(self) -> None:
         """From here on take_back() takes back what is done to state, but for results, partials and due timers."""
-        self._encode()
+        self.settle()
         self._entries.begin()
 
     def take_back(self) -> None:
@@ -209,14 +211,15 @@ class Keyed:
 
     def flush(self) -> None:
         """Writes what has changed to the state."""
-        self._encode()
+        self.settle()
         self._entries.flush()
         for bin_ in sorted(self._timed):
             first = self._state.first(bin_, _TIMER, _VALUE)
             self._state.set_earliest_timer(bin_, None if first is None else int.from_bytes(first[1:9], "big") - _BIAS)
         self._timed.clear()
 
-    def _encode(self) -> None:
+    def settle(self) -> None:
+        """Encodes values that were set; raises what encoding them raises."""
         for bin_, name in self._changed:
             value = self._values[bin_, name]
             self._entries.put(bin_, name, None if value is None else _dump(value))

@@ -14,7 +14,7 @@ from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
 TIES = ("rescale_file", "rescale_row")
 """Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.columns`."""
-ROW = TIES[1]
+FILE, ROW = TIES
 """Column, 64-bit integers: a row's number among those of its record, where one can become several; or in its file."""
 
 _NO_TIMES = pa.table({"bin": pa.array([], pa.int32()), "time": pa.array([], pa.int64())})

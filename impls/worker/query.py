@@ -64,9 +64,10 @@ class Task:
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
         stuck: bins whose state its `back` has failed on, each with a sentence: they keep shape and version.
-        suspects: (input partition, offset, row) of records on which the refused version has failed; if its parent
+        suspects: (input partition, offset, row, file) of records on which the refused version has failed; if its parent
             fails on them too, it is none of the version's faults. `before` is the task before it refused the version.
         set_aside: the same of records that are left out, as the operator has failed on them here.
+        doubtful: something has failed, and which records are to blame is to be found out.
         progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
 
@@ -77,9 +78,10 @@ class Task:
     host: str = ""
     refused: tuple[int, str] | None = None
     stuck: tuple[tuple[int, str], ...] = ()
-    suspects: tuple[tuple[int, int, int], ...] = ()
+    suspects: tuple[tuple[int, int, int, int], ...] = ()
     before: "Task | None" = None
-    set_aside: tuple[tuple[int, int, int], ...] = ()
+    set_aside: tuple[tuple[int, int, int, int], ...] = ()
+    doubtful: bool = False
     progress: Callable[[], None] = no_progress
 
     @property
@@ -90,7 +92,7 @@ class Task:
     @property
     def careful(self) -> bool:
         """Whether an operator is to find all records that it fails on, as it has failed on one."""
-        return self.spec.on_error == "skip" and bool(self.set_aside or self.suspects)
+        return self.spec.on_error == "skip" and bool(self.doubtful or self.set_aside or self.suspects)
 
     @property
     def epoch(self) -> int:

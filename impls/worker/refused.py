@@ -8,30 +8,36 @@ records are set aside and counted.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import lmdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import FOR_KEY, OperatorError
+from impls.errors import FOR_KEY, OperatorError, StateError
 from impls.operators.base import Operator
 from impls.operators.blame import Blame, Place, blamed
 from impls.operators.timed import valid_times
 from impls.protocol.report import Report
 from impls.store.offsets import PARTITION_BITS
-from impls.store.records import ROW
+from impls.store.records import FILE, ROW
 from impls.worker.query import Task
 
 ON_ERROR = ("fail", "skip")
 _REMEDY = 'leave such records out before the query, or give it on_error="skip" to set them aside'
 _PLACE = ("partition", "offset")
+_MOST = 80  # characters of a key in a message
 _Mask = NDArray[np.bool_]
 
 
-class SetAside(Exception):  # noqa: N818 - a signal to whoever runs the task, which does it again without the records
+class Again(Exception):  # noqa: N818 - a signal to whoever runs the task, not an error
+    """The task is to be done again in another way."""
+
+
+class SetAside(Again):
     """An operator has failed on records that are to be set aside.
 
     Attributes:
-        places: of the records.
+        places: of the records; none where it is not known which they are.
     """
 
     def __init__(self, places: Sequence[Place]):
@@ -79,19 +85,18 @@ def _wrong(operator: Operator, table: pa.Table) -> tuple[_Mask, Callable[[int], 
     if operator.event_time is not None:
         name = operator.event_time.column
         times = table.column(name)
-        if not (mask := ~valid_times(times)).any():
-            return None
-        return mask, lambda row: _time_text(name, times[row].as_py())
+        if (mask := ~valid_times(times)).any():
+            return mask, lambda row: _time_text(name, times[row].as_py())
     if (outside := operator.outside(table)) is None:
         return None
-    return outside, lambda row: f"has the key {key[row].as_py()}, which is none of the operator's"
+    return outside, lambda row: f"has the key {str(key[row].as_py())[:_MOST]}, which is none of the operator's"
 
 
 def without_set_aside(task: Task, table: pa.Table, report: Report) -> pa.Table:
     """Returns records without those on which the operator has failed; they are counted in the report."""
     if not task.set_aside or not len(table):
         return table
-    names = [name for name in ("partition", "offset", ROW) if name in table.column_names]
+    names = [name for name in ("partition", "offset", ROW, FILE) if name in table.column_names]
     places = zip(*(table.column(name).to_pylist() for name in names), strict=True)
     known = {place[: len(names)] for place in task.set_aside}
     kept = [place not in known for place in places]
@@ -104,8 +109,12 @@ def named(task: Task) -> Iterator[None]:
     """Adds to an operator's exception which record it is about; raises SetAside where that one is to be set aside."""
     try:
         yield
+    except (lmdb.Error, StateError, Again):
+        raise
     except Exception as error:
         if (found := blamed(error)) is None:
+            if task.spec.on_error == "skip" and not task.careful:
+                raise SetAside(()) from error  # again, with care: then what a record leaves behind is tried with it
             raise
         if places := to_set_aside(task, found):
             raise SetAside(places) from error

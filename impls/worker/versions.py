@@ -21,13 +21,13 @@ from impls.protocol.versions import Versions, path_between, shape_of, way_back
 from impls.store.records import Results
 from impls.store.state import BinState
 from impls.worker.query import Task
-from impls.worker.refused import SetAside, blame_text, to_set_aside
+from impls.worker.refused import Again, SetAside, blame_text, to_set_aside
 
 _TRIAL_RECORDS = 256
 _TRIAL_BINS = 4  # whose state is turned in a trial
 
 
-class PipelineError(Exception):
+class PipelineError(Again):
     """A version of the pipeline has failed on a record or a value of state.
 
     Attributes:
@@ -242,7 +242,7 @@ def without(task: Task, error: PipelineError | SetAside) -> Task:
     A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
     """
     if isinstance(error, SetAside):
-        return _without_records(task, error.places)
+        return _without_records(task, error.places) if error.places else replace(task, doubtful=True)
     versions, refused = task.order.written.versions, (error.version, str(error))
     if versions is not None and versions.guarded == error.version:
         if error.bin is not None and error.bin not in dict(task.stuck):
@@ -251,6 +251,8 @@ def without(task: Task, error: PipelineError | SetAside) -> Task:
             suspects = () if error.records is None else error.records.places
             return replace(task, refused=refused, suspects=suspects, before=task)
     if error.records is None:
+        if task.spec.on_error == "skip" and not task.careful:
+            return replace(task, doubtful=True)
         raise StateError(str(error)) from error
     if not (places := to_set_aside(task, error.records)):
         raise StateError(f"{error} {blame_text(task, error.records)}") from error

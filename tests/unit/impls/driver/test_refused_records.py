@@ -32,6 +32,15 @@ def no_99(row):
     return {}
 
 
+@pytest.mark.parametrize("wrong", [None, {"value": "text"}, {"value": 1 << 70}])
+def test_what_a_step_must_not_return_is_set_aside_with_its_record(query, wrong):
+    one = query(steps=[Map("one", lambda row: wrong if row["value"] == 99 else {}, ("value",))], on_error="skip")
+    one.epoch(pairs=[(7, 2), (7, 99), (7, 3)])
+    assert one.refused == 1
+    one.history[-1] = [row for row in one.history[-1] if row[2] != 99]
+    one.check()
+
+
 @pytest.mark.parametrize("step", [Map("one", no_99, ("value",)), Filter("one", lambda r: no_99(r) == {}, ("value",))])
 def test_a_record_on_which_a_step_fails_is_named_or_set_aside(query, step):
     one = query(steps=[step])

@@ -212,3 +212,25 @@ def test_the_last_look_waits_for_nothing(tmp_path):
     query.read(noted=False)
     found.note(last=True)
     assert json.loads(Topics.noted(query.own))["ids"] == {"a": "id-0"}
+
+
+def test_offsets_of_a_source_that_is_no_kafka_topic_are_not_looked_at(tmp_path):
+    here = Checkpoint(tmp_path, Broker())
+    (here.location / "offsets" / "0").write_text('v1\n{}\n{"partition-1": {"index": 3}}')
+    assert here.start() == []
+    assert here.start(Reading(None)) == []
+
+
+def test_a_missing_topic_is_asked_for_until_it_is_there_again_as_it_was(tmp_path, monkeypatch):
+    broker = Broker("a")
+    here, lives = Checkpoint(tmp_path, broker), dict(broker.topics)
+    here.start(Reading(None))
+    here.read()
+    broker.topics.clear()
+    here.start(Reading(None))
+    broker.topics |= lives
+    found, asked = here.found(), []
+    monkeypatch.setattr(broker, "ids", lambda topics: asked.append(topics) or {one: lives[one] for one in topics})
+    for _ in range(5):
+        found.note()
+    assert asked == [{"a"}]

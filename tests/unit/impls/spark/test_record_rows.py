@@ -88,3 +88,18 @@ def test_a_start_at_which_records_become_other_rows_is_refused_once_some_were_re
         with pytest.raises(UsageError, match="The input makes other rows of a record than at the last start"):
             start(*other)
     start("explode", "b")
+
+
+def test_a_start_is_refused_where_only_sparks_offsets_say_that_records_were_read(start, tmp_path):
+    start("explode", "a")
+    (tmp_path / "spark" / "offsets").mkdir()
+    (tmp_path / "spark" / "offsets" / "0").write_text('v1\n{}\n{"in":{"0":7}}')
+    with pytest.raises(UsageError, match="The input makes other rows of a record than at the last start"):
+        start("explode", "b")
+
+
+def test_a_damaged_note_is_one_sentence(start, tmp_path):
+    start("explode", "a")
+    (tmp_path / "rows.json").write_text("[")
+    with pytest.raises(UsageError, match=r"rows\.json is damaged: "):
+        start("explode", "a")

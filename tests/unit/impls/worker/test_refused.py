@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impls.durability.files import Files
-from impls.errors import OperatorError
+from impls.errors import CorruptStateError, OperatorError, StateError
 from impls.operators import DenseCount, EventTime, HashCount, KeyedProcess, StatefulMap
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EventClock
 from impls.protocol.jsontext import to_text
@@ -130,6 +130,41 @@ def made(request, tmp_path):
 
 
 AT_1 = "topic payments, partition 1, offset 1"
+TWICE = ValueError("a negative value")
+
+
+class Raising(Sums):
+    """Raises one object again and again."""
+
+    def update(self, key, record, state):
+        if record["value"] < 0:
+            raise TWICE
+        return super().update(key, record, state)
+
+
+class NoJson(Sums):
+    """A state, or a result, that is no JSON."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def update(self, key, record, state):
+        total = (state or 0) + record["value"]
+        if record["value"] >= 0:
+            return total, total
+        return (object(), 1) if self.what == "state" else (total, object())
+
+
+class LatestNoJson(Latest):
+    def record(self, record, one):
+        one.set_value(object() if record["value"] % 2 else record["value"])
+        one.emit(one.time)
+
+    def timer(self, one):
+        raise AssertionError("no timer was set")
+
+
+MANY = [(b"a", 1), (b"b", -1), (b"a", 4), (b"c", -9), (b"c", 2)]
 CASES = {
     "null key": (Sums(), [(b"a", 1), (None, 2), (b"a", 4)], f"The record at {AT_1} has no key: leave", [1, 5]),
     "null number as key": (HashCount(), [(7, 0), (None, 0), (7, 0)], f"{AT_1} has no key", [1, 2]),
@@ -167,6 +202,38 @@ def test_it_is_set_aside_and_counted_and_the_others_are_applied(made, case):
     assert set(numbers(made.out)) <= set(left)
     assert numbers(made.out)[-1] in left
     assert report.refused == sum(row in {(None, 2), (None, 0), (99, 0), (-1, 0)} or bad(row) for row in rows)
+
+
+@pytest.mark.parametrize(("operator", "rows", "left"), [
+    (Raising(), MANY, [1, 5, 2]),
+    (NoJson("state"), MANY, [1, 5, 2]),
+    (NoJson("result"), MANY, [1, 5, 2]),
+    (LatestNoJson(), [(b"a", 2), (b"a", 3), (b"b", 5), (b"a", 4)], [2, 4]),
+    (Latest(), [(b"a", 2), (b"k" * 401, 3), (b"a", 4)], [2, 4]),
+], ids=["one object again", "state", "result", "value", "long key"])  # fmt: skip
+def test_what_a_record_leaves_behind_is_tried_with_it(made, operator, rows, left):
+    report = made(operator, "skip").run(table(rows))
+    assert report.refused == len(rows) - report.records > 0
+    assert set(numbers(made.out)) <= set(left)
+    assert numbers(made.out)[-1] in left
+
+
+def test_a_record_of_another_file_with_the_same_offset_and_row_is_not_set_aside(made):
+    rows = table([(b"a", 1), (b"a", -1), (b"a", 4)]).drop_columns(["offset"])
+    for name, values in (("offset", [7, 7, 7]), ("rescale_file", [1, 2, 3]), ("rescale_row", [0, 0, 0])):
+        rows = rows.append_column(name, pa.array(values, pa.int64()))
+    report = made(Sums(), "skip").run(rows)
+    assert (report.refused, numbers(made.out)[-1]) == (1, 5)
+
+
+def test_damage_of_the_state_is_no_fault_of_a_record(made):
+    class Damaged(Sums):
+        def update(self, key, record, state):
+            raise CorruptStateError("An entry is damaged.")
+
+    with pytest.raises(StateError, match="An entry is damaged"):  # also where it comes back with each rebuild
+        made(Damaged(), "skip").run(table([(b"a", 1)]))
+    assert made.out.sent == []
 
 
 @pytest.mark.parametrize("name", ["partition", "offset"])
