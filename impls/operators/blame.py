@@ -1,5 +1,6 @@
 """Which records an operator has failed on: a note that travels with the exception of the user's own code."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import lmdb
@@ -69,3 +70,13 @@ def blamed(error: Exception) -> Blame | None:
     """Returns what `Failures` has noted, None where the exception is of no records."""
     found = vars(error).get(_NAME)
     return found if isinstance(found, Blame) else None
+
+
+def raise_together(errors: Sequence[Exception]) -> None:
+    """Raises the first of some exceptions that are noted with their records, if there are any, with those of all."""
+    found = [blame for error in errors if (blame := blamed(error)) is not None]
+    if not found:
+        return
+    places = dict.fromkeys(place for blame in found for place in blame.places)
+    vars(errors[0])[_NAME] = found[0]._replace(places=tuple(places))
+    raise errors[0]
