@@ -1,5 +1,6 @@
 """Which records an operator has failed on: a note that travels with the exception of the user's own code."""
 
+import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -45,9 +46,8 @@ class Failures:
         self._first: Exception | None = None
 
     def add(self, row: int, error: Exception) -> None:
-        """Takes in that a row has failed; raises the error if no others are to be tried, or if it is the store's."""
-        if isinstance(error, (lmdb.Error, StateError)):  # damage, a full map: no record is to blame
-            raise error
+        """Takes in that a row has failed; raises the error if no others are to be tried, or what the store raised."""
+        raise_store_error(error)
         self._rows.append(row)
         self._first = self._first or error
         if not self._careful:
@@ -72,11 +72,29 @@ def blamed(error: Exception) -> Blame | None:
     return found if isinstance(found, Blame) else None
 
 
-def raise_together(errors: Sequence[Exception]) -> None:
-    """Raises the first of some exceptions that are noted with their records, if there are any, with those of all."""
-    found = [blame for error in errors if (blame := blamed(error)) is not None]
-    if not found:
+def raise_together(failed: Sequence[tuple[Exception, Blame]]) -> None:
+    """Raises the first of some exceptions, if there are any, with a note of the records of all."""
+    if not failed:
         return
-    places = dict.fromkeys(place for blame in found for place in blame.places)
-    vars(errors[0])[_NAME] = found[0]._replace(places=tuple(places))
-    raise errors[0]
+    error, first = failed[0]
+    places = dict.fromkeys(place for _, blame in failed for place in blame.places)
+    vars(error)[_NAME] = first._replace(places=tuple(places))
+    raise error
+
+
+def raise_store_error(error: Exception) -> None:
+    """Raises what the state's store has raised if that is behind an error: damage, a full map, no record's fault.
+
+    A user's code that fails on it may raise another exception in its place, and may use LMDB for data of its own.
+    """
+    behind: BaseException | None = error
+    while behind is not None:
+        if isinstance(behind, StateError) or (isinstance(behind, lmdb.Error) and _raised_here(behind)):
+            raise behind
+        behind = behind.__cause__ or behind.__context__
+
+
+def _raised_here(error: lmdb.Error) -> bool:
+    """Whether code of this package has called LMDB."""
+    frames = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].startswith(f"{__package__.partition('.')[0]}.")

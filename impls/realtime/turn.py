@@ -25,9 +25,9 @@ from impls.worker.applying import Applying
 from impls.worker.parts import Cause, Phase, write_snapshot
 from impls.worker.pull import on_demand, pull_bins, within_budget
 from impls.worker.query import Task
-from impls.worker.refused import SetAside
+from impls.worker.refused import Again
 from impls.worker.replicas import keep_replicas
-from impls.worker.versions import PipelineError, without
+from impls.worker.versions import without
 
 _DROP_ITEMS = 1024  # a turn's piece of old copies: 2 to 3 ms, of a bin of 39,000 entries 60 to 90 in one piece
 
@@ -70,7 +70,7 @@ def run_turn(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Re
         env.task = task
         try:
             return task, _run(env, task, turn_input, so_far)
-        except (PipelineError, SetAside) as error:
+        except Again as error:
             task = without(task, error)
 
 

@@ -16,8 +16,8 @@ from impls.transfer.client import offer
 from impls.worker.core import WorkerCore
 from impls.worker.parts import Cause, Untrusted
 from impls.worker.query import Task
-from impls.worker.refused import SetAside
-from impls.worker.versions import PipelineError, without
+from impls.worker.refused import Again
+from impls.worker.versions import without
 
 _NO_SPACE_BYTES = 1 << 20
 _ATTEMPTS_TRUSTED = 2  # attempts that may die in an environment before it is taken for the cause
@@ -54,7 +54,7 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
         except lmdb.Error as error:
             where = f"{task.state_dir}: {error} ({_space(task.state_dir)})"
             raise _failed(task, f"Worker {task.worker} cannot write its state in {where}.") from error
-        except (PipelineError, SetAside) as error:
+        except Again as error:
             task = _without(task, error)
         except Exception:  # also the operator's: the environment is not what has failed
             _mark_failure(task)
@@ -67,7 +67,7 @@ def run_epoch(task: Task, tables: Iterable[pa.Table]) -> tuple[Report, NDArray[n
             core.close()
 
 
-def _without(task: Task, error: PipelineError | SetAside) -> Task:
+def _without(task: Task, error: Again) -> Task:
     try:
         return without(task, error)
     except StateError as failure:

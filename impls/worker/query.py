@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from impls.durability.files import Files
 from impls.durability.restore import Source, no_progress
 from impls.operators.base import Operator
+from impls.operators.blame import Place
 from impls.protocol.mechanism import Shared
 from impls.protocol.order import EpochOrder
 from impls.transfer.settings import Transfer
@@ -64,9 +65,9 @@ class Task:
         host: name of the host on which it runs, "" where there is only one.
         refused: a version of the pipeline that has failed here, and a sentence about it; its bins run without it.
         stuck: bins whose state its `back` has failed on, each with a sentence: they keep shape and version.
-        suspects: (input partition, offset, row, file) of records on which the refused version has failed; if its parent
-            fails on them too, it is none of the version's faults. `before` is the task before it refused the version.
-        set_aside: the same of records that are left out, as the operator has failed on them here.
+        suspects: records on which the refused version has failed; if its parent fails on them too, it is none of the
+            version's faults. `before` is the task before it refused the version.
+        set_aside: records that are left out, as the operator has failed on them here.
         doubtful: something has failed, and which records are to blame is to be found out.
         progress: called behind each step of what may take long: a bin that is created or pulled, a file that is read.
     """
@@ -78,9 +79,9 @@ class Task:
     host: str = ""
     refused: tuple[int, str] | None = None
     stuck: tuple[tuple[int, str], ...] = ()
-    suspects: tuple[tuple[int, int, int, int], ...] = ()
+    suspects: tuple[Place, ...] = ()
     before: "Task | None" = None
-    set_aside: tuple[tuple[int, int, int, int], ...] = ()
+    set_aside: tuple[Place, ...] = ()
     doubtful: bool = False
     progress: Callable[[], None] = no_progress
 

@@ -7,15 +7,16 @@ records are set aside and counted.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NoReturn
 
 import lmdb
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.errors import FOR_KEY, OperatorError, StateError
+from impls.errors import FOR_KEY, OperatorError
 from impls.operators.base import Operator
-from impls.operators.blame import Blame, Place, blamed
+from impls.operators.blame import Blame, Place, blamed, raise_store_error
 from impls.operators.timed import valid_times
 from impls.protocol.report import Report
 from impls.store.offsets import PARTITION_BITS
@@ -109,17 +110,31 @@ def named(task: Task) -> Iterator[None]:
     """Adds to an operator's exception which record it is about; raises SetAside where that one is to be set aside."""
     try:
         yield
-    except (lmdb.Error, StateError, Again):
+    except Again:
         raise
     except Exception as error:
+        raise_store_error(error)
         if (found := blamed(error)) is None:
             if task.spec.on_error == "skip" and not task.careful:
                 raise SetAside(()) from error  # again, with care: then what a record leaves behind is tried with it
-            raise
-        if places := to_set_aside(task, found):
+        elif places := to_set_aside(task, found):
             raise SetAside(places) from error
+        _raise_last(task, error, found)
+
+
+def _raise_last(task: Task, error: Exception, found: Blame | None) -> NoReturn:
+    """Raises what is to end the query, with a note of which record it is about, if that is known.
+
+    An LMDB of the operator's own is not the state: nothing must take its error for damage.
+    """
+    if isinstance(error, lmdb.Error):
+        shown = OperatorError(f"{type(error).__name__}: {error}")
+        shown.__cause__ = error
+        error = shown
+    if found is not None:  # a function may raise one object again and again
+        error.__notes__ = [note for note in getattr(error, "__notes__", ()) if _REMEDY not in note]
         error.add_note(blame_text(task, found))
-        raise
+    raise error
 
 
 def blame_text(task: Task, found: Blame) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from impls.errors import StateError
 from impls.faults import fault
 from impls.operators.base import Operator
-from impls.operators.blame import Blame, Place, blamed
+from impls.operators.blame import Blame, Place, blamed, raise_store_error
 from impls.operators.pipeline import Contents, contents_of
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
@@ -117,9 +117,10 @@ class Running:
         """
         try:
             yield
-        except (PipelineError, lmdb.Error, StateError):
+        except PipelineError:
             raise
         except Exception as error:
+            raise_store_error(error)
             if number == 0:
                 raise
             text = f"Version {number} has failed: {_words(error)}."
@@ -218,31 +219,31 @@ def try_out(task: Task, begin: Begin, table: pa.Table | None, attempt: Attempt) 
 
 def _failing(task: Task, begin: Begin, few: pa.Table, attempt: Attempt) -> set[Place]:
     """Returns the records, of those that may be set aside, on which the versions fail that bins run under."""
-    versions, inner = task.order.written.versions, begin()
-    if task.spec.on_error != "skip" or versions is None or inner is None:
+    versions = task.order.written.versions
+    if task.spec.on_error != "skip" or versions is None or (inner := begin()) is None:
         return set()
     found: Blame | None = None
     try:
         state = BinState(inner, task.spec.bins, careful=True)
         attempt(Running(task, state, Versions(versions.required)), few)
-    except (lmdb.Error, StateError):
-        raise
     except PipelineError as error:
         found = error.records
     except Exception as error:  # of version 0
+        raise_store_error(error)
         found = blamed(error)
     finally:
         inner.abort()
     return set() if found is None else {*found.places}
 
 
-def without(task: Task, error: PipelineError | SetAside) -> Task:
+def without(task: Task, error: Again) -> Task:
     """Returns a task without the record or version that has failed; raises StateError when both must stay.
 
     A bin whose state cannot go back, as `back` fails on it, stays with the version, in whose shape it is.
     """
     if isinstance(error, SetAside):
         return _without_records(task, error.places) if error.places else replace(task, doubtful=True)
+    assert isinstance(error, PipelineError), "a record or a version is to be left out"
     versions, refused = task.order.written.versions, (error.version, str(error))
     if versions is not None and versions.guarded == error.version:
         if error.bin is not None and error.bin not in dict(task.stuck):

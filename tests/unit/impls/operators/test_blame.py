@@ -13,8 +13,11 @@ from impls.store.state import BinState
 TURNS = 20
 
 
+ODD = ValueError("odd")
+
+
 class Picky(KeyedProcess):
-    """Does not take odd times."""
+    """Does not take odd times, and says so by one object again and again."""
 
     event_time = EventTime("at")
     columns = ("at",)
@@ -22,7 +25,7 @@ class Picky(KeyedProcess):
     def record(self, record, one):
         one.set_value(record["at"])
         if record["at"] % 2:
-            raise ValueError("odd")
+            raise ODD
 
 
 def turn(number):

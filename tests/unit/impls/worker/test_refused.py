@@ -3,6 +3,7 @@
 import struct
 from dataclasses import replace
 
+import lmdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -155,6 +156,18 @@ class NoJson(Sums):
         return (object(), 1) if self.what == "state" else (total, object())
 
 
+class OwnData(Sums):
+    """Reads an LMDB of its own, in which nothing has an empty name."""
+
+    def __init__(self, folder):
+        self.folder = str(folder / "own")
+
+    def update(self, key, record, state):
+        with lmdb.open(self.folder) as own, own.begin() as txn:
+            txn.get(b"" if record["value"] < 0 else b"name")
+        return super().update(key, record, state)
+
+
 class LatestNoJson(Latest):
     def record(self, record, one):
         one.set_value(object() if record["value"] % 2 else record["value"])
@@ -226,14 +239,41 @@ def test_a_record_of_another_file_with_the_same_offset_and_row_is_not_set_aside(
     assert (report.refused, numbers(made.out)[-1]) == (1, 5)
 
 
-def test_damage_of_the_state_is_no_fault_of_a_record(made):
+def wrapped(text):
+    """What code raises that has caught an error of the state."""
+    error = RuntimeError("The price cannot be read.")
+    error.__context__ = CorruptStateError(text)
+    return error
+
+
+@pytest.mark.parametrize("error", [CorruptStateError, wrapped])
+@pytest.mark.parametrize("on_error", ["fail", "skip"])
+def test_damage_of_the_state_is_no_fault_of_a_record(made, error, on_error):
     class Damaged(Sums):
         def update(self, key, record, state):
-            raise CorruptStateError("An entry is damaged.")
+            raise error("An entry is damaged.")
 
     with pytest.raises(StateError, match="An entry is damaged"):  # also where it comes back with each rebuild
-        made(Damaged(), "skip").run(table([(b"a", 1)]))
+        made(Damaged(), on_error).run(table([(b"a", 1)]))
     assert made.out.sent == []
+
+
+def test_an_lmdb_of_the_operators_own_is_not_the_state(made, tmp_path):
+    rows = table(MANY)
+    for _ in range(2):
+        with pytest.raises(OperatorError, match="BadValsizeError") as caught:
+            made(OwnData(tmp_path)).run(rows)
+        (note,) = caught.value.__notes__
+        assert AT_1 in note
+    assert (made(OwnData(tmp_path), "skip").run(rows).refused, numbers(made.out)[-1]) == (2, 2)
+
+
+def test_a_query_that_fails_again_names_one_record(made):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a negative value") as caught:
+            made(Raising()).run(table(MANY))
+        (note,) = caught.value.__notes__
+        assert AT_1 in note
 
 
 @pytest.mark.parametrize("name", ["partition", "offset"])
