@@ -1,7 +1,6 @@
 """Which records an operator has failed on: a note that travels with the exception of the user's own code."""
 
 import traceback
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import lmdb
@@ -72,14 +71,35 @@ def blamed(error: Exception) -> Blame | None:
     return found if isinstance(found, Blame) else None
 
 
-def raise_together(failed: Sequence[tuple[Exception, Blame]]) -> None:
-    """Raises the first of some exceptions, if there are any, with a note of the records of all."""
-    if not failed:
-        return
-    error, first = failed[0]
-    places = dict.fromkeys(place for _, blame in failed for place in blame.places)
-    vars(error)[_NAME] = first._replace(places=tuple(places))
-    raise error
+class Together:
+    """`with` it each of some blocks is tried, also when one before has failed; check() then raises for all of them.
+
+    Args:
+        careful: otherwise the first exception is raised at once, as always one that notes no records.
+    """
+
+    def __init__(self, *, careful: bool):
+        self._careful = careful
+        self._failed: list[tuple[Exception, Blame]] = []
+
+    def __enter__(self) -> None:
+        """Begins a block."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        """Ends a block, and returns whether its exception waits for check()."""
+        if not self._careful or not isinstance(error, Exception) or (blame := blamed(error)) is None:
+            return False
+        self._failed.append((error, blame))
+        return True
+
+    def check(self) -> None:
+        """Raises the first exception, if there was one, with a note of the records of all."""
+        if not self._failed:
+            return
+        error, first = self._failed[0]
+        places = dict.fromkeys(place for _, blame in self._failed for place in blame.places)
+        vars(error)[_NAME] = first._replace(places=tuple(places))
+        raise error
 
 
 def raise_store_error(error: Exception) -> None:

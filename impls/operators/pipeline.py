@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
+from impls.operators.blame import Together
 from impls.operators.steps import Step
 from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.store.keyed import Keyed
@@ -118,7 +119,12 @@ class TimedPipeline(_Piped, TimedOperator):
 
     def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
         """Runs the operator on what the steps leave of the records, and returns what they leave of the results."""
-        left = [turn if turn.records is None else replace(turn, records=self._before(turn.records)) for turn in turns]
+        left, together = [], Together(careful=state.careful)
+        for turn in turns:
+            with together:
+                records = None if turn.records is None else self._before(turn.records)
+                left.append(replace(turn, records=records))
+        together.check()
         done = self.inner.run(state, left)
         return replace(done, results=self._after(done.results))
 

@@ -110,14 +110,38 @@ class Batch(Step):
     """
 
     def records(self, table: pa.Table) -> pa.Table:
-        """Returns what the function does; raises UsageError when it has lost or changed a column that must stay."""
-        done = self.function(table)
+        """Returns what the function does; raises UsageError when it has lost or changed a column that must stay.
+
+        An exception of the function notes the records that it raises for when they stand alone, if there are such.
+        """
+        try:
+            done = self.function(table)
+        except Exception as error:
+            failures = Failures(table, f"the step {self.name}", careful=True)
+            for row, alone in self._alone(table, range(len(table)), error):
+                failures.add(row, alone)
+            failures.check()
+            raise
         missing = set(table.column_names) - set(done.column_names)
         if missing:
             raise UsageError(f"The step {self.name} has lost the column {min(missing)!r}.")
         if len(done) == len(table) and not all(done.column(name).equals(table.column(name)) for name in _FIXED):
             raise UsageError(f"The step {self.name} has changed one of the columns {', '.join(_FIXED)}.")
         return done
+
+    def _alone(self, table: pa.Table, rows: range, error: Exception) -> list[tuple[int, Exception]]:
+        """Returns the rows, of some that the function has raised for together, for which it raises alone."""
+        if len(rows) == 1:
+            return [(rows.start, error)]
+        middle = (rows.start + rows.stop) // 2
+        return [*self._tried(table, rows[: middle - rows.start]), *self._tried(table, rows[middle - rows.start :])]
+
+    def _tried(self, table: pa.Table, rows: range) -> list[tuple[int, Exception]]:
+        try:
+            self.function(table.slice(rows.start, len(rows)))
+        except Exception as error:
+            return self._alone(table, rows, error)
+        return []
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.base import Operator
-from impls.operators.blame import Blame, Failures, blamed, raise_together
+from impls.operators.blame import Failures, Together
 from impls.protocol.eventtime import MAX_TIME, NO_TIME, EpochClock, EventClock, EventTime, Partial
 from impls.store.keyed import KEY_MAX, Keyed, name_of
 from impls.store.records import Results
@@ -92,7 +92,7 @@ class TimedOperator(Operator):
 
     def run(self, state: BinState, turns: Iterable[Turn]) -> Turned:
         """Runs turns, oldest first, on the state of bins that are here."""
-        keyed, out, failed = Keyed(state), Turned(), list[tuple[Exception, Blame]]()
+        keyed, out, together = Keyed(state), Turned(), Together(careful=state.careful)
         for turn in turns:
             keyed.watermark = until = self._until(turn)
             if until is not None and (due := state.bins_with_timers(turn.bins, until)):
@@ -105,22 +105,14 @@ class TimedOperator(Operator):
                 out.late += int(late.sum())
                 records = records.filter(pa.array(~late)) if self.late == "drop" and late.any() else records
             if records is not None and len(records):
-                self._try_records(records, keyed, failed)
+                with together:
+                    self.on_records(records, keyed)
             keyed.flush()
-        raise_together(failed)
+        together.check()
         bins, keys, payloads = keyed.emitted
         out.results = Results(np.array(bins, np.int32), keys, payloads)
         out.partials = keyed.partials(self.merge)
         return out
-
-    def _try_records(self, records: pa.Table, keyed: Keyed, failed: list[tuple[Exception, Blame]]) -> None:
-        """Applies records; of an operator that is careful the exceptions are kept, so that all turns are tried."""
-        try:
-            self.on_records(records, keyed)
-        except Exception as error:
-            if not keyed.careful or (blame := blamed(error)) is None:
-                raise
-            failed.append((error, blame))
 
     def _until(self, turn: Turn) -> int | None:
         """Returns the time up to which timers are due in a turn."""

@@ -107,22 +107,38 @@ def clock_in(df: DataFrame) -> str:
 def rows_of(df: DataFrame) -> tuple[str, ...]:
     """Returns what decides which rows of a streaming DataFrame a record becomes, () where it becomes one at most.
 
-    These are the nodes that make several rows of one, and filters behind them: by another one, rows that come again
-    would have other numbers. What is the same in another session is the same text.
+    These are the nodes that make several rows of one, filters behind them, and the columns that they read: by another
+    one, rows that come again would have other numbers. What is the same in another session is the same text.
     """
     found: list[str] = []
-    _makes_rows(df._jdf.queryExecution().analyzed(), found)
+    _makes_rows(df._jdf.queryExecution().analyzed(), found, {})
     return tuple(found)
 
 
-def _makes_rows(node: Any, found: list[str]) -> bool:
+def _makes_rows(node: Any, found: list[str], columns: dict[str, Any]) -> bool:
     kind = str(node.getClass().getSimpleName())
-    inside = [_makes_rows(child, found) for child in _items(node.children()) if child.isStreaming()]
+    inside = [_makes_rows(child, found, columns) for child in _items(node.children()) if child.isStreaming()]
     makes = bool(inside) and kind not in _PLAIN | _UNORDERED | {"Project", "Union"}
     if makes or (kind == "Filter" and any(inside)):
-        texts = [_same_in_all_sessions(str(expression.sql())) for expression in _items(node.expressions())]
-        found.append(f"{kind}: {', '.join(texts)}")
+        expressions = _with_columns(_items(node.expressions()), columns)
+        found.append(f"{kind}: {', '.join(_same_in_all_sessions(str(each.sql())) for each in expressions)}")
+    if kind == "Project":
+        columns |= {str(each.exprId()): each.child() for each in _items(node.projectList()) if _is_alias(each)}
     return makes or any(inside)
+
+
+def _with_columns(expressions: list[Any], columns: dict[str, Any]) -> list[Any]:
+    """Returns expressions and those of the columns that they read, by the ids of columns."""
+    every, known = list(expressions), set[str]()
+    for expression in every:  # which grows
+        read = [str(column.exprId()) for column in _items(expression.references().toSeq())]  # by their names
+        every += [columns[id_] for id_ in read if id_ in columns and id_ not in known]
+        known |= {*read}
+    return every
+
+
+def _is_alias(expression: Any) -> bool:
+    return str(expression.getClass().getSimpleName()) == "Alias"
 
 
 def _same_in_all_sessions(sql: str) -> str:

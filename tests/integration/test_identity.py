@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.errors import UsageError
-from impls.spark.identity import OFFSET, PARTITION, Identified, clock_in, identified, readings_of
+from impls.spark.identity import OFFSET, PARTITION, Identified, clock_in, identified, readings_of, rows_of
 from impls.spark.topics import Topics
 
 pytestmark = pytest.mark.spark
@@ -89,6 +89,24 @@ def test_an_expression_of_the_time_is_known_also_deep_in_a_plan(source, clock):
     found = of(source(subscribe="a").selectExpr("value", f"string({clock}()) at").where("at > 'now()'").select("value"))
     assert clock_in(found.frame) in {clock, "current_timestamp"}
     assert clock_in(of(source(subscribe="a").where("string(value) <> 'now()'")).frame) == ""
+
+
+ROWS = {
+    "a column that explode reads": ("split(v, ',') parts", "explode(parts) word", "true"),
+    "a column of a column": ("v s", "explode(split(s, ',')) word", "true"),
+    "a column that a filter reads": ("v s", "explode(split(s, ',')) word", "word <> s"),
+}
+
+
+@pytest.mark.parametrize(("column", "rows", "where"), ROWS.values(), ids=list(ROWS))
+def test_what_numbers_the_rows_of_a_record_are_all_expressions_that_they_come_from(source, column, rows, where):
+    def made(value, last="word", key="1"):
+        df = source(subscribe="a").selectExpr(f"{value} v", f"{key} k").selectExpr(column, "k")
+        return rows_of(df.selectExpr("*", rows).where(where).selectExpr(last, "k"))
+
+    before = made("string(value)")
+    assert made("string(value)", "upper(word)", "2") == before
+    assert made("string(key)") != before
 
 
 def test_another_source_keeps_its_own_columns(spark):

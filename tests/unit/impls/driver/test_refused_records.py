@@ -6,7 +6,7 @@ import pytest
 from changed import KEYS, ChangedQuery, Fields, Tally, from_fields, to_fields
 
 from impls.errors import StateError
-from impls.operators import Filter, Map
+from impls.operators import Batch, Filter, Map
 
 
 @pytest.fixture
@@ -41,7 +41,17 @@ def test_what_a_step_must_not_return_is_set_aside_with_its_record(query, wrong):
     one.check()
 
 
-@pytest.mark.parametrize("step", [Map("one", no_99, ("value",)), Filter("one", lambda r: no_99(r) == {}, ("value",))])
+def no_99_of_all(table):
+    for value in table.column("value").to_pylist():
+        no_99({"value": value})
+    return table
+
+
+@pytest.mark.parametrize("step", [
+    Map("one", no_99, ("value",)),
+    Filter("one", lambda row: no_99(row) == {}, ("value",)),
+    Batch("one", no_99_of_all, ("value",)),
+], ids=["map", "filter", "batch"])  # fmt: skip
 def test_a_record_on_which_a_step_fails_is_named_or_set_aside(query, step):
     one = query(steps=[step])
     some(2, one)
@@ -54,6 +64,16 @@ def test_a_record_on_which_a_step_fails_is_named_or_set_aside(query, step):
     assert one.refused == 1
     one.history[-1] = [row for row in one.history[-1] if row[2] != 99]
     one.check()
+
+
+def test_a_batch_that_fails_as_a_whole_ends_the_query(query):
+    def alone(table):
+        assert len(table) == 1, "of one record only"
+        return table
+
+    one = query(steps=[Batch("one", alone, ("value",))], on_error="skip")
+    with pytest.raises(AssertionError, match="of one record only"):
+        one.epoch(pairs=[(7, 2), (7, 99)])
 
 
 def stays(one):

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from impls.operators import EventTime, KeyedProcess
+from impls.operators import EventTime, KeyedProcess, Map
 from impls.operators.blame import blamed
+from impls.operators.pipeline import pipeline_of
 from impls.operators.timed import Turn
 from impls.store.environment import Store
 from impls.store.state import BinState
@@ -37,9 +38,16 @@ def turn(number):
     return Turn(np.ones(1, bool), None, table)
 
 
+def refuse(row):
+    if row["at"] % 2:
+        raise ODD
+    return {}
+
+
+@pytest.mark.parametrize("operator", [Picky(), pipeline_of([Map("odd", refuse, ("at",))], Picky())])
 @pytest.mark.parametrize(("careful", "failed"), [(False, 1), (True, TURNS)])
-def test_a_careful_operator_tries_the_records_of_all_turns(tmp_path, careful, failed):
+def test_a_careful_operator_tries_the_records_of_all_turns(tmp_path, operator, careful, failed):
     turns = [turn(number) for number in range(TURNS)]
     with Store.open(tmp_path / "state") as store, store.begin() as txn, pytest.raises(ValueError, match="odd") as found:
-        Picky().run(BinState(txn, 1, careful=careful), turns)
+        operator.run(BinState(txn, 1, careful=careful), turns)
     assert blamed(found.value).places == tuple((3, 10 * number + 1, 0, 0) for number in range(failed))
