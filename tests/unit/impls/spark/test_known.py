@@ -304,6 +304,17 @@ def test_the_last_look_waits_for_nothing_and_asks_only_for_ids_that_are_not_know
     assert query.broker.asked[-2:] == [{"a"}, set()]
 
 
+def test_a_number_that_was_a_former_topics_is_no_reason_to_ask_for_names(tmp_path, caplog):
+    query = Checkpoint(tmp_path, Broker("a"))
+    query.start(pattern())
+    query.read(ended=False)
+    query.broker.make("a")
+    assert query.start(pattern()) == ["a"]
+    query.broker.mute = True
+    query.running().note()
+    assert caplog.messages == ["Topic a was deleted and made anew: the query goes on with its new records."]
+
+
 def test_offsets_of_a_source_that_is_no_kafka_topic_are_not_looked_at(tmp_path):
     here = Checkpoint(tmp_path, Broker())
     (here.location / "offsets" / "0").write_text('v1\n{}\n{"partition-1": {"index": 3}}')
