@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,7 +66,7 @@ def topics_at_start(
     """Returns the topics of a query, and those that were made anew since the last start.
 
     A topic that was read and whose id nobody has noted is another one where it ends in front of what was read, or has
-    fewer partitions. One that is not there now has the id "", so that whatever comes under its name is another one.
+    fewer partitions.
 
     Args:
         own: this project's part of the checkpoint.
@@ -86,11 +85,10 @@ def topics_at_start(
     if broker is None:
         return topics, []
     unknown = set() if begins else {topic for topic in read - topics.ids.keys() if topics.names(topic)}
-    ids, silent = broker.ids({*topics.listed, *topics.ids, *read})
-    others = _shorter(location, unknown & ids.keys(), broker)
-    gone = dict.fromkeys(unknown - ids.keys() - silent, "")
-    found, renewed = replace(topics, ids={**topics.ids, **gone}).found(ids, others)
-    for topic in sorted(unknown - others - gone.keys()):
+    ids, _ = broker.ids({*topics.listed, *topics.ids, *read})
+    others = _shorter(location, unknown & ids.keys(), broker)  # one that is not there now may come as it was
+    found, renewed = topics.found(ids, others)
+    for topic in sorted(unknown - others):
         _LOG.warning("The id of topic %s was not known yet: if it was made anew since, records are left out.", topic)
     for topic in renewed:
         _LOG.warning("Topic %s was deleted and made anew: the query goes on with its new records.", topic)

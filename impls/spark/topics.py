@@ -59,7 +59,7 @@ class Topics:
     Attributes:
         readings: the Kafka sources, in the order of the plan.
         numbers: of topics, by the name that `name_of` gives; those of a pattern when they have been read.
-        ids: by topic, the broker's id of it; "" for one that was read, and gone before its id was known.
+        ids: by topic, the broker's id of it.
         former: numbers of topics that were made anew since; they never come again.
     """
 
