@@ -178,7 +178,7 @@ def _handle(
             hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns)).start
         driver.prepare.files(driver.next_planned > 0)
         source = partial(read.arrivals, real_time=spec.turns)
-        run = read.noting(run, opened.own, fsync=opened.fsync)
+        run = read.noting(run, opened.own, real_time=spec.turns, fsync=opened.fsync)
         return StreamHandle(run, changes, opened, source=source, end=end, listen=hear, **more)
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import impls
 from harness.setup.java import ensure_jars
+from impls.errors import UsageError
 from impls.operators import StatefulMap
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
 from impls.spark.session import spark_session
@@ -140,6 +141,15 @@ class World:
             found = queries[query] if len(queries) > query else Counter()
         print("right:", what, flush=True)  # noqa: T201 - the test shows it when the process fails
 
+    def await_failed(self, sentence: str) -> None:
+        end = time.monotonic() + DEADLINE_S
+        while self.handle.failed is None:
+            assert time.monotonic() < end, f"the query goes on instead of: {sentence}"
+            time.sleep(0.05)
+        assert sentence in str(self.handle.failed), self.handle.failed
+        with contextlib.suppress(UsageError):
+            self.handle.stop()
+
     def kill_a_worker(self) -> None:
         os.kill(self.pids[0], signal.SIGKILL)
 
@@ -159,6 +169,12 @@ def main(mode: str, kafka: str, folder: Path) -> None:
     world.send_many()
     world.send(10)
     world.await_counted("300,000 results of one record")
+    if not world.live:  # there a task that reads the topic may fail before anybody looks
+        world.made_anew("other")
+        world.send(20)  # fewer than were read of the former topic, so none of them is counted before the end
+        world.await_failed(f"{world.topic('other')} was deleted and made anew while the query knew the former one")
+        query = world.start()
+        world.await_counted("a topic made anew while the query ran")
     query.stop()
     world.made_anew("a")
     world.send(20)

@@ -15,7 +15,7 @@ from impls.driver.handle import RunQuery
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
 from impls.spark.identity import KAFKA, Identified, identified, readings_of, rows_of, streaming_sources
-from impls.spark.known import FoundTopics, KafkaTopics, topics_at_start
+from impls.spark.known import ANSWER_S, KafkaTopics, RunningTopics, topics_at_start
 from impls.spark.source import InputLog, epoch_begin, read_offsets, read_partitions, read_until, tick_begin
 from impls.spark.topics import Topics
 from impls.worker.output import Output
@@ -23,6 +23,8 @@ from impls.worker.sinks import Sink
 
 _ROWS = "rows.json"
 _BOOTSTRAP = "kafka.bootstrap.servers"
+_START_S = 10.0  # in which a broker says the ids of topics
+_LOOK_S = 1.0  # between looks at topics in real time, whose ticks are short and whose results do not wait for them
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Input:
         """
         broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
         noted = Topics.noted(checkpoint / "rescale")
-        asked = None if broker is None else KafkaTopics(broker)
+        asked = None if broker is None else KafkaTopics(broker, _START_S)
         topics, renewed = topics_at_start(checkpoint / "rescale", location, readings_of(df), asked)
         source = identified(df, topics)
         several = numbered and source.several
@@ -104,17 +106,20 @@ class Input:
         if before != rows or not path.exists():
             replace_bytes(path, json.dumps(rows).encode(), fsync=fsync)
 
-    def noting(self, run: RunQuery, own: Path, *, fsync: bool) -> RunQuery:
-        """Returns a runner's function that notes the topics that a pattern finds while the query runs.
+    def noting(self, run: RunQuery, own: Path, *, real_time: bool, fsync: bool) -> RunQuery:
+        """Returns a runner's function that looks at the ids of topics while the query runs.
 
         Args:
             run: see `impls.driver.handle.RunQuery`.
             own: this project's part of the checkpoint.
+            real_time: a look a second is enough; otherwise there is one before each epoch.
             fsync: whether what is noted must survive the host's failure.
         """
-        if self.broker is None or all(reading.topics is not None for reading in self.topics.readings):
+        if self.broker is None:
             return run
-        topics = FoundTopics(self.topics, own, self.location, KafkaTopics(self.broker), fsync=fsync)
+        broker = KafkaTopics(self.broker, ANSWER_S)
+        every_s = _LOOK_S if real_time else 0.0
+        topics = RunningTopics(self.topics, own, self.location, broker, every_s=every_s, fsync=fsync)
 
         def noted(epoch_of: Callable[[Any, int], None], started: Callable[[], None]) -> Exception | None:
             def epoch(batch: Any, number: int) -> None:

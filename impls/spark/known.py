@@ -1,55 +1,63 @@
-"""What is known of the topics that a query reads: at its start, and while it runs of those that a pattern finds."""
+"""What is known of the topics that a query reads, at its start and while it runs."""
 
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from confluent_kafka.admin import AdminClient
+
 from impls.driver.arrivals import asking, end_offsets
-from impls.driver.topicids import ids_of, names_of
+from impls.driver.topicids import admin_of, describe, partitions_of
 from impls.errors import StateError, UsageError
 from impls.spark.source import read_offsets, read_partitions
 from impls.spark.topics import Reading, Topics
 from impls.store.offsets import PARTITION_BITS
 
-_LOOK_S = 1.0
 _LATER_S = 60.0  # the broker has not answered, and each question may take seconds
-_ANSWER_S = 2.0
+ANSWER_S = 2.0
 _LOG = logging.getLogger(__package__)
 
 
 class TopicAdmin(Protocol):
     """What a broker says of topics."""
 
-    def ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Returns the ids of topics, without those that it does not have."""
+    def ids(self, topics: Collection[str]) -> tuple[dict[str, str], set[str]]:
+        """Returns the ids of those topics that it has, and those of which it does not say whether it has them."""
 
-    def names(self) -> set[str]:
-        """Returns the names of all topics; raises StateError when it does not answer."""
+    def partitions(self) -> dict[str, set[int]]:
+        """Returns the partitions of all topics; raises StateError when it does not answer."""
 
     def ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Returns the end offsets of partitions (topic, number); raises StateError when it does not answer."""
+        """Returns the end offsets of partitions (topic, number) that there are.
+
+        Raises StateError when it does not answer.
+        """
 
 
 class KafkaTopics:
-    """Asks a broker what `TopicAdmin` says, by librdkafka's settings for it."""
+    """Asks a broker what `TopicAdmin` says, by librdkafka's settings for it; ids in so many seconds."""
 
-    def __init__(self, settings: Mapping[str, Any]):
-        self._settings = settings
+    def __init__(self, settings: Mapping[str, Any], within_s: float):
+        self._settings, self._within_s = settings, within_s
 
-    def ids(self, topics: Collection[str]) -> dict[str, str]:
+    @cached_property
+    def _client(self) -> AdminClient:
+        return admin_of(self._settings)
+
+    def ids(self, topics: Collection[str]) -> tuple[dict[str, str], set[str]]:
         """See `TopicAdmin`."""
-        return ids_of(self._settings, topics)
+        return describe(self._client, topics, self._within_s) if topics else ({}, set())
 
-    def names(self) -> set[str]:
+    def partitions(self) -> dict[str, set[int]]:
         """See `TopicAdmin`."""
-        return names_of(self._settings, _ANSWER_S)
+        return partitions_of(self._settings, ANSWER_S)
 
     def ends(self, places: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """See `TopicAdmin`."""
-        return end_offsets(asking(self._settings), places, _ANSWER_S)
+        return end_offsets(asking(self._settings), places, ANSWER_S)
 
 
 def topics_at_start(
@@ -57,7 +65,8 @@ def topics_at_start(
 ) -> tuple[Topics, list[str]]:
     """Returns the topics of a query, and those that were made anew since the last start.
 
-    A topic that was read and whose id nobody has noted is another one where it ends in front of what was read.
+    A topic that was read and whose id nobody has noted is another one where it ends in front of what was read, or has
+    fewer partitions.
 
     Args:
         own: this project's part of the checkpoint.
@@ -76,8 +85,9 @@ def topics_at_start(
     if broker is None:
         return topics, []
     unknown = set() if begins else {topic for topic in read - topics.ids.keys() if topics.names(topic)}
-    others = _shorter(location, unknown, broker)
-    found, renewed = topics.found(broker.ids({*topics.listed, *topics.ids, *read}), others)
+    ids, _ = broker.ids({*topics.listed, *topics.ids, *read})
+    others = _shorter(location, unknown & ids.keys(), broker)  # one that is not there now may come as it was
+    found, renewed = topics.found(ids, others)
     for topic in sorted(unknown - others):
         _LOG.warning("The id of topic %s was not known yet: if it was made anew since, records are left out.", topic)
     for topic in renewed:
@@ -91,7 +101,7 @@ def _topics_read(location: Path, topics: Topics, broker: TopicAdmin | None) -> s
     The latter have a number for a topic, and the broker has the name of one that may not be known.
     """
     names = {topic for topic, _ in read_offsets(location)}
-    sure = {number for number, topic in topics.by_number().items() if topic in topics.ids.keys() - topics.absent}
+    sure = {number for number, topic in topics.by_number().items() if topic in topics.ids} | {*topics.former}
     if unknown := {part >> PARTITION_BITS for part in read_partitions(location)} - sure:
         names |= {topic for topic in {*_names(broker), *topics.ids} if topics.numbers_of(topic) & unknown}
     return names
@@ -99,71 +109,80 @@ def _topics_read(location: Path, topics: Topics, broker: TopicAdmin | None) -> s
 
 def _names(broker: TopicAdmin | None) -> set[str]:
     try:
-        return set() if broker is None else broker.names()
+        return set() if broker is None else {*broker.partitions()}
     except StateError as error:
         _LOG.warning("%s Topics that a pattern has found may stay unknown.", error)
         return set()
 
 
 def _shorter(location: Path, topics: Collection[str], broker: TopicAdmin) -> set[str]:
-    """Returns those of topics that end in front of what Spark has noted as read of them."""
+    """Returns those of topics that end in front of what Spark has noted as read of them, or lack a partition of it."""
     read = {place: at for place, at in read_offsets(location).items() if place[0] in topics}
     try:
-        ends = broker.ends(read) if read else {}
+        there = broker.partitions() if read else {}
+        ends = broker.ends([(topic, part) for topic, part in read if part in there.get(topic, ())])
     except StateError as error:
         _LOG.warning("%s It stays open whether topics %s were made anew.", error, ", ".join(sorted(topics)))
         return set()
-    return {topic for (topic, part), at in read.items() if ends[topic, part] < at}
+    return {topic for (topic, part), at in read.items() if ends.get((topic, part), -1) < at}
 
 
-class FoundTopics:
-    """note() before each epoch and at the end: a topic that a pattern has found is kept with its id.
+class RunningTopics:
+    """note() before each epoch and at the end: what a query reads is still the topics that it knows, by their ids.
 
-    Without it the next start could not know that a topic of this name is another one. Spark names a topic in its
-    offsets before the epoch that reads it first.
+    A listed topic that comes while the query runs, or one that a pattern finds, is kept with its id, without which the
+    next start could not know that a topic of this name is another one. Spark names a topic in its offsets before the
+    epoch that reads it first.
 
     Args:
         topics: as known at the start.
         own, location, broker: see `topics_at_start`.
+        every_s: seconds between two looks, 0 for one before each epoch.
         fsync: whether what is noted must survive the host's failure.
         now: a clock that does not go back, in seconds.
     """
 
     def __init__(
-        self, topics: Topics, own: Path, location: Path, broker: TopicAdmin, *, fsync: bool,
+        self, topics: Topics, own: Path, location: Path, broker: TopicAdmin, *, every_s: float, fsync: bool,
         now: Callable[[], float] = time.monotonic,
     ):  # fmt: skip
         self._topics, self._own, self._location, self._broker = topics, own, location, broker
-        self._fsync, self._now, self._next, self._later = fsync, now, 0.0, 0.0
+        self._every_s, self._fsync, self._now, self._next = every_s, fsync, now, 0.0
 
     def note(self, *, last: bool = False) -> None:
-        """Looks for new topics, at most once a second unless it is the last time, or one was missing at the start.
+        """Asks for the topics' ids in one request, the last time only for those that are not known.
+
+        A broker that does not answer is left alone for a minute. A topic that is not there now is no failure.
 
         Raises:
-            UsageError: a topic that was not there at the start is made anew.
-            StateError: what is found cannot be kept.
+            UsageError: a topic was made anew.
+            StateError: what is new cannot be kept.
         """
-        if not last and (self._now() < self._later or (self._now() < self._next and not self._topics.absent)):
+        if not last and self._now() < self._next:
             return
-        self._next = self._now() + _LOOK_S
-        known, absent = self._topics, self._topics.absent
-        read = _topics_read(self._location, known, self._broker)
-        if not (wanted := read - (known.ids.keys() - absent)):
-            return
-        begin, ids = self._now(), self._broker.ids(wanted)
-        if wanted - ids.keys() - absent or self._now() - begin > _ANSWER_S:
-            self._later = self._now() + _LATER_S
-        if not last:
-            self._check_same(ids)
-        self._topics = replace(known, absent=absent - ids.keys())
-        if ids.keys() - known.ids.keys():
-            self._topics = self._topics.having_read(ids, ids)
+        begin, known = self._now(), self._topics
+        same = set() if last else {topic for topic in known.ids if known.names(topic)}
+        ids, silent = self._broker.ids(same | self._unknown())
+        late = bool(silent) or self._now() - begin > ANSWER_S
+        self._next = self._now() + (_LATER_S if late else self._every_s)
+        self._check_same(ids)
+        if new := {topic: id_ for topic, id_ in ids.items() if topic not in known.ids}:
+            self._topics = known.having_read(new, new)
             self._topics.keep(self._own, fsync=self._fsync)
+
+    def _unknown(self) -> set[str]:
+        """Returns the topics that have no id yet; only a pattern finds others than the sources list."""
+        topics = self._topics
+        patterns = any(reading.topics is None for reading in topics.readings)
+        read = _topics_read(self._location, topics, self._broker) if patterns else set()
+        return (topics.listed | read) - topics.ids.keys()
 
     def _check_same(self, ids: Mapping[str, str]) -> None:
         """The numbers of a running query stay: one that finds another topic under a known name ends."""
-        if renewed := sorted(topic for topic, id_ in ids.items() if self._topics.ids.get(topic, id_) != id_):
+        for topic in sorted(topic for topic, id_ in ids.items() if self._topics.ids.get(topic, id_) != id_):
+            self._topics.check_loses(topic)
             raise UsageError(
-                f"The topic {renewed[0]} was deleted before this start and has been made anew: start the query again, "
-                "which takes it for another topic."
+                f"The topic {topic} was deleted and made anew while the query knew the former one: start the query "
+                "again, which reads the new topic from its first record and counts twice what this run has already "
+                "counted of it."
             )

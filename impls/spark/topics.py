@@ -61,14 +61,12 @@ class Topics:
         numbers: of topics, by the name that `name_of` gives; those of a pattern when they have been read.
         ids: by topic, the broker's id of it.
         former: numbers of topics that were made anew since; they never come again.
-        absent: topics with an id of which the broker gave none at this start; what the checkpoint does not keep.
     """
 
     readings: tuple[Reading, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
     former: tuple[int, ...] = ()
-    absent: frozenset[str] = frozenset()
 
     @property
     def listed(self) -> set[str]:
@@ -155,15 +153,15 @@ class Topics:
         renewed = sorted({*others, *(topic for topic, id_ in ids.items() if self.ids.get(topic, id_) != id_)})
         numbers, former = dict(self.numbers), [*self.former]
         for topic in renewed:
-            self._check_loses(topic)
+            self.check_loses(topic)
             known = [name for name in self.numbers if _topic_of(name) == topic]  # also in a source of an earlier start
             for name in sorted({*known, *self.names(topic)}):
                 former.append(self.number(name))
                 numbers[name] = _next(numbers, former)
-        absent = frozenset(self.ids.keys() - ids.keys())
-        return Topics(self.readings, numbers, {**self.ids, **ids}, tuple(former), absent).numbered(), renewed
+        return Topics(self.readings, numbers, {**self.ids, **ids}, tuple(former)).numbered(), renewed
 
-    def _check_loses(self, topic: str) -> None:
+    def check_loses(self, topic: str) -> None:
+        """Raises UsageError where a source that can read a topic made anew does not go on without what is gone."""
         if any(reading.may_read(topic) and not reading.loses for reading in self.readings):
             raise UsageError(
                 f"The topic {topic} was deleted and made anew: what this checkpoint has read of it is gone, and its "

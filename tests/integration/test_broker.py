@@ -24,6 +24,7 @@ from harness.lab.topics import admin_of, create_topics
 from harness.setup.java import ensure_jars, find_java
 from impls.driver.arrivals import asking, end_offsets
 from impls.errors import StateError, UsageError
+from impls.spark.known import KafkaTopics
 from impls.store.records import Results
 from impls.worker.output import Output
 
@@ -118,6 +119,22 @@ def test_partitions_that_a_topic_gets_later_are_known_to_a_client_that_knew_it_b
         admin = admin_of(kafka)  # its calls end with it
         admin.create_partitions([NewPartitions("grows", 2)])["grows"].result(DEADLINE_S)
         assert end_offsets(client, [("grows", 1)]) == {("grows", 1): 0}
+
+
+def test_a_client_that_stays_connected_sees_a_topic_go_and_come_again_with_another_id_and_fewer_partitions(kafka):
+    create_topics(kafka, {"anew": 2})
+    broker, admin = KafkaTopics({"bootstrap.servers": kafka}, DEADLINE_S), admin_of(kafka)
+    before, silent = broker.ids(["anew"])
+    assert (before.keys(), silent, broker.partitions()["anew"]) == ({"anew"}, set(), {0, 1})
+    assert broker.ends([("anew", 1)]) == {("anew", 1): 0}
+    admin.delete_topics(["anew"])["anew"].result(DEADLINE_S)
+    end = time.monotonic() + DEADLINE_S
+    while (gone := broker.ids(["anew"])) != ({}, set()):
+        assert time.monotonic() < end, gone
+    create_topics(kafka, {"anew": 1})
+    after, silent = broker.ids(["anew"])
+    assert (after.keys(), silent, broker.partitions()["anew"]) == ({"anew"}, set(), {0})
+    assert after != before
 
 
 def test_a_killed_parent_takes_its_broker_along_and_a_taken_port_is_no_obstacle(tmp_path, monkeypatch):
