@@ -22,11 +22,16 @@ class Scala(list[Any]):
         return self[place]
 
 
+def named(kind: str, **more: Any) -> Any:
+    return SimpleNamespace(getClass=lambda: SimpleNamespace(getSimpleName=lambda: kind), **more)
+
+
 def node(kind: str, *children: Any, sql: str = "", streaming: bool = True) -> Any:
-    expressions = Scala([SimpleNamespace(sql=lambda: sql)] if sql else [])
-    return SimpleNamespace(
-        getClass=lambda: SimpleNamespace(getSimpleName=lambda: kind), children=lambda: Scala(children),
-        expressions=lambda: expressions, isStreaming=lambda: streaming,
+    none = SimpleNamespace(toSeq=Scala)
+    expressions = Scala([named("Column", sql=lambda: sql, references=lambda: none)] if sql else [])
+    return named(
+        kind, children=lambda: Scala(children), expressions=lambda: expressions, projectList=lambda: expressions,
+        isStreaming=lambda: streaming,
     )  # fmt: skip
 
 
