@@ -4,41 +4,23 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from memory import RESULTS, MemoryOutput
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos.pages import leaf_nodes
 
-from impls.durability.files import Files
-from impls.durability.frame import FOLDER, frames_in
+from impls.durability.frame import frames_in
 from impls.errors import CorruptStateError
-from impls.operators import HashCount
-from impls.protocol.order import EpochOrder
-from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.turn import TurnInput, end_tick, run_turn
 from impls.store.environment import Meta, read_meta, store_path, write_meta
 from impls.store.records import Results, put_queued, to_bytes
 from impls.store.tables import META, OUTBOX, QUEUE, bin_key
-from impls.worker.query import QuerySpec, Task
 
-BINS = 4
 HIDING = (0, 1, 6, 7, 12, 15)  # bits of a name
-
-
-@pytest.fixture
-def task(tmp_path):
-    files = Files(str(tmp_path / "checkpoint"))
-    files.make_folders([FOLDER])
-    output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
-    spec = QuerySpec("q", BINS, HashCount(), output, state, files, turns=True)
-    yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(BINS, np.int32))), first=True), 0)
-    RESULTS.pop(str(tmp_path), None)
 
 
 def turn(env, **changes):
