@@ -16,7 +16,8 @@ from impls.realtime.worker import TurnWorker
 from impls.store.checked import put_checked
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
-from impls.store.records import Results, put_queued, queue_lengths, to_bytes
+from impls.store.queues import QueueIndex
+from impls.store.records import Results, put_queued, to_bytes
 from impls.worker.turnstate import _TOLD, _TURN
 
 
@@ -34,7 +35,7 @@ def turn(env, queue=(), ended="", report=""):
 
 def queued(env):
     with env.reading() as txn:
-        return {bin_: records for bin_, (records, _) in queue_lengths(txn).items()}
+        return {bin_: records for bin_, (records, _) in QueueIndex.read(txn).lengths.items()}
 
 
 def entry(env, offset):
