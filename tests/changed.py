@@ -165,3 +165,8 @@ class ChangedQuery(Changeable):
                 expected[epoch, key] = sums[key]
         found = {place: value for place, (_, value) in self.rows().items()}
         assert found == expected
+
+
+def some(epochs, query):
+    for _ in range(epochs):
+        query.epoch()

@@ -214,6 +214,27 @@ def spark(kafka):
 
 
 @pytest.fixture
+def task(tmp_path):
+    """A worker's first task in real time: it counts keys in four bins, with a changelog and results in memory."""
+    import numpy as np
+    from memory import RESULTS, MemoryOutput
+
+    from impls.durability.files import Files
+    from impls.durability.frame import FOLDER
+    from impls.operators import HashCount
+    from impls.protocol.order import EpochOrder
+    from impls.protocol.plan import EpochPlan, WrittenPlan
+    from impls.worker.query import QuerySpec, Task
+
+    files, bins = Files(str(tmp_path / "checkpoint")), 4
+    files.make_folders([FOLDER])
+    output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
+    spec = QuerySpec("q", bins, HashCount(), output, state, files, turns=True)
+    yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(bins, np.int32))), first=True), 0)
+    RESULTS.pop(str(tmp_path), None)
+
+
+@pytest.fixture
 def board():
     """The driver's side of connections with the tasks of a real-time query."""
     from impls.realtime.link import Switchboard

@@ -14,9 +14,11 @@ class MemoryOutput:
     def __init__(self, name: str):
         self.name = name
 
-    def send(self, results: Results, *, bins: int, worker: int, generation: int, epoch: int) -> None:
+    def send(
+        self, results: Results, *, bins: int, worker: int, generation: int, epoch: int, first: int = 0, **_: int
+    ) -> None:
         rows = zip(results.bins.tolist(), results.keys, results.payloads, strict=True)
-        RESULTS[self.name] += [(worker, epoch, i, key, value) for i, (_, key, value) in enumerate(rows)]
+        RESULTS[self.name] += [(worker, epoch, i, key, value) for i, (_, key, value) in enumerate(rows, first)]
 
     def read(self) -> list[tuple[int, bytes, int]]:
         """Returns (epoch, key, count) of each result once, in the order of the topic."""

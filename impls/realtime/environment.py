@@ -16,7 +16,8 @@ from impls.store.checked import get_of_epoch, put_of_epoch
 from impls.store.environment import MAP_BYTES, store_path, write_meta
 from impls.store.lock import holds
 from impls.store.offsets import Offsets
-from impls.store.records import Results, lengths_of, put_queued, queued_records, stored_queues, take_queues
+from impls.store.queues import QueueIndex
+from impls.store.records import Results, put_queued, queued_records, stored_queues, take_queues
 from impls.store.tables import OUTBOX
 from impls.worker.opening import open_worker
 from impls.worker.parts import Opened, Untrusted
@@ -33,7 +34,7 @@ class TurnEnvironment:
     Attributes:
         state: what the last turn has committed beside the bins.
         offsets: the next offsets of the bins that are here.
-        lengths: of the queues after the last turn.
+        queues: what waits after the last turn.
         latencies: of the tick under way.
     """
 
@@ -69,7 +70,7 @@ class TurnEnvironment:
                 self.latencies = Latencies.read(txn)
             self._begin_batch(batch, resumed=resumed)
             with self._opened.store.reading() as txn:
-                self.lengths = lengths_of(stored_queues(txn))
+                self.queues = QueueIndex.of(stored_queues(txn))
         except BaseException:
             self.close()
             raise

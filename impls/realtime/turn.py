@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import lmdb
 
 from impls.durability.frame import Frame
-from impls.errors import CorruptStateError
 from impls.faults import fault
 from impls.operators.timed import TimedOperator
 from impls.protocol.order import EpochOrder
@@ -89,7 +88,7 @@ def _run(env: TurnEnvironment, task: Task, turn_input: TurnInput, so_far: Report
     except BaseException:
         txn.abort()
         raise
-    env.lengths = work.queued()
+    env.queues = work.queues()
     if work.advance is not None:
         work.advance.hold()
     _publish(env, frame, work.results, raw, report)
@@ -116,22 +115,17 @@ def _work(  # noqa: PLR0917 - the worker, its transaction, what comes in and wha
             report.moves, report.sizes = done.moves(), (list(done.sizes), list(done.sizes.values()))
             env.offsets.load(txn, done.sizes)
     with Phase(report.ms, "apply"):
+        env.queues.check(txn)
         work = Applying(
-            task, txn, report, number=env.state.number, offsets=env.offsets, begin=lambda: env.begin_inner(txn)
-        )
-        _check_queues(env, work)
+            task, txn, report, number=env.state.number, offsets=env.offsets, begin=lambda: env.begin_inner(txn),
+            queues=env.queues,
+        )  # fmt: skip
         table = table_of(turn_input.blobs)
         if table is not None:
             report.rates = counts(table.column("bin").to_numpy())
         work.run(table, turn_input.blocked, written.merged if first else ())
         work.report_queues()
     return work
-
-
-def _check_queues(env: TurnEnvironment, work: Applying) -> None:
-    """Raises CorruptStateError when queues are not as the last turn left them: a damaged key may hide a part."""
-    if work.queued() != env.lengths:
-        raise CorruptStateError("The queues are not as the last turn left them: the state is damaged.")
 
 
 def _begin_drops(env: TurnEnvironment, txn: lmdb.Transaction, bins: Sequence[int]) -> None:
@@ -212,9 +206,8 @@ def _commit(env: TurnEnvironment, task: Task, report: Report, cells: bytes) -> N
     after = ended(env.state).next_tick(task.epoch)
     txn, frame = env.begin(), env.frame()
     try:
-        work = Applying(task, txn, report)
-        _check_queues(env, work)
-        work.report_queues()
+        env.queues.check(txn)
+        Applying(task, txn, report, queues=env.queues).report_queues()
         after = replace(after, ended=report.to_json().decode())  # report_queues() has completed it
         raw = env.commit(txn, frame, Results.none(), after, cells=cells)
     except BaseException:

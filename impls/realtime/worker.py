@@ -164,7 +164,7 @@ class TurnWorker:
         """Returns how many records wait for each bin whose state is not here."""
         if self._tick is None or not self._tick.missing:
             return {}
-        need = {bin_: records for bin_, (records, _) in self._open.lengths.items()}
+        need = {bin_: records for bin_, (records, _) in self._open.queues.lengths.items()}
         for blob in blobs:
             for bin_, records in zip(*counts(blob.table.column("bin").to_numpy()), strict=True):
                 need[bin_] = need.get(bin_, 0) + records
@@ -217,7 +217,7 @@ class TurnWorker:
         timed = self._spec.operator.event_time is not None
         refits = any(order.written.plan.routing[bin_] == self._worker for bin_ in refits_of(order.written))
         drops = any(worker == self._worker for _, worker in order.written.drops)
-        return timed or bool(self._open.lengths) or drops or refits
+        return timed or bool(self._open.queues.lengths) or drops or refits
 
     def _end_tick(self) -> None:
         """Ends the tick and answers."""

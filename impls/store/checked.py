@@ -5,7 +5,7 @@ ends beside it, and a range that it cuts short ends at it, so the items beside w
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 
 import lmdb
@@ -67,6 +67,21 @@ def get_of_epoch(txn: lmdb.Transaction, key: bytes, epoch: int) -> bytes | None:
 
 
 Item = tuple[bytes, bytes]
+
+
+def put_counted(txn: lmdb.Transaction, items: Sequence[Item], new: int) -> None:
+    """Writes distinct items, of which so many are not there yet.
+
+    Raises CorruptStateError when another number was not: with each item that comes a search takes another way, and a
+    damaged key that none has met before may lead it past an item, which is there twice then.
+    """
+    counts = isinstance(txn, lmdb.Transaction)  # a store elsewhere has no tree to be misled in
+    before = txn.stat()["entries"] if counts else 0
+    txn.cursor().putmulti(items)
+    if counts and txn.stat()["entries"] - before != new:
+        raise CorruptStateError("Items were written beside others of the same names: the state is damaged.")
+
+
 _FIRST, _MOST = 16, 512  # items of a chunk
 
 

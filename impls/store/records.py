@@ -1,6 +1,6 @@
 """Records and results as columns, their stored form, and queues of records whose bin's state is not here yet."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import lmdb
@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from impls.store.checked import get_checked, open_record, put_checked, whole_range
-from impls.store.entries import CHECK_BYTES
+from impls.errors import CorruptStateError
+from impls.store.checked import open_record, put_checked, whole_range
 from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
 
 TIES = ("rescale_file", "rescale_row")
@@ -127,7 +127,7 @@ def counts(bins: NDArray[np.int32]) -> tuple[list[int], list[int]]:
 
 
 Lengths = dict[int, tuple[int, int]]  # by bin: records, bytes
-_EPOCH_BYTES = 6
+EPOCH_BYTES = 6  # of the number under which a part of a queue is stored
 
 
 def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tuple[int, bytes | None]]:
@@ -136,7 +136,7 @@ def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tu
     added: list[tuple[int, bytes | None]] = []
     for bin_ in np.unique(bins).tolist():
         part = table.filter(pa.array(bins == bin_))
-        value = epoch.to_bytes(_EPOCH_BYTES, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
+        value = epoch.to_bytes(EPOCH_BYTES, "big") + len(part).to_bytes(4, "little") + to_bytes(part)
         put_queued(txn, bin_, value)
         added.append((bin_, value))
     return added
@@ -144,18 +144,7 @@ def add_to_queues(txn: lmdb.Transaction, epoch: int, table: pa.Table) -> list[tu
 
 def put_queued(txn: lmdb.Transaction, bin_: int, stored: bytes) -> None:
     """Writes stored records, as `add_to_queues` returned them, behind what the bin's queue holds."""
-    put_checked(txn, bin_key(QUEUE, bin_) + stored[:_EPOCH_BYTES], stored[_EPOCH_BYTES:])
-
-
-def queue_lengths(txn: lmdb.Transaction) -> Lengths:
-    """Returns {bin: (records, bytes)} of the non-empty queues."""
-    lengths: Lengths = {}
-    for key, value in iter_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
-        bin_ = int.from_bytes(key[1:3], "big")
-        records, size = lengths.get(bin_, (0, 0))
-        stored = open_record(bytes(key), bytes(value))
-        lengths[bin_] = (records + int.from_bytes(stored[:4], "little"), size + len(value))
-    return lengths
+    put_checked(txn, bin_key(QUEUE, bin_) + stored[:EPOCH_BYTES], stored[EPOCH_BYTES:])
 
 
 def stored_queues(txn: lmdb.Transaction) -> dict[int, list[bytes]]:
@@ -169,28 +158,23 @@ def stored_queues(txn: lmdb.Transaction) -> dict[int, list[bytes]]:
     return queues
 
 
-def lengths_of(queues: Mapping[int, Sequence[bytes]]) -> Lengths:
-    """Returns what `queue_lengths` does of what `stored_queues` returned."""
-    return {
-        bin_: (
-            sum(int.from_bytes(entry[_EPOCH_BYTES : _EPOCH_BYTES + 4], "little") for entry in entries),
-            sum(len(entry) - _EPOCH_BYTES + CHECK_BYTES for entry in entries),
-        )
-        for bin_, entries in queues.items()
-    }
-
-
 def queued_records(stored: bytes) -> pa.Table:
     """Returns the records of a part of a queue, as `put_queued` takes it."""
-    return from_bytes(stored[_EPOCH_BYTES + 4 :])
+    return from_bytes(stored[EPOCH_BYTES + 4 :])
 
 
 def take_queues(txn: lmdb.Transaction, bins: Iterable[int]) -> list[pa.Table]:
     """Removes the queues of bins and returns their records."""
-    tables = []
-    for bin_ in bins:
-        low, high = bin_range(QUEUE, bin_)
-        names = [bytes(name) for name, _ in iter_range(txn, low, high)]
-        tables += [from_bytes((get_checked(txn, name) or b"")[4:]) for name in names]
-        drop_range(txn, low, high)
-    return tables
+    return [queued_records(stored) for bin_ in bins for _, stored in take_parts(txn, bin_)]
+
+
+def take_parts(txn: lmdb.Transaction, bin_: int) -> list[tuple[bytes, bytes]]:
+    """Removes a bin's queue and returns (name, what `put_queued` has put) of its parts.
+
+    Raises CorruptStateError when one is damaged, or when not as many are there to be removed as to be read.
+    """
+    low, high = bin_range(QUEUE, bin_)
+    parts = [(bytes(name), open_record(bytes(name), bytes(value))) for name, value in iter_range(txn, low, high)]
+    if drop_range(txn, low, high) != len(parts):
+        raise CorruptStateError(f"Parts of the queue of bin {bin_} are out of order: the state is damaged.")
+    return [(name, name[3:] + stored) for name, stored in parts]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.bins import read_size, write_size
-from impls.store.checked import check_absent, earliest_timers, whole_range
+from impls.store.checked import check_absent, earliest_timers, put_counted, whole_range
 from impls.store.entries import (
     BLOCK_BYTES,
     CHECK_BYTES,
@@ -81,7 +81,7 @@ class BinState:
         """Writes distinct entries; `old` are the values that `get_many` returned for them."""
         names = self._asked[2] if self._asked[:2] == (bins, keys) else stored_names(bins, keys)
         items = sorted(zip(names, stored_values(names, values), strict=True))
-        self._txn.cursor().putmulti(items)
+        put_counted(self._txn, items, old.count(None))
         self.changes.names += [name for name, _ in items]
         self.changes.values += [value for _, value in items]
         for bin_, value, before in zip(bins, values, old, strict=True):
@@ -180,7 +180,8 @@ class BinState:
         """Writes entries of a bin by their stored names."""
         kept = [(name, value) for name, value in zip(names, new, strict=True) if value is not None]
         values = stored_values([name for name, _ in kept], [value for _, value in kept])
-        self._txn.cursor().putmulti(list(zip([name for name, _ in kept], values, strict=True)))
+        new_ones = sum(after is not None and before is None for after, before in zip(new, old, strict=True))
+        put_counted(self._txn, list(zip([name for name, _ in kept], values, strict=True)), new_ones)
         self.changes.names += [name for name, _ in kept]
         self.changes.values += values
         for name, after, before in zip(names, new, old, strict=True):
@@ -201,7 +202,7 @@ class BinState:
         values = stored_values(names, [offset.to_bytes(8, "big") + row.to_bytes(8, "big") for offset, row in last])
         check_absent(self._txn, [name for name, is_new in zip(names, new, strict=True) if is_new])
         items = sorted(zip(names, values, strict=True))
-        self._txn.cursor().putmulti(items)
+        put_counted(self._txn, items, new.count(True))
         self.changes.names += [name for name, _ in items]
         self.changes.values += [value for _, value in items]
         for bin_, is_new, value in zip(bins, new, values, strict=True):
@@ -237,16 +238,16 @@ class BinState:
             raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
         return names, open_blocks(raw, blocks, f"bins {int(blocks[0] >> 30)} to {int(blocks[-1] >> 30)}")
 
-    def _put_blocks(self, names: list[bytes], words: NDArray[np.uint64]) -> None:
+    def _put_blocks(self, names: list[bytes], words: NDArray[np.uint64], new: int = 0) -> None:
         raw = words.tobytes()
         items = [(n, raw[i * BLOCK_BYTES : (i + 1) * BLOCK_BYTES]) for i, n in enumerate(names)]
-        self._txn.cursor().putmulti(items)
+        put_counted(self._txn, items, new)
 
     def create_dense(self, bin_: int, slots: int) -> None:
         """Creates a dense bin of zero counts."""
         blocks = -(-slots // SLOTS)
         numbers = (bin_ << 30) + np.arange(blocks)
-        self._put_blocks(block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"))
+        self._put_blocks(block_names(numbers), np.frombuffer(create_blocks(numbers), "<u8"), blocks)
         self._count(bin_, blocks, blocks * BLOCK_BYTES)
 
     def create_entries(self, bin_: int, entries: Iterable[tuple[bytes, bytes]]) -> None:
@@ -257,7 +258,7 @@ class BinState:
             name = stored_name(prefix, key)
             batch.append((name, stored_value(name, value)))
             total, size = total + 1, size + len(value) + CHECK_BYTES
-        self._txn.cursor().putmulti(batch)
+        put_counted(self._txn, batch, total)
         self._count(bin_, total, size)
 
     def redo(
@@ -274,7 +275,7 @@ class BinState:
             items.append((name, value))
             self._count(int.from_bytes(name[1:3], "big"), name not in old, len(value) - old.get(name, 0))
         items.sort()
-        self._txn.cursor().putmulti(items)
+        put_counted(self._txn, items, sum(name not in old for name, _ in items))
         if len(codes):
             blocks, row, at = place(codes)
             stored, words = self._blocks(blocks)

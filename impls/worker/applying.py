@@ -11,7 +11,8 @@ from impls.protocol.eventtime import Partial
 from impls.protocol.report import Pipelines, Queues, Report
 from impls.store.entries import Changes
 from impls.store.offsets import Advance, Offsets
-from impls.store.records import Lengths, Results, add_to_queues, in_turn, queue_lengths, take_queues
+from impls.store.queues import QueueIndex
+from impls.store.records import Lengths, Results, add_to_queues, in_turn
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.refused import accepted, named, without_set_aside
@@ -35,6 +36,7 @@ class Applying:
         number: under which records are queued; numbers of a worker grow. The epoch by default.
         offsets: what bins have applied already, where input may come a second time.
         begin: begins a transaction inside the task's, for trials; None where there cannot be one.
+        queues: what waits in the transaction, None to read it there.
     """
 
     def __init__(
@@ -46,28 +48,33 @@ class Applying:
         number: int | None = None,
         offsets: Offsets | None = None,
         begin: Begin | None = None,
+        queues: QueueIndex | None = None,
     ):
         self._task, self._txn, self._report, self._offsets = task, txn, report, offsets
         self._begin = begin
         self._number = task.epoch if number is None else number
-        self._lengths: Lengths | None = None
+        self._queues = queues
         self.changes = Changes()
         self.queue: list[tuple[int, bytes | None]] = []
         self.results = Results.none()
         self.records: pa.Table | None = None
         self.advance: Advance | None = None
 
-    def queued(self) -> Lengths:
-        """Returns (records, bytes) of each bin's queue, counted once as long as none is changed."""
-        if self._lengths is None:
-            self._lengths = queue_lengths(self._txn)
-        return self._lengths
+    def queues(self) -> QueueIndex:
+        """Returns what waits now; it is read once where it was not known."""
+        if self._queues is None:
+            self._queues = QueueIndex.read(self._txn)
+        return self._queues
 
-    def requeue(self, changes: Sequence[tuple[int, bytes | None]]) -> None:
-        """Takes in operations on queues that were done in the transaction."""
+    def queued(self) -> Lengths:
+        """Returns (records, bytes) of each bin's queue."""
+        return self.queues().lengths
+
+    def _requeue(self, changes: Sequence[tuple[int, bytes | None]]) -> None:
+        """Takes in operations on queues, done in the transaction since queues() was called."""
         if changes:
             self.queue += changes
-            self._lengths = None
+            self._queues = self.queues().after(changes)
 
     def run(self, table: pa.Table | None, blocked: Collection[int], merged: Sequence[Partial] | None = None) -> None:
         """Applies records of bins that are not `blocked` with what their queues hold, and queues the others.
@@ -121,11 +128,11 @@ class Applying:
         new = None if self._offsets is None else self._offsets.new
         versions = self._task.order.written.versions
         running = None if versions is None else Running(self._task, self._state(), versions)
-        timed = TimedInput(self._number, table, partials, new)
+        timed = TimedInput(self._number, table, self.queues(), partials, new)
         done = apply_timed(self._task, self._txn, timed, blocked, report=self._report, running=running, trial=self._try)
         if running is not None:
             self._report_versions(running)
-        self.requeue(done.queue)
+        self._requeue(done.queue)
         self.results = done.results
         self._keep(done.records, done.state)
 
@@ -134,11 +141,11 @@ class Applying:
 
     def _runnable(self, table: pa.Table | None, blocked: set[int]) -> pa.Table | None:
         ready = [bin_ for bin_ in self.queued() if bin_ not in blocked]
-        parts = take_queues(self._txn, ready)
-        self.requeue([(bin_, None) for bin_ in ready])
+        parts = self.queues().take(self._txn, ready)
+        self._requeue([(bin_, None) for bin_ in ready])
         if table is not None and blocked:
             waits = np.isin(table.column("bin").to_numpy(), np.fromiter(blocked, np.int32))
-            self.requeue(add_to_queues(self._txn, self._number, table.filter(pa.array(waits))))
+            self._requeue(add_to_queues(self._txn, self._number, table.filter(pa.array(waits))))
             table = table.filter(pa.array(~waits))
         if table is not None:
             parts.append(table)

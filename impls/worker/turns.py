@@ -22,17 +22,8 @@ from impls.operators.base import Operator
 from impls.operators.timed import TimedOperator, Turn, Turned, valid_times
 from impls.protocol.eventtime import EpochClock, Partial, merge_partials
 from impls.protocol.report import EventTimes, Report
-from impls.store.records import (
-    ROW,
-    Results,
-    concat,
-    joined,
-    put_queued,
-    queue_lengths,
-    queued_records,
-    take_queues,
-    to_bytes,
-)
+from impls.store.queues import QueueIndex
+from impls.store.records import ROW, Results, concat, joined, put_queued, queued_records, to_bytes
 from impls.store.state import BinState
 from impls.worker.query import Task
 from impls.worker.refused import without_set_aside
@@ -164,12 +155,14 @@ class TimedInput:
     Attributes:
         number: of its turn, under which it is queued; numbers of a worker grow.
         records: of the worker's bins, None for none.
+        queues: what waits.
         merged: partials to deliver to their bins.
         new: leaves out of records of bins that are here what was applied before; None where nothing comes twice.
     """
 
     number: int
     records: pa.Table | None
+    queues: QueueIndex
     merged: Sequence[Partial] = ()
     new: Callable[[pa.Table], pa.Table] | None = None
 
@@ -217,8 +210,8 @@ def apply_timed(
     waits = np.zeros(bins, bool)
     waits[list(blocked)] = True
     merged = [partial for partial in inputs.merged if mine[partial.bin]]
-    ready = [bin_ for bin_ in queue_lengths(txn) if bin_ not in blocked]
-    waited = take_queues(txn, ready)
+    ready = [bin_ for bin_ in inputs.queues.lengths if bin_ not in blocked]
+    waited = inputs.queues.take(txn, ready)
     turns = _queued_turns((new(table) if len(table) else table for table in waited), bins)
     later, now = (
         Turn(

@@ -1,6 +1,7 @@
 """Flipped bits hit stored keys and values and nothing else, and an environment hit so is never believed."""
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,46 @@ def test_a_range_with_a_damaged_key_in_it_is_read_whole_or_refused(environment, 
         finally:
             txn.abort()
     assert read is not RANGES["turn"], "the damaged entry is one that takes another shape"
+
+
+SPREAD = [(16 * n).to_bytes(2, "big") * 4 for n in range(40)]
+
+
+@pytest.fixture
+def one_page(tmp_path):
+    with Store.open(tmp_path / "page") as store, store.begin() as txn:
+        state = BinState(txn, 4)
+        state.create_entries(1, [(key, b"1") for key in SPREAD])
+        state.write_sizes()
+    return tmp_path / "page"
+
+
+@pytest.mark.parametrize("new", [1, 3])
+@pytest.mark.parametrize("entry", range(0, len(SPREAD), 3))
+@pytest.mark.parametrize("bit", [1, 5, 14, 30])
+def test_no_commit_writes_an_entry_beside_one_that_it_has_read(one_page, entry, bit, new):
+    """With each entry that comes a search takes another way, and meets a damaged key that none has met when it read."""
+    _flip(one_page, PREFIX + SPREAD[entry], bit)
+    with Store.open(one_page) as store:
+        txn = store.begin()
+        try:
+            _write_what_can_be_read(txn, [(16 * len(SPREAD) + n).to_bytes(2, "big") * 4 for n in range(new)])
+        except CorruptStateError:
+            return
+        finally:
+            names = [bytes(name) for name, _ in txn.cursor().iternext()]
+            txn.abort()
+    assert len(set(names)) == len(names)
+
+
+def _write_what_can_be_read(txn, new):
+    """Writes each entry of bin 1 and the new ones in one commit, without those that are refused."""
+    state, found = BinState(txn, 4), {}
+    for key in [*SPREAD, *new]:
+        with suppress(CorruptStateError):
+            found[key] = state.get(1, key)
+    state.put_many([1] * len(found), list(found), [b"2"] * len(found), list(found.values()))
+    state.write_sizes()
 
 
 @pytest.mark.parametrize("bit", range(7 * 8))

@@ -4,41 +4,23 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from memory import RESULTS, MemoryOutput
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from chaos.pages import leaf_nodes
 
-from impls.durability.files import Files
-from impls.durability.frame import FOLDER, frames_in
+from impls.durability.frame import frames_in
 from impls.errors import CorruptStateError
-from impls.operators import HashCount
-from impls.protocol.order import EpochOrder
-from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.report import Report
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.turn import TurnInput, end_tick, run_turn
 from impls.store.environment import Meta, read_meta, store_path, write_meta
 from impls.store.records import Results, put_queued, to_bytes
 from impls.store.tables import META, OUTBOX, QUEUE, bin_key
-from impls.worker.query import QuerySpec, Task
 
-BINS = 4
 HIDING = (0, 1, 6, 7, 12, 15)  # bits of a name
-
-
-@pytest.fixture
-def task(tmp_path):
-    files = Files(str(tmp_path / "checkpoint"))
-    files.make_folders([FOLDER])
-    output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
-    spec = QuerySpec("q", BINS, HashCount(), output, state, files, turns=True)
-    yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(BINS, np.int32))), first=True), 0)
-    RESULTS.pop(str(tmp_path), None)
 
 
 def turn(env, **changes):
@@ -53,6 +35,12 @@ def turn(env, **changes):
     return raw
 
 
+def overwrite(task, raw):
+    """Writes the bytes of the environment's file, which is open."""
+    with (store_path(task.spec.state_dir, 0) / "data.mdb").open("r+b") as opened:
+        opened.write(raw)
+
+
 def flip(task, name, bit):
     """Flips a bit of a name where it stands in the file, which may be open."""
     file = store_path(task.spec.state_dir, 0) / "data.mdb"
@@ -61,8 +49,7 @@ def flip(task, name, bit):
     for node in leaf_nodes(before, 4096):
         if node.key(before) == name:
             raw[node.key_at + bit // 8] ^= 1 << bit % 8
-    with file.open("r+b") as opened:
-        opened.write(raw)
+    overwrite(task, raw)
 
 
 RECORDS = [OUTBOX + name for name in (b"turn", b"told", b"frame")]
@@ -116,15 +103,17 @@ def test_a_hidden_report_of_a_tick_is_not_taken_for_none(task, bit):
     env.close()
 
 
-def queue_records(env):
-    """Queues a record of bin 1 in a turn of its own; returns the name of the item."""
-    columns = {"bin": pa.array([1], pa.int32()), "partition": pa.array([0], pa.int32())}
-    records = to_bytes(pa.table({**columns, "offset": pa.array([5], pa.int64())}))
-    entry, txn = env.state.number.to_bytes(6, "big") + (1).to_bytes(4, "little") + records, env.begin()
-    put_queued(txn, 1, entry)
-    frame = env.frame(queue=[(1, entry)])
+def queue_records(env, bin_=1):
+    """Queues a record of a bin in a turn of its own; returns the name of the item."""
+    columns = {"bin": pa.array([bin_], pa.int32()), "partition": pa.array([0], pa.int32())}
+    columns |= {"offset": pa.array([5], pa.int64()), "key": pa.array([7], pa.int64())}
+    entry = env.state.number.to_bytes(6, "big") + (1).to_bytes(4, "little") + to_bytes(pa.table(columns))
+    txn = env.begin()
+    put_queued(txn, bin_, entry)
+    frame = env.frame(queue=[(bin_, entry)])
     env.log(0, env.commit(txn, frame, Results.none(), replace(env.state, turn=env.state.turn + 1)))
-    return bin_key(QUEUE, 1) + entry[:6]
+    env.queues = env.queues.after(frame.queue)
+    return bin_key(QUEUE, bin_) + entry[:6]
 
 
 @pytest.mark.parametrize("bit", [1, 2, 6, 7])
@@ -134,13 +123,43 @@ def test_a_queue_that_is_hidden_when_an_environment_is_opened_or_in_a_turn_is_mi
     name = queue_records(env)
     env.close()
     env = TurnEnvironment(task, batch=1)
-    assert env.lengths.keys() == {1}
+    assert env.queues.lengths.keys() == {1}
     flip(task, name, bit)
     with pytest.raises(CorruptStateError, match="queues are not as the last turn left them"):
         run_turn(env, task, TurnInput((), blocked={1}), Report(0))
     env.close()
     with pytest.raises(CorruptStateError):
         TurnEnvironment(task, batch=1)
+
+
+@pytest.mark.parametrize("damaged", range(4))
+def test_any_bit_of_the_name_of_what_waits_is_missed_by_the_next_turn(task, damaged):
+    env = TurnEnvironment(task, batch=0)
+    name = [queue_records(env, bin_) for bin_ in (1, 2, 1, 2)][damaged]
+    before = (store_path(task.spec.state_dir, 0) / "data.mdb").read_bytes()
+    for bit in range(8 * len(name)):
+        flip(task, name, bit)
+        with pytest.raises(CorruptStateError):
+            run_turn(env, task, TurnInput((), blocked={1, 2}), Report(0))
+        overwrite(task, before)
+    run_turn(env, task, TurnInput((), blocked={1, 2}), Report(0))
+    env.close()
+
+
+def test_records_that_are_damaged_while_they_wait_are_missed_by_the_turn_that_applies_them(task):
+    env = TurnEnvironment(task, batch=0)
+    name = queue_records(env)
+    with env.reading(buffers=False) as txn:
+        stored = txn.get(name)
+    raw = (store_path(task.spec.state_dir, 0) / "data.mdb").read_bytes()
+    overwrite(task, raw.replace(stored, stored[:-1] + bytes([stored[-1] ^ 1])))
+    run_turn(env, task, TurnInput((), blocked={1}), Report(0))
+    before = env.state
+    with pytest.raises(CorruptStateError, match="its checksum does not match"):
+        run_turn(env, task, TurnInput(()), Report(0))
+    assert env.state == before
+    assert env.queues.lengths.keys() == {1}
+    env.close()
 
 
 def test_what_a_turn_logs_after_a_damaged_environment_was_rebuilt_for_a_larger_map_is_read(task):

@@ -2,32 +2,15 @@
 
 import threading
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
-from changed import KEYS, ChangedQuery, Fields, Tally, from_fields, to_fields
+from changed import KEYS, Fields, Tally, from_fields, some, to_fields
 
 from impls.errors import StateError, UsageError
 from impls.operators import Aggregate, DenseCount, Filter, HashCount, Map
 from impls.protocol.events import ChangeDone, ChangeRefused
-
-
-@pytest.fixture
-def query(tmp_path):
-    with ExitStack() as stack:
-
-        def make(*args, **how):
-            made = ChangedQuery(tmp_path, *args, **how)
-            stack.callback(made.stop)
-            return made
-
-        yield make
-
-
-def some(epochs, query):
-    for _ in range(epochs):
-        query.epoch()
 
 
 def test_an_operator_is_replaced_and_every_record_counts_once(query):

@@ -1,29 +1,10 @@
 """Records on which steps and later versions of the pipeline fail: they are named, or set aside."""
 
-from contextlib import ExitStack
-
 import pytest
-from changed import KEYS, ChangedQuery, Fields, Tally, from_fields, to_fields
+from changed import KEYS, Fields, Tally, from_fields, some, to_fields
 
 from impls.errors import StateError
 from impls.operators import Batch, Filter, Map
-
-
-@pytest.fixture
-def query(tmp_path):
-    with ExitStack() as stack:
-
-        def make(*args, **how):
-            made = ChangedQuery(tmp_path, *args, **how)
-            stack.callback(made.stop)
-            return made
-
-        yield make
-
-
-def some(epochs, query):
-    for _ in range(epochs):
-        query.epoch()
 
 
 def no_99(row):

@@ -2,40 +2,23 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
-from memory import RESULTS, MemoryOutput
 
-from impls.durability.files import Files
-from impls.durability.frame import FOLDER, frames_of
+from impls.durability.frame import frames_of
 from impls.durability.restore import RestoreRequest, restore
 from impls.errors import StateError
-from impls.operators import DenseCount, HashCount
+from impls.operators import DenseCount
 from impls.protocol.jsontext import to_text
-from impls.protocol.order import EpochOrder
-from impls.protocol.plan import EpochPlan, WrittenPlan
 from impls.protocol.session import Tick
 from impls.realtime.environment import TurnEnvironment
 from impls.realtime.worker import TurnWorker
 from impls.store.checked import put_checked
 from impls.store.entries import BLOCK_BYTES, SLOTS
 from impls.store.environment import Store, set_aside, store_path
-from impls.store.records import Results, put_queued, queue_lengths, to_bytes
-from impls.worker.query import QuerySpec, Task
+from impls.store.queues import QueueIndex
+from impls.store.records import Results, put_queued, to_bytes
 from impls.worker.turnstate import _TOLD, _TURN
-
-BINS = 4
-
-
-@pytest.fixture
-def task(tmp_path):
-    files = Files(str(tmp_path / "checkpoint"))
-    files.make_folders([FOLDER])
-    output, state = MemoryOutput(str(tmp_path)), str(tmp_path / "state")
-    spec = QuerySpec("q", BINS, HashCount(), output, state, files, turns=True)
-    yield Task(spec, EpochOrder(WrittenPlan(0, 1, 1, EpochPlan(np.zeros(BINS, np.int32))), first=True), 0)
-    RESULTS.pop(str(tmp_path), None)
 
 
 def turn(env, queue=(), ended="", report=""):
@@ -52,7 +35,7 @@ def turn(env, queue=(), ended="", report=""):
 
 def queued(env):
     with env.reading() as txn:
-        return {bin_: records for bin_, (records, _) in queue_lengths(txn).items()}
+        return {bin_: records for bin_, (records, _) in QueueIndex.read(txn).lengths.items()}
 
 
 def entry(env, offset):
@@ -151,10 +134,10 @@ def test_a_segment_of_an_ended_tick_that_is_cut_off_restores_nothing(task, tmp_p
 def test_a_map_that_is_too_small_for_the_state_it_is_made_with_is_made_larger(task, monkeypatch):
     monkeypatch.setattr("impls.realtime.worker.MAP_BYTES", 1 << 20)
     blocks = 400  # of each bin
-    spec = replace(task.spec, operator=DenseCount(keys=SLOTS * blocks * BINS))
+    spec = replace(task.spec, operator=DenseCount(keys=SLOTS * blocks * task.spec.bins))
     worker = TurnWorker(spec, 0, batch=0, say=[].append)
     worker.hear(Tick(task.order))
     worker.step()
     worker.close()
     with Store.open(store_path(task.state_dir, 0)) as store:
-        assert store.used_bytes() > BLOCK_BYTES * blocks * BINS
+        assert store.used_bytes() > BLOCK_BYTES * blocks * task.spec.bins
