@@ -17,6 +17,7 @@ import numpy as np
 from impls import catalog
 from impls.controltopic.listener import Carrier, ControlLog
 from impls.controltopic.pending import Answer, control_id
+from impls.controltopic.topic import ControlTopic
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.driver import Driver
 from impls.driver.journal import Journal
@@ -133,7 +134,7 @@ class Query:
             Controller(START, catalog.make("megaphone-all-at-once")), self.opened, PullEverything(), files=None
         )
         self.driver.before_plan = self._before
-        self.log = ControlLog(self.opened, self.name, "answers")
+        self.log = ControlLog(self.opened, ControlTopic("broker:9092", "control", self.name))
         self._open.callback(self.log.close)
         self.carrier = Carrier(self.log, self.input.find, self._answer, lambda: self.driver.ending)
         self.next = {part: self.log.pending.positions.get(part, 0) for part in range(len(self.topic))}

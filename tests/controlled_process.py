@@ -101,7 +101,7 @@ def begins_of(folder: Path) -> dict[int, Any]:
 
 def bounds_of(kafka: str, topic: str, commands: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The bounds of commands with a condition, asked of the broker."""
-    finder, found = TimeFinder(kafka), {}
+    finder, found = TimeFinder(kafka, {}), {}
     for id_, command in commands.items():
         if "time" in command.get("from", {}):
             found[id_] = finder.find(command["from"]["time"], {topic: dict.fromkeys(range(PARTITIONS), 0)})

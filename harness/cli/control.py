@@ -4,6 +4,7 @@ import sys
 import uuid
 from datetime import datetime
 from datetime import time as time_of_day
+from pathlib import Path
 from typing import Any
 
 from invoke.context import Context
@@ -16,12 +17,13 @@ from impls.errors import UsageError
 _REQUEST, _CHANGE, _WHEN, _TOPIC = "What to ask for", "Changes of the pipeline", "From when on", "Topic"
 _ARGUMENTS = {
     "rescale": ("workers", "policy", "hosts"), "rebalance": (), "stop": (), "status": (),
-    "replace": ("code", "migrate", "back", "lazy", "budget", "repairs"), "insert": ("code", "before"),
+    "replace": ("offered", "lazy", "budget", "repairs"), "insert": ("offered", "before"),
     "remove": ("name",),
 }  # fmt: skip
 _NEEDED = {
     "rescale": ("workers", "the number of workers to go to"), "remove": ("name", "the name of the step"),
-    "replace": ("code", "a Python file and a name in it"), "insert": ("code", "a Python file and a name in it"),
+    "replace": ("offered", "a name that pipeline.offer has said"),
+    "insert": ("offered", "a name that pipeline.offer has said"),
 }  # fmt: skip
 _CHANGES = ("replace", "insert", "remove")
 OPTIONS = (
@@ -30,11 +32,8 @@ OPTIONS = (
            subject="The number of workers"),
     Option("policy", "of rescale: placement policy", group=_REQUEST, shown="the query's"),
     Option("hosts", "of rescale: hosts that keep workers, separated by commas", group=_REQUEST, shown="all"),
-    Option("code", "of replace and insert: a Python file and a name in it, as in rules.py:limit", group=_CHANGE,
-           shown="needed for them"),
-    Option("migrate", "of replace: a function of the same file: a value of state to one of the new operator's",
-           group=_CHANGE, shown="none"),
-    Option("back", "of replace: a function of the same file: the way back", group=_CHANGE, shown="none"),
+    Option("offered", "of replace and insert: name of code in the query's checkpoint, as pipeline.offer says it",
+           group=_CHANGE, shown="needed for them"),
     Option("lazy", "of replace: records come under the new version at once, state when its bin is touched", FLAG,
            _CHANGE),
     Option("budget", "of replace: most bytes of state that a worker turns in an epoch without need", BYTES, _CHANGE,
@@ -50,6 +49,8 @@ OPTIONS = (
            group=_WHEN, shown="the next epoch"),
     Option("topic", "the control topic", group=_TOPIC, default="control"),
     Option("bootstrap", "addresses of its broker", group=_TOPIC, default="localhost:9092"),
+    Option("settings", "a file of librdkafka settings for it, NAME=VALUE on each line, such as those of SASL and TLS",
+           group=_TOPIC, shown="none"),
     Option("id", "the command's id: what was sent with it before is not done again", group=_TOPIC, shown="a new one"),
     Option("sender", "who sends it, for those who read the log", group=_TOPIC, default=""),
     Option("wait", "for answers; with --query it ends when all have answered", REAL, _TOPIC, 10.0, "seconds",
@@ -79,7 +80,7 @@ def _send_and_print(options: dict[str, Any]) -> int:
 
     command, id_ = command_of(options, datetime.now().astimezone()), options["id"] or uuid.uuid4().hex
     last: dict[str, dict[str, Any]] = {}
-    with ControlClient(options["bootstrap"], options["topic"]) as client:
+    with ControlClient(options["bootstrap"], options["topic"], _settings_of(options["settings"])) as client:
         client.send({id_: command})
         for answer in client.answers(options["wait"]):
             if answer["id"] == id_:
@@ -151,6 +152,24 @@ def _request_of(given: dict[str, Any]) -> dict[str, Any]:
     if "hosts" in request:
         request["hosts"] = list(parse_list(request["hosts"]))
     return request
+
+
+def _settings_of(file: str | None) -> dict[str, str]:
+    """Reads a file of settings; raises UsageError for one that cannot be read, or has a line without a setting."""
+    if file is None:
+        return {}
+    try:
+        lines = Path(file).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"The settings {file} cannot be read: {error}.") from error
+    found = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        name, there, value = line.partition("=")
+        if line and not line.startswith("#"):
+            if not (there and name.strip()):
+                raise UsageError(f"Line {number} of {file} is no setting: give it as NAME=VALUE.")
+            found[name.strip()] = value.strip()
+    return found
 
 
 def _ms_of(text: str, now: datetime) -> int:

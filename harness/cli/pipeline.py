@@ -1,14 +1,19 @@
-"""Tasks that change a running query's pipeline: pipeline.show, pipeline.replace, pipeline.insert, pipeline.remove."""
+"""Tasks that change a running query's pipeline: show, offer, replace, insert and remove."""
 
 from typing import Any
 
 from invoke.context import Context
 
 from harness.cli.verb import run, verb
+from harness.options import parse_list
 from harness.options.declared import BYTES, COUNT, FLAG, FOLDER, Option
 
 _CHECKPOINT = Option("checkpoint", "checkpoint folder of the running query", FOLDER, required=True)
 _CODE = Option("code", "a Python file and a name in it, as in rules.py:limit", required=True)
+_WAYS = (
+    Option("migrate", "a function of the same file: a value of state to one of the new operator's", shown="none"),
+    Option("back", "a function of the same file: the way back", shown="none"),
+)
 _WAIT = Option(
     "wait", "seconds to wait until the change is done or refused; 0 returns once it is durable", COUNT, default=60,
     subject="The seconds to wait", least=0,
@@ -22,10 +27,22 @@ def show(c: Context, checkpoint: str) -> None:
 
 
 @verb(
+    Option("checkpoint", "checkpoint folders of queries, separated by commas", required=True),
+    _CODE,
+    *_WAYS,
+)  # fmt: skip
+def offer(c: Context, checkpoint: str, **given: Any) -> None:
+    """Put code into checkpoints and print its name there, by which commands of a control topic may ask for it.
+
+    Nothing else that a control topic names is ever loaded. The queries may run or not.
+    """
+    run("harness.run.change:offer", checkpoint=parse_list(checkpoint), **given)
+
+
+@verb(
     _CHECKPOINT,
     _CODE,
-    Option("migrate", "a function of the same file: a value of state to one of the new operator's", shown="none"),
-    Option("back", "a function of the same file: the way back", shown="none"),
+    *_WAYS,
     Option("lazy", "records come under the new version at once, state when its bin is touched", FLAG),
     Option("budget", "most bytes of state that a worker turns in an epoch without need", BYTES, default=256 << 10,
            shown="256K", subject="The budget", least=1),

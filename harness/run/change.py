@@ -4,6 +4,7 @@ import hashlib
 import importlib.util
 import sys
 import time
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from impls.driver.codes import Offers
 from impls.driver.control import ask
 from impls.errors import UsageError
 from impls.operators import Operator
@@ -19,6 +21,7 @@ from impls.operators.steps import Step
 from impls.spark.shipping import dumped
 
 _POLL_S = 0.1
+_ANY = (Operator, Step)
 
 
 def show(checkpoint: str) -> int:
@@ -33,12 +36,12 @@ def show(checkpoint: str) -> int:
 
 def replace(*, checkpoint: str, wait: int, **what: Any) -> int:
     """Replaces an operator or a step, and returns the exit code: 1 when the query has refused it."""
-    return _carry_out(checkpoint, request_of("replace", **what), wait)
+    return _carry_out(checkpoint, request_of("replace", _put(checkpoint, _pickled(_ANY, **what)), **what), wait)
 
 
 def insert(*, checkpoint: str, wait: int, **what: Any) -> int:
     """Puts a step in, and returns the exit code."""
-    return _carry_out(checkpoint, request_of("insert", **what), wait)
+    return _carry_out(checkpoint, request_of("insert", _put(checkpoint, _pickled((Step,), **what)), **what), wait)
 
 
 def remove(*, checkpoint: str, wait: int, name: str) -> int:
@@ -46,27 +49,53 @@ def remove(*, checkpoint: str, wait: int, name: str) -> int:
     return _carry_out(checkpoint, request_of("remove", name=name), wait)
 
 
-def request_of(do: str, **what: Any) -> dict[str, Any]:
+def offer(*, checkpoint: Sequence[str], **what: Any) -> int:
+    """Puts code into checkpoints, prints its name there, and returns the exit code."""
+    raw = _pickled(_ANY, **what)
+    (name,) = {_put(each, raw) for each in checkpoint}
+    sys.stdout.write(f"{name}\n")
+    return 0
+
+
+def request_of(do: str, offered: str | None = None, **what: Any) -> dict[str, Any]:
     """Returns a change as a query takes it, from the control channel or a control topic.
 
     Args:
         do: "replace", "insert" or "remove".
-        **what: code (FILE:NAME), migrate and back (names in that file, or None), lazy, budget and repairs of a
-            replacement; code and before of an insertion; name of the step to remove.
-
-    Raises UsageError when the code cannot be loaded, or is of another kind.
+        offered: the name of the code to replace by or insert, in the query's checkpoint.
+        **what: lazy, budget and repairs of a replacement; before of an insertion; name of the step to remove.
     """
     match do:
         case "replace":
-            by = _named(what["code"], (Operator, Step))
-            ways = {name: what[name] and _function(what["code"], what[name]) for name in ("migrate", "back")}
-            raw = dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
             budget = {} if what["budget"] is None else {"budget_bytes": what["budget"]}
-            return {"do": do, "code": raw.hex(), "lazy": what["lazy"], "repairs": what.get("repairs") or 0, **budget}
+            return {"do": do, "offered": offered, "lazy": what["lazy"], "repairs": what.get("repairs") or 0, **budget}
         case "insert":
-            step = _named(what["code"], (Step,))
-            return {"do": do, "code": dumped(step, [step.function]).hex(), "before": what["before"]}
+            return {"do": do, "offered": offered, "before": what["before"]}
     return {"do": do, "name": what["name"]}
+
+
+def _pickled(
+    kinds: tuple[type[Any], ...], *, code: str, migrate: str | None = None, back: str | None = None, **_: Any
+) -> bytes:
+    """Returns code as an offer has it; raises UsageError when it cannot be loaded, or is of another kind.
+
+    Args:
+        kinds: what it may be.
+        code: FILE:NAME.
+        migrate: name of a function in that file.
+        back: the same of the way back.
+    """
+    by = _named(code, kinds)
+    ways = {way: _function(code, name) if name else None for way, name in (("migrate", migrate), ("back", back))}
+    return dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
+
+
+def _put(checkpoint: str, raw: bytes) -> str:
+    """Puts code into a checkpoint and returns its name there; raises UsageError where no query has one."""
+    own = Path(checkpoint) / "rescale"
+    if not own.is_dir():
+        raise UsageError(f"There is no query's checkpoint in {checkpoint}.")
+    return Offers(own, fsync=True).put(raw)
 
 
 def _carry_out(checkpoint: str, request: dict[str, Any], wait: int) -> int:

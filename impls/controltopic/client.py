@@ -72,7 +72,7 @@ class CommandReader:
 
     def topic_id(self) -> str:
         """Returns the broker's id of the topic, "" where it does not say it in time or has no such topic."""
-        return ids_of(quiet(self._topic.bootstrap), [self._topic.topic], _ASK_S).get(self._topic.topic, "")
+        return ids_of(self._topic.settings, [self._topic.topic], _ASK_S).get(self._topic.topic, "")
 
     def take(self, timeout_s: float) -> list[Record]:
         """Returns the records that have come, after `timeout_s` at most when there are none."""
@@ -106,7 +106,7 @@ class CommandReader:
         if self._consumer is None:
             how = {"group.id": f"control-{self._topic.query}", "enable.auto.commit": False}
             more = {"auto.offset.reset": "earliest"}  # a topic that is made anew, or has lost its older records
-            self._consumer = Consumer(quiet(self._topic.bootstrap, **how, **more))
+            self._consumer = Consumer({**self._topic.settings, **how, **more})
         return self._consumer
 
     def close(self) -> None:
@@ -159,13 +159,13 @@ class AnswerSender:
         if self._producer is None:
             how = {"enable.idempotence": True, "message.timeout.ms": _ANSWER_MS, "linger.ms": 1}
             how["topic.metadata.propagation.max.ms"] = _UNKNOWN_MS
-            self._producer = Producer(quiet(self._topic.bootstrap, **how))
+            self._producer = Producer({**self._topic.settings, **how})
         return self._producer
 
 
 def _make_topics(topic: ControlTopic) -> None:
     """Makes the control topic and the topic of answers where they are missing; raises KafkaException if refused."""
-    admin = AdminClient(quiet(topic.bootstrap))
+    admin = AdminClient(topic.settings)
     there = admin.list_topics(timeout=_ASK_S).topics
     missing = [NewTopic(name, 1, -1) for name in (topic.topic, topic.answers) if name not in there]
     for made in admin.create_topics(missing, request_timeout=_ASK_S).values() if missing else ():
@@ -180,21 +180,28 @@ _ANSWER_S = 10.0
 _POLL_S = 0.2
 
 
+def _consumer(settings: Mapping[str, Any]) -> Consumer:
+    try:
+        return Consumer({**settings, "group.id": "control-client", "enable.auto.commit": False})
+    except KafkaException as error:
+        raise UsageError(f"These are no settings for a broker: {error.args[0].str()}.") from error
+
+
 class ControlClient(Closing):
     """send() commands, then read answers(); one that comes back from send() is durable in the topic.
 
     Args:
         bootstrap: broker addresses.
         topic: the control topic.
+        options: further librdkafka settings of a client of the broker, such as those of SASL and TLS.
 
     Raises:
-        UsageError: the broker does not answer in 10 s, or has no such topic.
+        UsageError: the settings are none, or the broker does not answer in 10 s, or has no such topic.
     """
 
-    def __init__(self, bootstrap: str, topic: str):
-        self._bootstrap, self._topic = bootstrap, topic
-        how = {"group.id": "control-client", "enable.auto.commit": False}
-        self._consumer = Consumer(quiet(bootstrap, **how))
+    def __init__(self, bootstrap: str, topic: str, options: Mapping[str, str] | None = None):
+        self._bootstrap, self._topic, self._settings = bootstrap, topic, quiet(bootstrap, options or {})
+        self._consumer = _consumer(self._settings)
         with ExitStack() as opened:
             opened.callback(self._consumer.close)
             try:
@@ -223,7 +230,7 @@ class ControlClient(Closing):
         Raises:
             UsageError: the broker has not taken them in 10 s.
         """
-        producer, failed = Producer(quiet(self._bootstrap, **{"enable.idempotence": True})), []
+        producer, failed = Producer({**self._settings, "enable.idempotence": True}), []
 
         def delivered(error: Any, _message: Any) -> None:
             failed.extend([error] if error is not None else [])

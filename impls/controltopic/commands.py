@@ -127,6 +127,8 @@ def _command_of(data: dict[str, Any], at: tuple[int, int], checksum: int) -> Con
     if answer and not (isinstance(answer, str) and _TOPIC.fullmatch(answer)):
         raise BadCommandError("The field answer is the name of a topic.")
     request = {name: given for name, given in data.items() if name not in _OWN}
+    if "code" in request:
+        raise BadCommandError("A command brings no code: it names what `./inv pipeline.offer` puts into a checkpoint.")
     if not isinstance(request.get("do"), str):
         raise BadCommandError("The field do says what is asked for, such as rescale.")
     time_ms, offsets = _condition(data.get("from"))

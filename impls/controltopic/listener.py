@@ -36,8 +36,9 @@ class ControlLog:
         UsageError: the journal is damaged.
     """
 
-    def __init__(self, checkpoint: Checkpoint, query: str, answers: str):
-        self.pending, self._rewrite_at = PendingCommands(query, answers, checkpoint.generation), float("inf")
+    def __init__(self, checkpoint: Checkpoint, topic: ControlTopic):
+        allowed = (topic.answers, *topic.answer_topics)
+        self.pending, self._rewrite_at = PendingCommands(topic.query, allowed, checkpoint.generation), float("inf")
         self._journal = checkpoint.journal(_NAME)
         path = self._journal.path
         with ExitStack() as opened:
@@ -175,10 +176,10 @@ class ControlListener:
     """
 
     def __init__(self, topic: ControlTopic, checkpoint: Checkpoint, driver: Driver, begin: Begin):
-        self._log = ControlLog(checkpoint, topic.query, topic.answers)
+        self._log = ControlLog(checkpoint, topic)
         self._driver, self._begin = driver, begin
         self._next_epoch = driver.next_planned
-        self._times = TimeFinder(topic.inputs or topic.bootstrap)
+        self._times = TimeFinder(topic.inputs or topic.bootstrap, topic.options)
         self._reader, self._sender = CommandReader(topic), AnswerSender(topic)
         self._lock = threading.Lock()  # of log and pending commands
         self._loose: list[Answer] = []

@@ -8,7 +8,7 @@ What it means that an epoch reaches a command, and in which order it carries out
 `impls.controltopic.commands`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,12 +62,12 @@ class PendingCommands:
         garbage: records without an id that were read since the start.
     """
 
-    def __init__(self, query: str, answers: str, generation: int):
+    def __init__(self, query: str, answers: Sequence[str], generation: int):
         """Knows nothing yet.
 
         Args:
             query: the query's name.
-            answers: topic of the answers to commands that name none.
+            answers: topics that a command may name for its answers; the first is that of commands that name none.
             generation: the driver's; what it carries out before an epoch comes behind what others did before it.
         """
         self.query, self._answers, self._generation = query, answers, generation
@@ -135,6 +135,9 @@ class PendingCommands:
             return self._refuse_record(error, at)
         if command is None:
             return []
+        if command.answer and command.answer not in self._answers:
+            sentence = f"The query sends no answers to the topic {command.answer}: its owner names the topics for them."
+            return self._refuse_record(BadCommandError(sentence, command.id), at)
         if (known := self.waiting.get(command.id)) is not None:
             return self._conflict(command, known.command.checksum)
         if (done := self.done.get(command.id)) is not None:
@@ -250,7 +253,8 @@ class PendingCommands:
         return replace(self._loose(done["id"], done["topic"], told), id=done["id"])
 
     def _loose(self, id_: str, topic: str, told: Mapping[str, Any]) -> Answer:
-        return Answer(topic or self._answers, f"{id_}/{self.query}", {"id": id_, "query": self.query, **told})
+        to = topic if topic in self._answers else self._answers[0]
+        return Answer(to, f"{id_}/{self.query}", {"id": id_, "query": self.query, **told})
 
 
 def command_id(id_: str) -> str:

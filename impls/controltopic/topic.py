@@ -1,7 +1,8 @@
 """A Kafka topic with commands, as a user names it; its connections; where in the input a time begins."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
@@ -19,18 +20,27 @@ class ControlTopic:
         topic: its name; it is made with one partition if it is not there, and so is the topic of answers.
         query: the query's name, by which commands address it.
         inputs: broker addresses of the query's input, where they are others.
+        options: further librdkafka settings of a client of these brokers, such as those of SASL and TLS.
+        answer_topics: topics, besides the usual one, that a command may name for its answers.
     """
 
     bootstrap: str
     topic: str
     query: str
     inputs: str = ""
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    answer_topics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.query:
             raise UsageError("A query on a control topic needs a name, by which commands address it.")
         if not self.topic or not self.bootstrap:
             raise UsageError("A control topic needs a name and the addresses of its broker.")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of a client of its broker, see `quiet`."""
+        return quiet(self.bootstrap, self.options)
 
     @property
     def answers(self) -> str:
@@ -43,9 +53,9 @@ def answers_of(topic: str) -> str:
     return f"{topic}-answers"
 
 
-def quiet(bootstrap: str, **more: Any) -> dict[str, Any]:
+def quiet(bootstrap: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Returns settings of a client whose errors come back from its calls alone."""
-    return {"bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _: None, **more}
+    return {**options, "bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _: None}
 
 
 _ASK_S = 1.0
@@ -59,8 +69,8 @@ class TimeFinder:
     A broker that does not answer in a second is asked again after 5 s, so that its absence costs a query little.
     """
 
-    def __init__(self, bootstrap: str):
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, options: Mapping[str, str]):
+        self._settings = quiet(bootstrap, options)
         self._consumer: Consumer | None = None
         self._again = 0.0
 
@@ -87,9 +97,7 @@ class TimeFinder:
 
     def _opened(self) -> Consumer:
         if self._consumer is None:
-            self._consumer = Consumer(
-                quiet(self._bootstrap, **{"group.id": "control-times", "enable.auto.commit": False})
-            )
+            self._consumer = Consumer({**self._settings, "group.id": "control-times", "enable.auto.commit": False})
         return self._consumer
 
     def close(self) -> None:

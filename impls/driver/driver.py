@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from impls.driver.checkpoint import Checkpoint
+from impls.driver.codes import Codes, Offers
 from impls.driver.epochs import EpochRecord, in_short, observation_of, order_of, told
-from impls.driver.keeper import Codes, Keeper
+from impls.driver.keeper import Keeper
 from impls.driver.metrics import Metrics
 from impls.driver.preparing import NOTHING, Preparation
 from impls.durability.files import Files
@@ -83,6 +84,7 @@ class Driver:
         self._planned = self._held = -1  # the last epoch with a durable plan; the last one the controller holds
         self._lock = threading.RLock()
         self.codes = Codes(checkpoint.own / "code", fsync=checkpoint.fsync)
+        self.offers = Offers(checkpoint.own, fsync=checkpoint.fsync)
         self._replay()
         self._first_epoch = self.last_epoch + 1
         self._keeper: Keeper | None = None

@@ -1,14 +1,11 @@
-"""What the driver keeps for recovery: bins to snapshot, the manifest, files in use, the code of versions."""
+"""What the driver keeps for recovery: bins to snapshot, the manifest, files in use."""
 
-import hashlib
 import logging
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from impls.driver.journal import replace_bytes
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
 from impls.durability.files import Files
@@ -22,10 +19,7 @@ from impls.durability.schedule import (
     read_manifests,
     write_manifest,
 )
-from impls.errors import ADVICE, UsageError
-from impls.protocol.changing import Changing
 from impls.protocol.report import Report
-from impls.protocol.versions import Code, needed
 
 _LOG = logging.getLogger(__name__)
 
@@ -131,53 +125,3 @@ def _numbered(files: Files, folder: str, parts: int) -> list[tuple[tuple[int, ..
         if len(numbers) == parts and all(number.isdigit() for number in numbers):
             out.append((tuple(map(int, numbers)), size))
     return out
-
-
-_CODE_BYTES_MAX = 1 << 20  # it goes to every worker in every epoch that needs it
-
-
-class Codes:
-    """The files of a folder, named by the SHA-256 of their content."""
-
-    def __init__(self, folder: Path, *, fsync: bool = False):
-        self._folder, self._fsync = folder, fsync
-        self._read: dict[str, bytes] = {}
-
-    def keep(self, raw: bytes) -> str:
-        """Makes code durable and returns its name; raises UsageError for more than 1 MiB."""
-        if len(raw) > _CODE_BYTES_MAX:
-            raise UsageError(
-                f"The code of the version takes {len(raw):,} bytes, more than {_CODE_BYTES_MAX:,}: read large data "
-                "from a file that the operator names."
-            )
-        name = hashlib.sha256(raw).hexdigest()
-        self.keep_as(name, raw)
-        self._read[name] = raw
-        return name
-
-    def keep_as(self, name: str, raw: bytes) -> None:
-        """Makes code durable under a name, unless there is some already."""
-        self._folder.mkdir(exist_ok=True)
-        if not (self._folder / name).exists():
-            replace_bytes(self._folder / name, raw, fsync=self._fsync)
-
-    def get(self, name: str) -> bytes:
-        """Returns code by its name; raises UsageError when it is missing or damaged."""
-        if name not in self._read:
-            path = self._folder / name
-            try:
-                raw = path.read_bytes()
-            except OSError as error:
-                raise UsageError(f"The code {path} of a version of the pipeline is missing: {ADVICE}.") from error
-            if hashlib.sha256(raw).hexdigest() != name:
-                raise UsageError(f"The code {path} of a version of the pipeline is damaged: {ADVICE}.")
-            self._read[name] = raw
-        return self._read[name]
-
-    def of(self, changing: Changing, required: Iterable[int]) -> tuple[Code, ...]:
-        """Returns all versions, those with their code that bins may need which are to run under the versions given."""
-        versions = changing.known
-        wanted = set(needed(set(required), {*changing.shape.tolist(), *changing.left}, versions))
-        return tuple(
-            Code(version, self.get(version.code) if number in wanted else b"") for number, version in versions.items()
-        )

@@ -1,6 +1,8 @@
 """Commands in a Kafka topic: several queries obey one from the same time on, and what is wrong is refused."""
 
+import hashlib
 import json
+import pickle
 import subprocess
 import sys
 import time
@@ -10,7 +12,9 @@ import pytest
 from controlled import findings
 from controlled_process import Load, begins_of, bounds_of, commanded_of, done_of
 from pipeline import Pipeline, await_true
+from recount import __file__ as CODE  # noqa: N812
 
+from harness.run.change import offer
 from impls.controltopic.client import ControlClient
 from impls.controltopic.topic import ControlTopic
 from impls.driver.journal import read_journal
@@ -18,6 +22,7 @@ from impls.driver.journal import read_journal
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 60.0
+NOBODYS = "a-topic-that-nobody-has-made"
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def queries(spark, kafka, topic_factory, tmp_path):
     def make(topic: str, *names: str) -> list[Pipeline]:
         source = topic_factory(2)
         for name in names:
-            topics, control = (source, topic_factory(4)), ControlTopic(kafka, topic, name)
+            topics, control = (source, topic_factory(4)), ControlTopic(kafka, topic, name, answer_topics=(NOBODYS,))
             made.append(Pipeline(spark, kafka, topics, tmp_path / name, "megaphone-all-at-once", control=control))
         for one in made:
             one.start()
@@ -134,7 +139,7 @@ def test_what_cannot_be_done_is_answered_with_a_sentence_and_the_query_goes_on(q
         "other": {"do": "rescale", "workers": 3, "queries": ["another"]},
         "place": {"do": "rescale", "workers": 4, "from": {"offsets": {run.topics[0]: {"0": 60, "1": 55}}}},
         "asked": {"do": "status"},
-        "lost": {"do": "status", "answer": "a-topic-that-nobody-has-made"},
+        "lost": {"do": "status", "answer": NOBODYS},
     }
     with client_of(kafka, "control-bad") as client:
         client.send(commands)
@@ -167,3 +172,45 @@ def test_what_cannot_be_done_is_answered_with_a_sentence_and_the_query_goes_on(q
     bounds = bounds_of(kafka, run.topics[0], {"place": commands["place"]})
     assert findings(done_of(run.folder), begins_of(run.folder), bounds, ["place"], commanded_of(run.folder)) == []
     run.assert_valid(1)
+
+
+class Trap:
+    """Makes a file where it is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("do", ["insert", "replace"])
+def test_code_comes_from_the_checkpoint_alone(queries, kafka, tmp_path, do, capsys):
+    (run,) = queries(f"control-code-{do}", "only")
+    run.send(100)
+    run.await_applied()
+    trap, checkpoint = tmp_path / "sprung", run.folder / "checkpoint"
+    raw = pickle.dumps(Trap(trap))
+    assert offer(checkpoint=[str(checkpoint)], code=f"{CODE}:nothing") == 0
+    offered = capsys.readouterr().out.strip()
+    (checkpoint / "trap").write_bytes(raw)
+    commands = {
+        "code": {"do": do, "code": raw.hex()},
+        "both": {"do": do, "code": raw.hex(), "offered": offered},
+        "unknown": {"do": do, "offered": hashlib.sha256(raw).hexdigest()},
+        "elsewhere": {"do": do, "offered": "../../trap"},
+        "nothing": {"do": do},
+        "good": {"do": "insert", "offered": offered},
+    }
+    with client_of(kafka, f"control-code-{do}") as client:
+        client.send(commands)
+        told = {a["id"]: a for a in answered(client, len(commands)) if a["outcome"] != "waiting"}
+        run.send(100)
+        done = run.handle.await_change(told.pop("good")["answer"]["id"], DEADLINE_S)
+    assert done["state"] == "done", done
+    for id_, answer in told.items():
+        sentence = "A command brings no code" if id_ in {"code", "both"} else "No code '"
+        assert (answer["outcome"], answer["error"][: len(sentence)]) == ("refused", sentence)
+    assert not trap.exists()
+    run.stop()
+    run.assert_valid(0)

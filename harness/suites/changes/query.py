@@ -28,6 +28,7 @@ from harness.oracle.changes.columns import ENTRY, HEADER, Code
 from harness.run.pipeline import read_records, start_query
 from harness.run.recorder import Recorder
 from harness.suites.faults.query import await_query, end, main
+from impls.driver.codes import Offers
 from impls.driver.handle import StreamHandle
 from impls.operators import Filter, HashCount, Map, Operator
 from impls.operators.pipeline import pipeline_of
@@ -162,10 +163,11 @@ def version_0(code: Code, keys: int) -> Operator:
     return pipeline_of([*sieve, _map_of(code)], _operator_of(code, keys))
 
 
-def request_for(old: Code, new: Code, keys: int, **how: Any) -> dict[str, Any]:
+def request_for(offers: Offers, old: Code, new: Code, keys: int, **how: Any) -> dict[str, Any]:
     """Returns the request of the control channel that makes one version of another; they differ in one respect.
 
     Args:
+        offers: those of the query, which get the code.
         old: what there is.
         new: what is to be.
         keys: number of preloaded keys.
@@ -173,21 +175,20 @@ def request_for(old: Code, new: Code, keys: int, **how: Any) -> dict[str, Any]:
     """
     if new.sieve and not old.sieve:
         step = Filter(_FILTER, _even, ("number",))
-        return {"do": "insert", "before": _MAP, "code": dumped(step, [step.function]).hex()}
+        return {"do": "insert", "before": _MAP, "offered": _offered(offers, step, None, None, [step.function])}
     if old.sieve and not new.sieve:
         return {"do": "remove", "name": _FILTER}
     if old.label != new.label:
         by = _map_of(new)
-        return _replace(by, None, None, [by.function])
+        return {"do": "replace", "offered": _offered(offers, by, None, None, [by.function])}
     operator = _operator_of(new, keys)
     ways: tuple[Callable[[Any], Any], Callable[[Any], Any]] = (_since, _total)
     there, back = ways if new.shape == 2 else ways[::-1]
-    return {**_replace(operator, there, back, [operator, there, back]), **how}
+    return {"do": "replace", "offered": _offered(offers, operator, there, back, [operator, there, back]), **how}
 
 
-def _replace(by: Operator | Step, migrate: Any, back: Any, parts: list[Any]) -> dict[str, Any]:
-    given = {"by": by, "migrate": migrate, "back": back}
-    return {"do": "replace", "code": dumped(given, parts).hex()}
+def _offered(offers: Offers, by: Operator | Step, migrate: Any, back: Any, parts: list[Any]) -> str:
+    return offers.put(dumped({"by": by, "migrate": migrate, "back": back}, parts))
 
 
 _PIPELINE = "pipeline.json"

@@ -19,6 +19,7 @@ from harness.oracle.run import CheckedRun
 from harness.suites.changes.cases import Case
 from harness.suites.changes.query import request_for, write_pipeline
 from harness.suites.faults.site import Site
+from impls.driver.codes import Offers
 from impls.driver.control import ask
 from impls.errors import UsageError
 from impls.placement import initial
@@ -86,7 +87,8 @@ class ChangeSite(Site):
 
         Raises StuckError when it is not in a minute.
         """
-        request, at_us = request_for(self.code, new, self._case.setting.keys, **how), now_us()
+        offers = Offers(Path(self.checkpoint) / "rescale", fsync=True)
+        request, at_us = request_for(offers, self.code, new, self._case.setting.keys, **how), now_us()
         id_ = self.durable(request, "change")
         self._codes.append(new)
         self._ids.append(id_)

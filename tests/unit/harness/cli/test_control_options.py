@@ -1,6 +1,5 @@
 """What `./inv control` makes of its options, and the sentence for what makes no command."""
 
-import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -62,12 +61,11 @@ def test_offsets_are_by_topic_and_partition():
         ({}, "A rescale needs --workers"),
         ({"do": "stop", "workers": 4}, "The option --workers is one of rescale, not of stop"),
         ({"do": "status", "policy": "contiguous"}, "The option --policy is one of rescale"),
-        ({"do": "replace"}, "A replace needs --code, a Python file and a name in it"),
-        ({"do": "insert"}, "An insert needs --code"),
+        ({"do": "replace"}, "A replace needs --offered, a name that pipeline.offer has said"),
+        ({"do": "insert"}, "An insert needs --offered"),
         ({"do": "remove"}, "A remove needs --name, the name of the step"),
         ({"do": "remove", "name": "a", "lazy": True}, "The option --lazy is one of replace, not of remove"),
-        ({"do": "stop", "code": "rules.py:limit"}, "The option --code is one of replace and insert, not of stop"),
-        ({"do": "insert", "code": "rules.py:limit"}, "rules.py:limit names no file and name in it"),
+        ({"do": "stop", "offered": "a1"}, "The option --offered is one of replace and insert, not of stop"),
         ({"workers": 4, "from": "12:00:00", "offsets": "in:0=1"}, "give --from or --offsets"),
         ({"workers": 4, "from": "noon"}, "--from takes a time of today"),
         ({"workers": 4, "from": "25:00:00"}, "--from takes a time of today"),
@@ -91,20 +89,10 @@ def test_what_the_task_sends_is_a_command():
         assert found.conditional == ("from" in command)
 
 
-def test_changes_of_the_pipeline_carry_their_code(tmp_path):
-    rules = tmp_path / "rules.py"
-    rules.write_text(
-        "from impls.operators import Filter, HashCount\n"
-        "limit = Filter('limit', lambda row: True)\n"
-        "def double(value): return value\n"
-        "class Counts(HashCount): pass\n"
-    )
+def test_changes_of_the_pipeline_name_code_that_is_offered():
     assert given("remove", name="limit") == {"do": "remove", "name": "limit"}
-    put = given("insert", code=f"{rules}:limit", before="other", query="left")
-    assert (put["before"], put["queries"]) == ("other", ["left"])
-    assert pickle.loads(bytes.fromhex(put["code"])).name == "limit"
-    by = given("replace", code=f"{rules}:Counts", migrate="double", lazy=True, budget=4096)
-    assert (by["lazy"], by["budget_bytes"]) == (True, 4096)
-    code = pickle.loads(bytes.fromhex(by["code"]))
-    assert (type(code["by"]).__name__, code["migrate"](3), code["back"]) == ("Counts", 3, None)
-    assert "budget_bytes" not in given("replace", code=f"{rules}:Counts")
+    put = given("insert", offered="a1", before="other", query="left")
+    assert put == {"do": "insert", "offered": "a1", "before": "other", "queries": ["left"]}
+    by = given("replace", offered="a1", lazy=True, budget=4096)
+    assert by == {"do": "replace", "offered": "a1", "lazy": True, "repairs": 0, "budget_bytes": 4096}
+    assert "budget_bytes" not in given("replace", offered="a1")

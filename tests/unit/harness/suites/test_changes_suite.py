@@ -68,7 +68,7 @@ def test_results_list_each_record_with_the_code_that_computed_it(query, new):
     old, until = Code(), []
     for before, after in ((old, new), (new, old)):
         query.epoch()
-        query.run_until(query.answer_change(request_for(before, after, KEYS))["id"])
+        query.run_until(query.answer_change(request_for(query.driver.offers, before, after, KEYS))["id"])
         until.append(query.offset)
         query.epoch()
     listed, kept = query.listed(), query.offset - query.offset // 2

@@ -44,6 +44,7 @@ def test_conditions(condition, time_ms, offsets):
         ("sender", 5, "The field sender is a text"),
         ("answer", "a topic", "The field answer is the name of a topic"),
         ("answer", ["t"], "The field answer is the name of a topic"),
+        ("code", "80049", "A command brings no code"),
         ("queries", "orders", "The field queries is a list"),
         ("queries", [1], "The field queries is a list"),
         ("from", 12, "The field from is"),

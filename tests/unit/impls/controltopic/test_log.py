@@ -134,7 +134,7 @@ def test_a_journal_with_an_entry_of_another_kind_is_refused(query):
 
 @pytest.mark.lengthy
 def test_a_time_far_ahead_and_a_broker_that_is_away_have_no_place():
-    finder = TimeFinder("127.0.0.1:1")
+    finder = TimeFinder("127.0.0.1:1", {})
     assert finder.find(1 << 50, {"in": {0: 0}}) is None
     assert finder.find(0, {"in": {0: 0}}) is None
     assert finder.find(0, {"in": {0: 0}}) is None

@@ -12,8 +12,8 @@ from impls.errors import StateError
 class Book:
     """Pending commands with the journal it would have."""
 
-    def __init__(self, journal=()):
-        self.pending, self.journal, self.at = PendingCommands("orders", "answers", 3), [], 0
+    def __init__(self, journal=(), answers=("answers", "mine")):
+        self.pending, self.journal, self.at = PendingCommands("orders", answers, 3), [], 0
         self.obey(Note(entry) for entry in journal)
 
     def obey(self, told):
@@ -203,7 +203,7 @@ def test_positions_only_grow_and_are_noted_when_they_do():
 
 def test_an_entry_that_is_unknown_is_refused():
     with pytest.raises(StateError, match=r"an entry \['x'\], which is unknown"):
-        PendingCommands("orders", "answers", 3).apply({"x": 1})
+        PendingCommands("orders", ["answers"], 3).apply({"x": 1})
 
 
 def test_an_answer_goes_to_the_topic_that_the_command_names():
@@ -230,3 +230,16 @@ def test_positions_of_a_topic_whose_id_was_not_known_stay():
     book = Book([{"positions": {"0": 7}}])
     book.obey(book.pending.of_topic("one"))
     assert book.pending.positions == {0: 7}
+
+
+def test_answers_go_to_topics_that_the_owner_allows():
+    book = Book()
+    for topic in ("mine", "answers"):
+        assert book.read(record(topic, answer=topic)) == []
+    (refused,) = book.read(record("elsewhere", answer="payments"))
+    assert (refused.topic, refused.value["outcome"]) == ("answers", "refused")
+    assert refused.value["error"].startswith("The query sends no answers to the topic payments")
+    assert book.carry(7, None) == ["mine", "answers"]
+    assert {answer.topic for answer in book.pending.unsent()} == {"mine", "answers"}
+    later = Book(book.journal, ["answers"])
+    assert {answer.topic for answer in later.pending.unsent()} == {"answers"}, "it was allowed before, and is not now"

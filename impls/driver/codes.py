@@ -1,0 +1,102 @@
+"""Code in a checkpoint: of the pipeline's versions, and what the query's owner offers for changes to come."""
+
+import hashlib
+import pickle
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from impls.driver.journal import replace_bytes
+from impls.errors import ADVICE, UsageError
+from impls.protocol.changing import Changing
+from impls.protocol.versions import Code, needed
+
+_NAME_DIGITS = 64
+_CODE_BYTES_MAX = 1 << 20  # it goes to every worker in every epoch that needs it
+
+
+class Codes:
+    """The files of a folder, named by the SHA-256 of their content in hexadecimal digits."""
+
+    def __init__(self, folder: Path, *, fsync: bool = False):
+        self._folder, self._fsync = folder, fsync
+        self._read: dict[str, bytes] = {}
+
+    def keep(self, raw: bytes) -> str:
+        """Makes code durable and returns its name; raises UsageError for more than 1 MiB."""
+        if len(raw) > _CODE_BYTES_MAX:
+            raise UsageError(
+                f"The code of the version takes {len(raw):,} bytes, more than {_CODE_BYTES_MAX:,}: read large data "
+                "from a file that the operator names."
+            )
+        name = hashlib.sha256(raw).hexdigest()
+        self.keep_as(name, raw)
+        self._read[name] = raw
+        return name
+
+    def keep_as(self, name: str, raw: bytes) -> None:
+        """Makes code durable under a name, unless there is some already."""
+        self._folder.mkdir(exist_ok=True)
+        if not (self._folder / name).exists():
+            replace_bytes(self._folder / name, raw, fsync=self._fsync)
+
+    def get(self, name: str) -> bytes:
+        """Returns code by its name; raises UsageError when it is missing or damaged."""
+        if name not in self._read:
+            path = self._folder / name
+            try:
+                raw = path.read_bytes()
+            except OSError as error:
+                raise UsageError(f"The code {path} of a version of the pipeline is missing: {ADVICE}.") from error
+            if hashlib.sha256(raw).hexdigest() != name:
+                raise UsageError(f"The code {path} of a version of the pipeline is damaged: {ADVICE}.")
+            self._read[name] = raw
+        return self._read[name]
+
+    def of(self, changing: Changing, required: Iterable[int]) -> tuple[Code, ...]:
+        """Returns all versions, those with their code that bins may need which are to run under the versions given."""
+        versions = changing.known
+        wanted = set(needed(set(required), {*changing.shape.tolist(), *changing.left}, versions))
+        return tuple(
+            Code(version, self.get(version.code) if number in wanted else b"") for number, version in versions.items()
+        )
+
+
+class Offers:
+    """Code that changes may use: whoever may write to the checkpoint puts it there, and others name it.
+
+    A change may be asked for over Kafka, by whoever may write to a topic. Only what is here is ever loaded.
+
+    Args:
+        own: this project's part of the checkpoint.
+        fsync: whether what is offered must survive the host's failure.
+    """
+
+    def __init__(self, own: Path, *, fsync: bool = False):
+        self._folder = own / "offered"
+        self._codes = Codes(self._folder, fsync=fsync)
+
+    def put(self, raw: bytes) -> str:
+        """Makes code durable and returns its name; raises UsageError for more than 1 MiB."""
+        return self._codes.keep(raw)
+
+    def load(self, name: Any) -> dict[str, Any]:
+        """Returns what an offer has: `by`, `migrate` and `back`.
+
+        Raises:
+            UsageError: nothing of this name is offered, or it is damaged or cannot be loaded.
+        """
+        if not isinstance(name, str) or len(name) != _NAME_DIGITS or not name.isalnum() or not self._there(name):
+            raise UsageError(
+                f"No code {str(name)[:_NAME_DIGITS]!r} is offered to this query: `./inv pipeline.offer` puts it into "
+                "the checkpoint and says its name."
+            )
+        raw = self._codes.get(name)
+        try:
+            found: dict[str, Any] = pickle.loads(raw)
+        except Exception as error:
+            raise UsageError(f"The code {name} cannot be loaded: {type(error).__name__}: {error}.") from error
+        return found
+
+    def _there(self, name: str) -> bool:
+        return (self._folder / name).exists()
