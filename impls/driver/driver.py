@@ -90,14 +90,9 @@ class Driver:
         self._keeper: Keeper | None = None
         if files is not None:
             self._keeper = Keeper(
-                files,
-                checkpoint.query,
-                epoch=self.last_epoch,
-                generation=checkpoint.generation,
-                location=controller.location,
-                sizes=controller.size,
-                replay_epochs=replay_epochs,
-            )
+                files, checkpoint.query, epoch=self.last_epoch, generation=checkpoint.generation,
+                location=controller.location, sizes=controller.size, replay_epochs=replay_epochs,
+            )  # fmt: skip
 
     def _replay(self) -> None:
         checkpoint = self._checkpoint
