@@ -19,6 +19,7 @@ from impls.processor.keys import KeyCodec, columns_sql
 from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
+from impls.worker.output import Output
 
 GROUPING_KEY = "grouping_key"  # the column by which records go to bins
 
@@ -55,7 +56,9 @@ def aggregate(
         df = df.withColumn(key, (F.col(f"`{key}`") + 0.0).cast(types[key]))
     schema = StructType([df.schema[key] for key in keys])
     keyed = df.withColumn(GROUPING_KEY, F.expr(columns_sql(schema, keys)))
-    aggregates = Aggregate({key: types[key] for key in keys}, values, types)
+    zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    micros = not isinstance(options.get("results"), Output)  # a sink that reads the values back
+    aggregates = Aggregate({key: types[key] for key in keys}, values, types, zone=zone, micros=micros)
     windows = [field for field in schema.fields if types[field.name] == WINDOW]
     if len(windows) > 1:
         raise UsageError(f"The key has {len(windows)} windows: Spark allows one.")

@@ -1,19 +1,9 @@
-"""Rows that a processor gives, as Spark takes them: Arrow columns of the output's types, then JSON as `to_json` has it.
+"""Rows that a processor gives, as Spark takes them: Arrow columns of the output's types, and their form in JSON."""
 
-Nulls are left out, but for those of arrays and maps. Times are given to the millisecond, in the session's time zone.
-"""
-
-import base64
-import datetime as dt
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
-from zoneinfo import ZoneInfo
 
-import numpy as np
-import orjson
 import pyarrow as pa
 from pyspark.errors import PySparkRuntimeError, PySparkTypeError, PySparkValueError
 from pyspark.sql import types as t
@@ -21,11 +11,10 @@ from pyspark.sql.conversion import PandasToArrowConversion
 from pyspark.sql.pandas.types import to_arrow_type
 
 from impls.errors import UsageError
-from impls.processor.rows import nullable
+from impls.operators.rowjson import Written, json_rows
 
 MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"  # the name of the setting
 NO_BOUND = str(2**31 - 1)  # what Spark takes for no bound on the bytes of a frame
-_One = Callable[[Any], Any]
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.pandas.convertToArrowArraySafely": "false",
@@ -54,7 +43,7 @@ def rows_per_frame(table: pa.Table, settings: Mapping[str, str]) -> int:
 
 
 class Rows:
-    """Rows of pyspark, collected; to be given to `json_rows` as Arrow."""
+    """Rows of pyspark, collected; to be given to `json_of` as Arrow."""
 
     def __init__(self, schema: t.StructType):
         arrow = to_arrow_type(schema, timezone="UTC", prefers_large_types=False)
@@ -141,89 +130,34 @@ def check_event_times(batch: pa.RecordBatch, column: str, watermark: int) -> Non
             )
 
 
-def json_rows(schema: t.StructType, zone: str, *, micros: bool = False) -> Callable[[pa.RecordBatch], list[bytes]]:
-    """Returns the function that makes JSON objects, as bytes, of the rows of a batch with a schema's columns.
+_PLAIN = (
+    t.IntegralType, t.BooleanType, t.StringType, t.CharType, t.VarcharType, t.NullType, t.FractionalType, t.BinaryType,
+    t.DateType, t.TimestampType, t.TimestampNTZType,
+)  # fmt: skip
 
-    With `micros` times are given to the microsecond.
+
+def json_of(schema: t.StructType, zone: str, *, micros: bool = False) -> Written:
+    """Returns `impls.operators.rowjson.json_rows` for the columns of a schema of Spark's.
 
     Raises:
-        UsageError: values of one of the types have no form in JSON here.
+        UsageError: values of one of the types have no form in JSON here, or the zone is unknown.
     """
-    how = _Moments(ZoneInfo(zone), "microseconds" if micros else "milliseconds")
-    writers = [_writer(f.dataType, how, f"The output column {f.name}") for f in schema.fields]
-    names, dumps = schema.names, orjson.dumps
-
-    def written(batch: pa.RecordBatch) -> list[bytes]:
-        columns = []
-        for column, write in zip(batch.columns, writers, strict=True):
-            values = column.to_pylist()
-            columns.append(values if write is None else [None if v is None else write(v) for v in values])
-        return [
-            dumps({name: value for name, value in zip(names, row, strict=True) if value is not None})
-            for row in zip(*columns, strict=True)
-        ]
-
-    return written
+    for field in schema.fields:
+        _check_form(field.dataType, f"The output column {field.name}")
+    arrow = pa.schema(list(to_arrow_type(schema, timezone="UTC", prefers_large_types=False)))
+    return json_rows(arrow, zone, micros=micros)
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """How times are written."""
-
-    zone: ZoneInfo
-    precision: str
-
-    def zoned(self, value: dt.datetime) -> str:
-        text = self.local(value.astimezone(self.zone))
-        return text[:-6] + "Z" if text.endswith("+00:00") else text
-
-    def local(self, value: dt.datetime) -> str:
-        return value.isoformat(timespec=self.precision)
-
-
-def _writer(kind: t.DataType, how: _Moments, where: str) -> _One | None:  # noqa: PLR0911 - a return for each type
-    """Returns what makes of a value of Arrow, which is not null, one that orjson writes; None where it is one."""
+def _check_form(kind: t.DataType, where: str) -> None:
+    """Raises UsageError for a type without a form in JSON."""
     if isinstance(kind, t.UserDefinedType):
-        return _writer(kind.sqlType(), how, where)
-    if isinstance(kind, t.IntegralType | t.BooleanType | t.StringType | t.CharType | t.VarcharType | t.NullType):
-        return None
-    if isinstance(kind, t.FloatType):
-        return lambda value: _number(float(str(np.float32(value))))  # its shortest form, as Java gives it
-    if isinstance(kind, t.DoubleType):
-        return _number
-    if isinstance(kind, t.DecimalType):
-        return lambda value: orjson.Fragment(str(value))
-    if isinstance(kind, t.BinaryType):
-        return lambda value: base64.b64encode(value).decode()
-    if isinstance(kind, t.DateType):
-        return dt.date.isoformat
-    if isinstance(kind, t.TimestampType):
-        return how.zoned
-    if isinstance(kind, t.TimestampNTZType):
-        return how.local
-    if isinstance(kind, t.ArrayType):
-        one = nullable(_writer(kind.elementType, how, where))
-        return lambda value: [one(item) for item in value]
-    if isinstance(kind, t.MapType):
-        item = nullable(_writer(kind.valueType, how, where))
-        return lambda value: {_key(k): item(v) for k, v in (value.items() if isinstance(value, dict) else value)}
-    if isinstance(kind, t.StructType):
-        fields = {f.name: nullable(_writer(f.dataType, how, where)) for f in kind.fields}
-        return lambda value: {n: write(value[n]) for n, write in fields.items() if value[n] is not None}
-    raise UsageError(f"{where} has the type {kind.simpleString()}, which has no form in JSON: cast it to a string.")
-
-
-def _number(value: float) -> Any:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _key(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dt.datetime):
-        return str(t.TimestampType().toInternal(value))
-    if isinstance(value, dt.date):
-        return str(t.DateType().toInternal(value))
-    return str(value) if not isinstance(value, Decimal) else format(value, "f")
+        _check_form(kind.sqlType(), where)
+    elif isinstance(kind, t.ArrayType):
+        _check_form(kind.elementType, where)
+    elif isinstance(kind, t.MapType):
+        _check_form(kind.valueType, where)
+    elif isinstance(kind, t.StructType):
+        for field in kind.fields:
+            _check_form(field.dataType, where)
+    elif not isinstance(kind, _PLAIN):
+        raise UsageError(f"{where} has the type {kind.simpleString()}, which has no form in JSON: cast it to a string.")

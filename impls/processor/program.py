@@ -18,7 +18,7 @@ from impls.processor import encoding
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.kept import History
 from impls.processor.keys import KeyCodec
-from impls.processor.output import Frames, Rows, check_event_times, json_rows, rows_per_frame
+from impls.processor.output import Frames, Rows, check_event_times, json_of, rows_per_frame
 from impls.processor.rows import row_maker
 from impls.processor.scope import Scope
 from impls.store.buffered import Buffered
@@ -84,7 +84,7 @@ class Program:
     @cached_property
     def to_json(self) -> Any:
         """Makes JSON of batches of the output."""
-        return json_rows(self.output, self.settings["spark.sql.session.timeZone"], micros=self.micros)
+        return json_of(self.output, self.settings["spark.sql.session.timeZone"], micros=self.micros)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in {"codec", "to_json"}}

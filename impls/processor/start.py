@@ -21,7 +21,7 @@ from impls.processor.initial import InitialFiles, job_of
 from impls.processor.kept import check_kept
 from impls.processor.keys import columns_sql
 from impls.processor.operator import EVENT_TIME, InitialState, operator_of
-from impls.processor.output import MAX_BYTES, NO_BOUND, json_rows, pandas_settings
+from impls.processor.output import MAX_BYTES, NO_BOUND, json_of, pandas_settings
 from impls.processor.program import Program
 from impls.processor.scope import Scope
 from impls.protocol.eventtime import NO_TIME, EventTime
@@ -146,7 +146,7 @@ def _grouping_columns(grouped: GroupedData) -> list[str]:
 def _output(frame: DataFrame, given: StructType | str, event_column: str, settings: Mapping[str, str]) -> StructType:
     """Returns the output's schema; raises UsageError where it has no form in JSON, or not the event time's column."""
     output = _schema_of(frame, given)
-    json_rows(output, settings["spark.sql.session.timeZone"])
+    json_of(output, settings["spark.sql.session.timeZone"])
     kind = output[event_column].dataType if event_column in output.names else None
     if event_column and not isinstance(kind, TimestampType | TimestampNTZType):
         raise UsageError(f"The eventTimeColumnName {event_column!r} is no timestamp column of the output.")

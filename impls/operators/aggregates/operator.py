@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 
 from impls.errors import UsageError
 from impls.operators.aggregates.measures import Buffer, Groups, Measure
-from impls.operators.aggregates.rows import RowCodec, arrow_type, json_rows, key_type
+from impls.operators.aggregates.rows import RowCodec, arrow_type, key_type
 from impls.operators.base import Operator
+from impls.operators.rowjson import Written, json_rows, zone_of
 from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EventTime, whole_ms
 from impls.store.keyed import Keyed
@@ -66,12 +68,22 @@ class Aggregate(Operator):
         keys: name and type of each column of the key, in order.
         values: name of each result and the aggregate, as in "avg(amount)"; at least one.
         types: type of each column that the aggregates read.
+        zone: the session's time zone, in which results have times.
+        micros: results have times to the microsecond, and not to the millisecond as Spark's `to_json`.
 
     Raises:
-        UsageError: an aggregate or a type is unknown, or a name is used twice.
+        UsageError: an aggregate, a type or the zone is unknown, or a name is used twice.
     """
 
-    def __init__(self, keys: Mapping[str, str], values: Mapping[str, str], types: Mapping[str, str]):
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        values: Mapping[str, str],
+        types: Mapping[str, str],
+        *,
+        zone: str = "UTC",
+        micros: bool = False,
+    ):
         if not values:
             raise UsageError("An Aggregate needs at least one aggregate, as in {'n': 'count(*)'}.")
         if twice := set(keys) & set(values):
@@ -83,8 +95,19 @@ class Aggregate(Operator):
         self._codec = RowCodec([arrow_type(buffer.type) for buffer in self.buffers])
         for kind in self.keys.values():
             key_type(kind)
+        zone_of(zone)
+        self._zone, self._micros = zone, micros
         results = {**self.keys, **{measure.name: measure.result_type for measure in self.measures}}
         self.output_schema = ", ".join(f"`{name}` {kind}" for name, kind in results.items())
+
+    @cached_property
+    def _to_json(self) -> Written:
+        keys = [(name, key_type(kind)) for name, kind in self.keys.items()]
+        results = [(measure.name, arrow_type(measure.result_type)) for measure in self.measures]
+        return json_rows(pa.schema([*keys, *results]), self._zone, micros=self._micros)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_to_json"}  # functions do not travel
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -146,7 +169,7 @@ class Aggregate(Operator):
         """Returns the results; `rows` has the columns of each key."""
         results = [measure.result(own) for measure, own in zip(self.measures, buffers, strict=True)]
         names = [*self.keys, *(measure.name for measure in self.measures)]
-        return json_rows(pa.table([*(rows.column(key) for key in self.keys), *results], names))
+        return self._to_json(pa.table([*(rows.column(key) for key in self.keys), *results], names))
 
 
 EVENT, END = "event_us", "window_end_us"  # columns of a record: its event time and the end of its window

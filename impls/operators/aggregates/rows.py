@@ -1,17 +1,12 @@
-"""Rows of a table as bytes (for state) and as JSON texts (for results), and the types that their columns may have.
+"""Rows of a table as bytes, for state, and the types that their columns may have.
 
 A row has a bit for each column, set where it is not null, then the fields one after the other, little-endian. Of a
 string or binary field its length is there (uint32), and its bytes follow behind all fields. Null fields are zeros, so
 equal rows are equal bytes.
 """
 
-import base64
-import json
-import math
 import re
-from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -126,51 +121,3 @@ def arrow_type(name: str) -> pa.DataType:
         known = ", ".join([*_PLAIN, "decimal(p,s)"])
         raise UsageError(f"Keys and aggregates cannot be of type {name}: use one of {known}.")
     return _PLAIN[name]
-
-
-def json_rows(table: pa.Table) -> list[bytes]:
-    """Returns each row as a JSON object in UTF-8, with one text made column by column."""
-    parts = [_fields(name, table.column(name)) for name in table.column_names]
-    rows = zip(*parts, strict=True) if parts else iter([()] * len(table))
-    return [("{" + ",".join([field for field in row if field]) + "}").encode() for row in rows]
-
-
-def _fields(name: str, column: pa.ChunkedArray) -> list[str]:
-    head, text = json.dumps(name, ensure_ascii=False) + ":", _text_of(column.type)
-    return ["" if value is None else head + text(value) for value in column.to_pylist()]
-
-
-def _text_of(kind: pa.DataType) -> Callable[[Any], str]:
-    if pa.types.is_struct(kind):
-        parts = [(field.name, json.dumps(field.name) + ":", _text_of(field.type)) for field in kind]
-        return lambda row: (
-            "{" + ",".join([head + text(row[name]) for name, head, text in parts if row[name] is not None]) + "}"
-        )
-    return next((text for is_kind, text in _TEXTS if is_kind(kind)), _string_text)
-
-
-def _string_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _real_text(value: float) -> str:
-    return repr(value) if math.isfinite(value) else _NOT_FINITE[repr(value)]
-
-
-_NOT_FINITE = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
-
-
-def _timestamp_text(value: datetime) -> str:
-    zone = "" if value.tzinfo is None else "Z"
-    return f'"{value.replace(tzinfo=None).isoformat(timespec="milliseconds")}{zone}"'
-
-
-_TEXTS: list[tuple[Callable[[pa.DataType], bool], Callable[[Any], str]]] = [
-    (pa.types.is_integer, str),
-    (pa.types.is_decimal, lambda value: f"{value:f}"),
-    (pa.types.is_floating, _real_text),
-    (pa.types.is_boolean, lambda value: "true" if value else "false"),
-    (pa.types.is_binary, lambda value: f'"{base64.b64encode(value).decode()}"'),
-    (pa.types.is_timestamp, _timestamp_text),
-    (pa.types.is_date, lambda value: f'"{value.isoformat()}"'),
-]
