@@ -8,7 +8,7 @@ input carry them out in the same order though their epochs begin elsewhere.
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,7 @@ Offsets = dict[str, dict[int, int]]
 
 _OWN = ("id", "sender", "queries", "from", "answer")  # the rest of a record is the request
 _ID_MAX = 200
+_DEPTH_MAX = 20  # what is written into the journal, and answered, is a few levels deeper
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -97,9 +98,25 @@ def read_command(value: bytes, at: tuple[int, int], query: str) -> ControlComman
     if not isinstance(data, dict) or not isinstance(id_ := data.get("id"), str) or not 0 < len(id_) <= _ID_MAX:
         raise BadCommandError(f"The record has no id, a text of 1 to {_ID_MAX} characters.")
     try:
+        _check_depth(data)
         return _command_of(data, at, zlib.crc32(value)) if _is_for(data.get("queries"), query) else None
     except BadCommandError as error:
         raise BadCommandError(str(error), id_) from None
+
+
+def _check_depth(value: Any) -> None:
+    """Raises BadCommandError for JSON that is nested deeper than a journal and an answer can be."""
+    found = [value]
+    for _ in range(_DEPTH_MAX):
+        found = [part for one in found for part in _parts(one)]
+    if any(isinstance(one, dict | list) for one in found):
+        raise BadCommandError(f"The record is nested more than {_DEPTH_MAX} deep.")
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def in_text(offsets: Offsets) -> dict[str, dict[str, int]]:

@@ -135,13 +135,13 @@ class PendingCommands:
             return self._refuse_record(error, at)
         if command is None:
             return []
-        if command.answer and command.answer not in self._answers:
-            sentence = f"The query sends no answers to the topic {command.answer}: its owner names the topics for them."
-            return self._refuse_record(BadCommandError(sentence, command.id), at)
         if (known := self.waiting.get(command.id)) is not None:
             return self._conflict(command, known.command.checksum)
         if (done := self.done.get(command.id)) is not None:
             return self._conflict(command, done["checksum"]) or [replace(self._answer_of(done), id="")]
+        if command.answer and command.answer not in self._answers:
+            sentence = f"The query sends no answers to the topic {command.answer}: its owner names the topics for them."
+            return self._refuse_record(BadCommandError(sentence, command.id), at)
         told = {"outcome": "waiting"} if command.conditional else None
         told_now = [self._loose(command.id, command.answer, told)] if told else []
         return [Note({"read": command.to_json(), "since": next_epoch}), *told_now]

@@ -30,6 +30,8 @@ class Codes:
                 "from a file that the operator names."
             )
         name = hashlib.sha256(raw).hexdigest()
+        if not self._is_whole(name):
+            (self._folder / name).unlink(missing_ok=True)
         self.keep_as(name, raw)
         self._read[name] = raw
         return name
@@ -39,6 +41,12 @@ class Codes:
         self._folder.mkdir(exist_ok=True)
         if not (self._folder / name).exists():
             replace_bytes(self._folder / name, raw, fsync=self._fsync)
+
+    def _is_whole(self, name: str) -> bool:
+        try:
+            return hashlib.sha256((self._folder / name).read_bytes()).hexdigest() == name
+        except OSError:
+            return False
 
     def get(self, name: str) -> bytes:
         """Returns code by its name; raises UsageError when it is missing or damaged."""

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from impls.errors import StateError
 
 _DEADLINE_S = 10.0
+_NO_ID = "A" * 22  # 16 zero bytes: the broker gives topics no ids
 _LOG = logging.getLogger(__package__)
 
 
@@ -52,7 +53,8 @@ def describe(
     ids, reasons, end = {}, {}, time.monotonic() + within_s
     for name, answer in answers.items():
         try:
-            ids[name] = str(answer.result(max(end - time.monotonic(), 0)).topic_id)
+            if (id_ := str(answer.result(max(end - time.monotonic(), 0)).topic_id)) != _NO_ID:
+                ids[name] = id_
         except TimeoutError:
             reasons[name] = f"no answer in {within_s:g} s"
         except KafkaException as error:

@@ -107,11 +107,15 @@ def raise_store_error(error: Exception) -> None:
 
     A user's code that fails on it may raise another exception in its place, and may use LMDB for data of its own.
     """
-    behind: BaseException | None = error
-    while behind is not None:
+    found: list[BaseException | None] = [error]
+    for behind in found:  # which grows
+        if behind is None:
+            continue
         if isinstance(behind, StateError) or (isinstance(behind, lmdb.Error) and _raised_here(behind)):
             raise behind
-        behind = behind.__cause__ or behind.__context__
+        more = behind.exceptions if isinstance(behind, BaseExceptionGroup) else ()
+        known = {id(one) for one in found}  # each can be its own cause, and that of others
+        found += [one for one in (behind.__cause__, behind.__context__, *more) if id(one) not in known]
 
 
 def _raised_here(error: lmdb.Error) -> bool:

@@ -83,10 +83,10 @@ class _Piped:
         """Creates a bin as the operator does."""
         self.inner.create(bin_, bins, state)
 
-    def _before(self, records: pa.Table) -> pa.Table:
+    def _before(self, records: pa.Table, *, careful: bool) -> pa.Table:
         for step in self.steps:
             if len(records):
-                records = step.records(records)
+                records = step.records(records, careful=careful)
         return records
 
     def _after(self, results: Results) -> Results:
@@ -102,7 +102,7 @@ class Pipeline(_Piped, Operator):
 
     def apply(self, records: pa.Table, state: BinState) -> Results:
         """Applies what the steps leave of the records, and returns what they leave of the results."""
-        left = self._before(records)
+        left = self._before(records, careful=state.careful)
         return self._after(self.inner.apply(left, state)) if len(left) else Results.none()
 
 
@@ -122,7 +122,7 @@ class TimedPipeline(_Piped, TimedOperator):
         left, together = [], Together(careful=state.careful)
         for turn in turns:
             with together:
-                records = None if turn.records is None else self._before(turn.records)
+                records = None if turn.records is None else self._before(turn.records, careful=state.careful)
                 left.append(replace(turn, records=records))
         together.check()
         done = self.inner.run(state, left)

@@ -28,8 +28,11 @@ class Step:
     function: Callable[..., Any]
     columns: tuple[str, ...] = ()
 
-    def records(self, table: pa.Table) -> pa.Table:
-        """Takes records on their way to the operator: columns bin, partition, offset, time, key and the pipeline's."""
+    def records(self, table: pa.Table, *, careful: bool = False) -> pa.Table:
+        """Takes records on their way to the operator: columns bin, partition, offset, time, key and the pipeline's.
+
+        With `careful` all records are to be found that the function raises for, whatever that takes.
+        """
         return table
 
     def results(self, results: Results) -> Results:
@@ -56,7 +59,7 @@ class Step:
 class Filter(Step):
     """Keeps the records for which `function(row)` is true; `row` has `key` and the step's columns by name."""
 
-    def records(self, table: pa.Table) -> pa.Table:
+    def records(self, table: pa.Table, *, careful: bool = False) -> pa.Table:
         """Leaves out the other records."""
         return table.filter(pa.array([bool(kept) for kept in self._each(table)], pa.bool_()))
 
@@ -65,7 +68,7 @@ class Filter(Step):
 class Map(Step):
     """Changes columns of each record: `function(row)` returns those that it changes, by name."""
 
-    def records(self, table: pa.Table) -> pa.Table:
+    def records(self, table: pa.Table, *, careful: bool = False) -> pa.Table:
         """Puts what the function returned in the place of the columns, whose types stay."""
         changed = self._each(table)
         for name in dict.fromkeys(name for row in changed for name in row):
@@ -109,16 +112,17 @@ class Batch(Step):
     It may change or add columns, but for bin, partition, offset, time and key.
     """
 
-    def records(self, table: pa.Table) -> pa.Table:
+    def records(self, table: pa.Table, *, careful: bool = False) -> pa.Table:
         """Returns what the function does; raises UsageError when it has lost or changed a column that must stay.
 
-        An exception of the function notes the records that it raises for when they stand alone, if there are such.
+        With `careful` an exception notes the records that the function raises for when they stand alone, if there are
+        such.
         """
         try:
             done = self.function(table)
         except Exception as error:
             failures = Failures(table, f"the step {self.name}", careful=True)
-            for row, alone in self._alone(table, range(len(table)), error):
+            for row, alone in self._alone(table, range(len(table)), error) if careful else ():
                 failures.add(row, alone)
             failures.check()
             raise

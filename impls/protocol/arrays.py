@@ -48,8 +48,14 @@ def check_bins(bins: int, workers: int) -> int:
 
 
 def check_goal(goal: Any, bins: int) -> NDArray[np.int32]:
-    """Returns an assignment as int32, shape (bins,); raises UsageError unless it has a worker 0..65534 for each bin."""
+    """Returns an assignment as int32, shape (bins,); raises UsageError unless it has a worker for each bin.
+
+    A worker is a number from 0 to 65534 that is less than the number of bins.
+    """
     given = np.asarray(goal)
     if given.shape != (bins,) or given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _WORKER_MAX:
         raise UsageError(f"A goal names a worker, a number from 0 to {_WORKER_MAX}, for each of the {bins} bins.")
+    if given.max() >= bins:
+        few = f"{bins} bins are too few for {1 + int(given.max())} workers"
+        raise UsageError(f"{few}: give at least one bin per worker.")
     return given.astype(np.int32)

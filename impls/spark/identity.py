@@ -20,7 +20,6 @@ KAFKA = "kafka"
 _CLOCKS = re.compile(r"\b(current_timestamp|current_date|current_time|localtimestamp|now)\(")
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'")
 _NUMBER = re.compile(r"#\d+L?")  # of an expression, in this session
-_VARIABLE = re.compile(r"_\d+\b")  # the same of a lambda's variable
 _ROWS = {"Generate"}  # nodes that make several rows of one, in one order
 _PLAIN = {"Filter", "SubqueryAlias", "View", "EventTimeWatermark", "ResolvedHint"}
 _UNORDERED = {"Join", "Repartition", "RepartitionByExpression", "Sort"}  # their rows come in an order that may change
@@ -115,26 +114,39 @@ def rows_of(df: DataFrame) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _makes_rows(node: Any, found: list[str], columns: dict[str, Any]) -> bool:
-    kind = str(node.getClass().getSimpleName())
-    inside = [_makes_rows(child, found, columns) for child in _items(node.children()) if child.isStreaming()]
+_Columns = dict[str, list[Any]]
+"""By the id of a column, the expressions that make it: several behind a union."""
+
+
+def _makes_rows(node: Any, found: list[str], columns: _Columns) -> bool:
+    kind, children = str(node.getClass().getSimpleName()), [c for c in _items(node.children()) if c.isStreaming()]
+    inside = [_makes_rows(child, found, columns) for child in children]
     makes = bool(inside) and kind not in _PLAIN | _UNORDERED | {"Project", "Union"}
     if makes or (kind == "Filter" and any(inside)):
         expressions = _with_columns(_items(node.expressions()), columns)
         found.append(f"{kind}: {', '.join(_same_in_all_sessions(str(each.sql())) for each in expressions)}")
     if kind == "Project":
-        columns |= {str(each.exprId()): each.child() for each in _items(node.projectList()) if _is_alias(each)}
+        columns |= {_id(each): [each.child()] for each in _items(node.projectList()) if _is_alias(each)}
+    if kind == "Union":
+        for child in children:
+            for own, other in zip(_items(node.output()), _items(child.output()), strict=True):
+                if _id(own) != _id(other):  # the first child's go on
+                    columns.setdefault(_id(own), []).extend(columns.get(_id(other), ()))
     return makes or any(inside)
 
 
-def _with_columns(expressions: list[Any], columns: dict[str, Any]) -> list[Any]:
-    """Returns expressions and those of the columns that they read, by the ids of columns."""
+def _with_columns(expressions: list[Any], columns: _Columns) -> list[Any]:
+    """Returns expressions and those of the columns that they read."""
     every, known = list(expressions), set[str]()
     for expression in every:  # which grows
-        read = [str(column.exprId()) for column in _items(expression.references().toSeq())]  # by their names
-        every += [columns[id_] for id_ in read if id_ in columns and id_ not in known]
+        read = [_id(column) for column in _items(expression.references().toSeq())]  # by their names
+        every += [made for id_ in read if id_ not in known for made in columns.get(id_, ())]
         known |= {*read}
     return every
+
+
+def _id(column: Any) -> str:
+    return str(column.exprId())
 
 
 def _is_alias(expression: Any) -> bool:
@@ -142,8 +154,9 @@ def _is_alias(expression: Any) -> bool:
 
 
 def _same_in_all_sessions(sql: str) -> str:
-    text = _NUMBER.sub("", sql)
-    return _VARIABLE.sub("", text) if "lambda" in text else text
+    """Returns an expression's text without the numbers that it has in this session; literals stay as they are."""
+    texts, literals = _LITERAL.split(sql), [*_LITERAL.findall(sql), ""]
+    return "".join(_NUMBER.sub("", text) + literal for text, literal in zip(texts, literals, strict=True))
 
 
 def _check_one_topic(topics: Topics, opaque: str) -> None:

@@ -16,6 +16,7 @@ from impls.spark.source import read_offsets, read_partitions
 from impls.spark.topics import Reading, Topics
 from impls.store.offsets import PARTITION_BITS
 
+_PAUSE_S = 1.0  # before a topic of which the broker says nothing is asked for again; then twice as long, and so on
 _LATER_S = 60.0  # the broker has not answered, and each question may take seconds
 ANSWER_S = 2.0
 _LOG = logging.getLogger(__package__)
@@ -148,11 +149,13 @@ class RunningTopics:
     ):  # fmt: skip
         self._topics, self._own, self._location, self._broker = topics, own, location, broker
         self._every_s, self._fsync, self._now, self._next = every_s, fsync, now, 0.0
+        self._silent: dict[str, tuple[float, float]] = {}  # when they are asked for again, and the pause before, in s
 
     def note(self, *, last: bool = False) -> None:
         """Asks for the topics' ids in one request, the last time only for those that are not known.
 
-        A broker that does not answer is left alone for a minute. A topic that is not there now is no failure.
+        A broker that does not answer is left alone for a minute. One that answers, but says nothing of a topic, is
+        asked for that again in a second, then in twice the time. A topic that is not there now is no failure.
 
         Raises:
             UsageError: a topic was made anew.
@@ -162,9 +165,14 @@ class RunningTopics:
             return
         begin, known = self._now(), self._topics
         same = set() if last else {topic for topic in known.ids if known.names(topic)}
-        ids, silent = self._broker.ids(same | self._unknown())
-        late = bool(silent) or self._now() - begin > ANSWER_S
-        self._next = self._now() + (_LATER_S if late else self._every_s)
+        waits = set() if last else {topic for topic, (until, _) in self._silent.items() if begin < until}
+        ids, silent = self._broker.ids((same | self._unknown()) - waits)
+        now = self._now()
+        late = bool(silent and not ids) or now - begin > ANSWER_S
+        self._next = now + (_LATER_S if late else self._every_s)
+        pauses = {topic: min(2 * self._silent.get(topic, (0.0, _PAUSE_S / 2))[1], _LATER_S) for topic in silent}
+        kept = {topic: waiting for topic, waiting in self._silent.items() if topic in waits}
+        self._silent = kept | {topic: (now + pause, pause) for topic, pause in pauses.items()}
         self._check_same(ids)
         if new := {topic: id_ for topic, id_ in ids.items() if topic not in known.ids}:
             self._topics = known.having_read(new, new)

@@ -109,6 +109,16 @@ def test_what_numbers_the_rows_of_a_record_are_all_expressions_that_they_come_fr
     assert made("string(key)") != before
 
 
+def test_columns_of_each_part_of_a_union_count_and_literals_are_whole(source):
+    def made(second="string(value)", sign="#1"):
+        parts = [source(subscribe="a").selectExpr(f"explode(split(string(value), '{sign}')) w", "string(key) k")]
+        parts.append(source(subscribe="b").selectExpr("explode(split(string(value), ',')) w", f"{second} k"))
+        return rows_of(parts[0].union(parts[1]).where("k > 'b'"))
+
+    assert made() == made()
+    assert len({made(), made("upper(string(value))"), made(sign="#2")}) == 3
+
+
 def test_another_source_keeps_its_own_columns(spark):
     rate = spark.readStream.format("rate").load().selectExpr("*", "0 as partition", "value as offset")
     found = of(rate)

@@ -52,6 +52,17 @@ def test_code_of_one_file_is_one_module(tmp_path, offered):
     assert given["migrate"]()[0] is given["by"]
 
 
+def test_what_is_damaged_is_offered_anew(tmp_path, offered):
+    (tmp_path / "rules.py").write_text(RULES.format(10))
+    offered(tmp_path / "rules.py")
+    for own in ("one", "two"):
+        (file,) = (tmp_path / own / "rescale" / "offered").iterdir()
+        file.write_bytes(b"x")
+        with pytest.raises(UsageError, match="is damaged"):
+            Offers(file.parents[1]).load(file.name)
+    assert offered(tmp_path / "rules.py")["by"].name == "limit"
+
+
 def test_code_is_offered_to_a_checkpoint_only(tmp_path):
     (tmp_path / "rules.py").write_text(RULES.format(10))
     with pytest.raises(UsageError, match="There is no query's checkpoint in"):

@@ -45,6 +45,8 @@ def test_conditions(condition, time_ms, offsets):
         ("answer", "a topic", "The field answer is the name of a topic"),
         ("answer", ["t"], "The field answer is the name of a topic"),
         ("code", "80049", "A command brings no code"),
+        ("workers", json.loads("[" * 300 + "]" * 300), "The record is nested more than 20 deep"),
+        ("workers", json.loads('{"a":' * 30 + "1" + "}" * 30), "The record is nested more than 20 deep"),
         ("queries", "orders", "The field queries is a list"),
         ("queries", [1], "The field queries is a list"),
         ("from", 12, "The field from is"),

@@ -242,4 +242,6 @@ def test_answers_go_to_topics_that_the_owner_allows():
     assert book.carry(7, None) == ["mine", "answers"]
     assert {answer.topic for answer in book.pending.unsent()} == {"mine", "answers"}
     later = Book(book.journal, ["answers"])
+    (again,) = later.read(record("mine", answer="mine"))
+    assert (again.topic, again.value["outcome"]) == ("answers", "carried out"), "what was done is not refused later"
     assert {answer.topic for answer in later.pending.unsent()} == {"answers"}, "it was allowed before, and is not now"

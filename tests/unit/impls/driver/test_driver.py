@@ -250,11 +250,13 @@ def test_a_goal_that_the_journals_cannot_hold_is_refused_before_it_is_durable(tm
     query.opened.close()
 
 
-def test_the_highest_worker_is_the_same_in_the_journals(tmp_path):
+def test_a_goal_has_as_many_workers_as_bins_at_most(tmp_path):
     query = Query(tmp_path)
-    query.driver.command("rebalance", np.array([0, 0, 1, 65_534]), "far")
+    with pytest.raises(UsageError, match="4 bins are too few for 5 workers"):
+        query.driver.command("rebalance", np.array([0, 0, 1, 4]), "far")
+    query.driver.command("rebalance", np.array([0, 0, 1, 3]), "near")
     query.start()
-    assert query.driver.controller.commanded.tolist() == [0, 0, 1, 65_534]
+    assert query.driver.controller.commanded.tolist() == [0, 0, 1, 3]
     query.opened.close()
 
 

@@ -38,7 +38,8 @@ def test_a_record_on_which_a_step_fails_is_named_or_set_aside(query, step):
     some(2, one)
     with pytest.raises(ValueError, match="value 99 is bad") as caught:
         one.epoch(pairs=[(7, 2), (7, 99), (7, 3)])
-    assert caught.value.__notes__[0].startswith("the step one has failed for the key b'key 7' of the record at")
+    if not isinstance(step, Batch):  # which is tried on parts of its table only where records are set aside
+        assert caught.value.__notes__[0].startswith("the step one has failed for the key b'key 7' of the record at")
     one.on_error = "skip"
     one.restart()
     one.epoch(pairs=[(7, 2), (7, 99), (7, 3)])

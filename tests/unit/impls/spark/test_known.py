@@ -21,6 +21,7 @@ class Broker:
 
     def __init__(self, *topics: str):
         self._numbers, self.topics, self.mute, self.end, self.asked = count(), {}, False, 100, []
+        self.hidden: set[str] = set()
         self.make(*topics)
 
     def make(self, *topics: str) -> None:
@@ -30,7 +31,8 @@ class Broker:
         self.asked.append(set(topics))
         if self.mute:
             return {}, set(topics)
-        return {topic: self.topics[topic] for topic in topics if topic in self.topics}, set()
+        silent = self.hidden & set(topics)
+        return {topic: self.topics[topic] for topic in topics if topic in self.topics.keys() - silent}, silent
 
     def partitions(self) -> dict[str, set[int]]:
         if self.mute:
@@ -278,8 +280,24 @@ def test_a_broker_is_asked_at_each_look_or_once_a_second_and_after_a_minute_when
             assert query.broker.asked == ([{"a"}] if every in asked else []), seconds
 
 
+def test_a_topic_that_the_broker_says_nothing_of_holds_no_other_one_back(tmp_path):
+    query, times = Checkpoint(tmp_path, Broker("a", "b")), [0.0]
+    query.start(named("a", "b", loses=True))
+    running = query.running(every_s=0.0, now=lambda: times[0])
+    query.broker.hidden = {"b"}
+    asked = []
+    for times[0] in (0.0, 0.9, 1.0, 2.9, 3.0, 6.9, 7.0):
+        running.note()
+        asked.append("b" in query.broker.asked[-1])
+        assert "a" in query.broker.asked[-1]
+    assert asked == [True, False, True, False, True, False, True]
+    query.broker.make("a")
+    with pytest.raises(UsageError, match="The topic a was deleted and made anew"):
+        running.note()
+
+
 def test_a_broker_that_answers_late_is_left_alone_for_a_minute(tmp_path):
-    query, times = Checkpoint(tmp_path, Broker("a")), iter([0.0, 0.0, 2.1, 2.1, 62.0, 62.2, 62.2, 62.2, 62.2])
+    query, times = Checkpoint(tmp_path, Broker("a")), iter([0.0, 0.0, 2.1, 62.0, 62.2, 62.2, 62.2])
     query.start(named("a"))
     running = query.running(now=lambda: next(times))
     query.broker.asked.clear()

@@ -31,7 +31,7 @@ def node(kind: str, *children: Any, sql: str = "", streaming: bool = True) -> An
     expressions = Scala([named("Column", sql=lambda: sql, references=lambda: none)] if sql else [])
     return named(
         kind, children=lambda: Scala(children), expressions=lambda: expressions, projectList=lambda: expressions,
-        isStreaming=lambda: streaming,
+        isStreaming=lambda: streaming, output=Scala,
     )  # fmt: skip
 
 
@@ -55,9 +55,9 @@ PLANS = {
         node("Union", filtered(LEAF, "a > 1"), filtered(exploded(LEAF), "b")),
         ("Generate: explode(words)", "Filter: b"),
     ),
-    "a lambda": (
-        filtered(exploded(LEAF), "exists(day_1, lambdafunction((x_3 > 1), x_3))"),
-        ("Generate: explode(words)", "Filter: exists(day, lambdafunction((x > 1), x))"),
+    "a literal": (
+        filtered(exploded(LEAF), "f(word#12L)#7 = 'it\\'s #1'"),
+        ("Generate: explode(words)", "Filter: f(word) = 'it\\'s #1'"),
     ),
     "a function": (node("MapInPandas", LEAF, sql="f(a#1)#2"), ("MapInPandas: f(a)",)),
 }  # fmt: skip

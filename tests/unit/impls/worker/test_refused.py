@@ -156,6 +156,16 @@ class NoJson(Sums):
         return (object(), 1) if self.what == "state" else (total, object())
 
 
+class Ring(Sums):
+    """Raises an exception that is its own cause."""
+
+    def update(self, key, record, state):
+        try:
+            return super().update(key, record, state)
+        except ValueError as error:
+            raise error from error
+
+
 class OwnData(Sums):
     """Reads an LMDB of its own, in which nothing has an empty name."""
 
@@ -219,11 +229,12 @@ def test_it_is_set_aside_and_counted_and_the_others_are_applied(made, case):
 
 @pytest.mark.parametrize(("operator", "rows", "left"), [
     (Raising(), MANY, [1, 5, 2]),
+    (Ring(), MANY, [1, 5, 2]),
     (NoJson("state"), MANY, [1, 5, 2]),
     (NoJson("result"), MANY, [1, 5, 2]),
     (LatestNoJson(), [(b"a", 2), (b"a", 3), (b"b", 5), (b"a", 4)], [2, 4]),
     (Latest(), [(b"a", 2), (b"k" * 401, 3), (b"a", 4)], [2, 4]),
-], ids=["one object again", "state", "result", "value", "long key"])  # fmt: skip
+], ids=["one object again", "its own cause", "state", "result", "value", "long key"])  # fmt: skip
 def test_what_a_record_leaves_behind_is_tried_with_it(made, operator, rows, left):
     report = made(operator, "skip").run(table(rows))
     assert report.refused == len(rows) - report.records > 0
@@ -246,7 +257,12 @@ def wrapped(text):
     return error
 
 
-@pytest.mark.parametrize("error", [CorruptStateError, wrapped])
+def grouped(text):
+    """What code raises whose tasks fail together."""
+    return ExceptionGroup("two tasks", [ValueError("one"), CorruptStateError(text)])
+
+
+@pytest.mark.parametrize("error", [CorruptStateError, wrapped, grouped])
 @pytest.mark.parametrize("on_error", ["fail", "skip"])
 def test_damage_of_the_state_is_no_fault_of_a_record(made, error, on_error):
     class Damaged(Sums):
