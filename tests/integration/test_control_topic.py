@@ -184,6 +184,7 @@ class Trap:
         return Path.touch, (self.path,)
 
 
+@pytest.mark.capability("insert")
 @pytest.mark.parametrize("do", ["insert", "replace"])
 def test_code_comes_from_the_checkpoint_alone(queries, kafka, tmp_path, do, capsys):
     (run,) = queries(f"control-code-{do}", "only")

@@ -26,7 +26,7 @@ def rows_of_a_record_taken_for_one(patch):
 
 
 BUGS = {
-    topics_taken_for_one: ({"anew": 0.5, "operator": "hash", **DYING}, {"once", "offsets", "results", "state"}),
+    topics_taken_for_one: ({"anew": 0.5, "operator": "hash", **DYING}, {"once", "offsets", "results", "state", "task"}),
     rows_of_a_record_taken_for_one: ({"rows": 9, "operator": "hash", **DYING}, {"once", "offsets", "results", "state"}),
 }  # fmt: skip
 

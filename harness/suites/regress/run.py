@@ -135,7 +135,7 @@ def run_regress(options: Mapping[str, Any]) -> int:
     bench = bench_options(options)
     use_java()
     ensure_jars()
-    folder = _folder(Path(options.get("output") or RESULTS).resolve(), commits, bench, pairs)
+    folder = _folder(Path(options.get("output") or RESULTS), commits, bench, pairs)
     with ExitStack() as stack:
         trees = {
             side: stack.enter_context(work_tree(commit, folder / "trees" / side)) for side, commit in commits.items()

@@ -49,7 +49,7 @@ class Tree:
     """A work tree and the environment it runs in: the same as here where both lock the same dependencies."""
 
     def __init__(self, path: Path, commit: str):
-        self.path, self.commit = path, commit
+        self.path, self.commit = path.resolve(), commit  # runs have it as their working folder
         same = (path / "requirements.lock").read_bytes() == (ROOT / "requirements.lock").read_bytes()
         self._venv = os.environ.get("RESCALE_VENV", str(ROOT / ".venv")) if same else str(path / ".venv")
 
@@ -59,7 +59,7 @@ class Tree:
         Raises StateError when it fails; its log is bench.log in the output folder.
         """
         output.mkdir(parents=True, exist_ok=True)
-        command = [str(self.path / "inv"), "bench", "--output", str(output), "--force", *options]
+        command = [str(self.path / "inv"), "bench", "--output", str(output.resolve()), "--force", *options]
         with (output / "bench.log").open("wb") as log:
             process = subprocess.Popen(
                 command, cwd=self.path, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,

@@ -1,6 +1,7 @@
 """A slowdown is found, chance is not: the decisions of `./inv regress` on runs with the noise of a shared machine."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from harness.options.declared import read_given
 from harness.suites.options import REGRESS
 from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
 from harness.suites.regress.run import Comparison, append, base_of, bench_options, line_of, markdown, run_regress, store
-from harness.suites.regress.trees import measures_of, revision
+from harness.suites.regress.trees import Tree, measures_of, revision
 from impls.errors import StateError, UsageError
 
 PAIRS = 9
@@ -169,3 +170,10 @@ def test_a_stored_comparison_names_the_base_of_later_ones(tmp_path):
 def test_workers_as_bench_reads_them_are_passed_on_to_it(given, passed):
     options = bench_options(read_given(REGRESS, {"workers": given, "quick": True}))
     assert options[options.index("--workers") + 1] == passed
+
+
+def test_a_tree_in_a_folder_of_the_caller_is_found_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "requirements.lock").touch()
+    assert Tree(Path("tree"), "abc").path == tmp_path / "tree"
