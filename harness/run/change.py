@@ -13,12 +13,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from impls.driver.codes import Offers
+from impls.driver.codes import Offer, Offers
 from impls.driver.control import ask
 from impls.errors import UsageError
 from impls.operators import Operator
 from impls.operators.steps import Step
-from impls.spark.shipping import dumped
+from impls.spark.shipping import pickled_offer
 
 _POLL_S = 0.1
 _ANY = (Operator, Step)
@@ -85,9 +85,8 @@ def _pickled(
         migrate: name of a function in that file.
         back: the same of the way back.
     """
-    by = _named(code, kinds)
-    ways = {way: _function(code, name) if name else None for way, name in (("migrate", migrate), ("back", back))}
-    return dumped({"by": by, **ways}, [by, by.function if isinstance(by, Step) else None, *ways.values()])
+    ways = (_function(code, name) if name else None for name in (migrate, back))
+    return pickled_offer(Offer(_named(code, kinds), *ways))
 
 
 def _put(checkpoint: str, raw: bytes) -> str:

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from impls.closing import Closing
 from impls.controltopic.pending import Answer
-from impls.controltopic.topic import ControlTopic, answers_of, quiet
+from impls.controltopic.topic import ControlTopic, answers_of, check_settings, quiet
 from impls.driver.arrivals import end_offsets
 from impls.driver.topicids import ids_of
 from impls.errors import StateError, UsageError
@@ -180,13 +180,6 @@ _ANSWER_S = 10.0
 _POLL_S = 0.2
 
 
-def _consumer(settings: Mapping[str, Any]) -> Consumer:
-    try:
-        return Consumer({**settings, "group.id": "control-client", "enable.auto.commit": False})
-    except KafkaException as error:
-        raise UsageError(f"These are no settings for a broker: {error.args[0].str()}.") from error
-
-
 class ControlClient(Closing):
     """send() commands, then read answers(); one that comes back from send() is durable in the topic.
 
@@ -201,7 +194,8 @@ class ControlClient(Closing):
 
     def __init__(self, bootstrap: str, topic: str, options: Mapping[str, str] | None = None):
         self._bootstrap, self._topic, self._settings = bootstrap, topic, quiet(bootstrap, options or {})
-        self._consumer = _consumer(self._settings)
+        check_settings(self._settings)
+        self._consumer = Consumer({**self._settings, "group.id": "control-client", "enable.auto.commit": False})
         with ExitStack() as opened:
             opened.callback(self._consumer.close)
             try:

@@ -98,7 +98,6 @@ def read_command(value: bytes, at: tuple[int, int], query: str) -> ControlComman
     if not isinstance(data, dict) or not isinstance(id_ := data.get("id"), str) or not 0 < len(id_) <= _ID_MAX:
         raise BadCommandError(f"The record has no id, a text of 1 to {_ID_MAX} characters.")
     try:
-        _check_depth(data)
         return _command_of(data, at, zlib.crc32(value)) if _is_for(data.get("queries"), query) else None
     except BadCommandError as error:
         raise BadCommandError(str(error), id_) from None
@@ -138,6 +137,7 @@ def _is_for(queries: Any, query: str) -> bool:
 
 
 def _command_of(data: dict[str, Any], at: tuple[int, int], checksum: int) -> ControlCommand:
+    _check_depth(data)
     sender, answer = data.get("sender", ""), data.get("answer", "")
     if not isinstance(sender, str):
         raise BadCommandError("The field sender is a text.")

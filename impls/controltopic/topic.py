@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from impls.controltopic.commands import Offsets
 from impls.errors import UsageError
@@ -36,6 +37,8 @@ class ControlTopic:
             raise UsageError("A query on a control topic needs a name, by which commands address it.")
         if not self.topic or not self.bootstrap:
             raise UsageError("A control topic needs a name and the addresses of its broker.")
+        if self.options:
+            check_settings(self.settings)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -51,6 +54,14 @@ class ControlTopic:
 def answers_of(topic: str) -> str:
     """Returns the topic of the answers to a control topic's commands that name none."""
     return f"{topic}-answers"
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises UsageError for settings with which there is no client; asks no broker."""
+    try:
+        AdminClient(dict(settings))
+    except KafkaException as error:
+        raise UsageError(f"These are no settings for a broker: {error.args[0].str()}.") from error
 
 
 def quiet(bootstrap: str, options: Mapping[str, str]) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 import hashlib
 import pickle
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
+from impls.operators.base import Operator
+from impls.operators.steps import Step
 from impls.protocol.changing import Changing
 from impls.protocol.versions import Code, needed
 
 _NAME_DIGITS = 64
+_NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}")
 _CODE_BYTES_MAX = 1 << 20  # it goes to every worker in every epoch that needs it
 
 
@@ -31,16 +35,18 @@ class Codes:
             )
         name = hashlib.sha256(raw).hexdigest()
         if not self._is_whole(name):
-            (self._folder / name).unlink(missing_ok=True)
-        self.keep_as(name, raw)
+            self._write(name, raw)
         self._read[name] = raw
         return name
 
     def keep_as(self, name: str, raw: bytes) -> None:
         """Makes code durable under a name, unless there is some already."""
-        self._folder.mkdir(exist_ok=True)
         if not (self._folder / name).exists():
-            replace_bytes(self._folder / name, raw, fsync=self._fsync)
+            self._write(name, raw)
+
+    def _write(self, name: str, raw: bytes) -> None:
+        self._folder.mkdir(exist_ok=True)
+        replace_bytes(self._folder / name, raw, fsync=self._fsync)
 
     def _is_whole(self, name: str) -> bool:
         try:
@@ -70,6 +76,20 @@ class Codes:
         )
 
 
+class Offer(NamedTuple):
+    """Code for one change of a pipeline.
+
+    Attributes:
+        by: the operator or step.
+        migrate: turns a value of the state before, see `impls.operators.pipeline.Contents`; None for no way.
+        back: the way back.
+    """
+
+    by: Operator | Step
+    migrate: Callable[..., Any] | None = None
+    back: Callable[..., Any] | None = None
+
+
 class Offers:
     """Code that changes may use: whoever may write to the checkpoint puts it there, and others name it.
 
@@ -85,26 +105,26 @@ class Offers:
         self._codes = Codes(self._folder, fsync=fsync)
 
     def put(self, raw: bytes) -> str:
-        """Makes code durable and returns its name; raises UsageError for more than 1 MiB."""
+        """Makes an offer, pickled, durable and returns its name; raises UsageError for more than 1 MiB."""
         return self._codes.keep(raw)
 
-    def load(self, name: Any) -> dict[str, Any]:
-        """Returns what an offer has: `by`, `migrate` and `back`.
+    def load(self, name: Any) -> Offer:
+        """Returns an offer.
 
         Raises:
             UsageError: nothing of this name is offered, or it is damaged or cannot be loaded.
         """
-        if not isinstance(name, str) or len(name) != _NAME_DIGITS or not name.isalnum() or not self._there(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or not (self._folder / name).exists():
             raise UsageError(
                 f"No code {str(name)[:_NAME_DIGITS]!r} is offered to this query: `./inv pipeline.offer` puts it into "
                 "the checkpoint and says its name."
             )
         raw = self._codes.get(name)
         try:
-            found: dict[str, Any] = pickle.loads(raw)
+            found = pickle.loads(raw)
         except Exception as error:
             raise UsageError(f"The code {name} cannot be loaded: {type(error).__name__}: {error}.") from error
+        if not isinstance(found, Offer):
+            kind = type(found).__name__
+            raise UsageError(f"The code {name} is a {kind} and no offer: `./inv pipeline.offer` makes one.")
         return found
-
-    def _there(self, name: str) -> bool:
-        return (self._folder / name).exists()

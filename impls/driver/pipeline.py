@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from impls.driver.codes import Codes
+from impls.driver.codes import Codes, Offer
 from impls.driver.driver import Driver
 from impls.driver.observed import RunningQuery
 from impls.errors import UsageError
@@ -231,15 +231,15 @@ class Changeable(RunningQuery):
             case "remove":
                 return {"id": self.remove(request["name"])}
             case "insert":
-                if not isinstance(step := self._offered(request)["by"], Step):
+                if not isinstance(step := self._offered(request).by, Step):
                     raise UsageError(f"The code to insert is a {type(step).__name__} and no step.")
                 return {"id": self.insert(step, before=request.get("before"))}
             case "replace":
                 given = self._offered(request)
                 how = {name: request[name] for name in ("lazy", "budget_bytes", "repairs", "mends") if name in request}
-                return {"id": self.replace(given["by"], migrate=given["migrate"], back=given["back"], **how)}
+                return {"id": self.replace(given.by, migrate=given.migrate, back=given.back, **how)}
         return None
 
-    def _offered(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _offered(self, request: dict[str, Any]) -> Offer:
         """Returns the code that a request names; raises UsageError where it is not offered."""
         return self.changes.driver.offers.load(request.get("offered"))

@@ -18,8 +18,10 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from impls.driver.codes import Offer
 from impls.errors import UsageError
 from impls.operators.pipeline import Contents, steps_of
+from impls.operators.steps import Step
 from impls.spark.master import is_local
 from impls.spark.readiness import check_executors, check_operator
 
@@ -131,6 +133,12 @@ def pickled(contents: Contents) -> bytes:
     operator = contents.operator
     parts = [operator.keyed, *(step.function for step in steps_of(operator)), contents.migrate, contents.back]
     return dumped(contents, parts)
+
+
+def pickled_offer(offer: Offer) -> bytes:
+    """Returns an offer as `Offers.put` takes it; raises UsageError when it holds what cannot be pickled."""
+    function = offer.by.function if isinstance(offer.by, Step) else None
+    return dumped(offer, [offer.by, function, offer.migrate, offer.back])
 
 
 def dumped(what: Any, parts: list[Any]) -> bytes:

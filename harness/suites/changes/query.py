@@ -28,12 +28,12 @@ from harness.oracle.changes.columns import ENTRY, HEADER, Code
 from harness.run.pipeline import read_records, start_query
 from harness.run.recorder import Recorder
 from harness.suites.faults.query import await_query, end, main
-from impls.driver.codes import Offers
+from impls.driver.codes import Offer, Offers
 from impls.driver.handle import StreamHandle
 from impls.operators import Filter, HashCount, Map, Operator
 from impls.operators.pipeline import pipeline_of
 from impls.operators.steps import Step
-from impls.spark.shipping import dumped
+from impls.spark.shipping import pickled_offer
 from impls.store.records import Results
 from impls.store.state import BinState
 
@@ -175,20 +175,14 @@ def request_for(offers: Offers, old: Code, new: Code, keys: int, **how: Any) -> 
     """
     if new.sieve and not old.sieve:
         step = Filter(_FILTER, _even, ("number",))
-        return {"do": "insert", "before": _MAP, "offered": _offered(offers, step, None, None, [step.function])}
+        return {"do": "insert", "before": _MAP, "offered": offers.put(pickled_offer(Offer(step)))}
     if old.sieve and not new.sieve:
         return {"do": "remove", "name": _FILTER}
     if old.label != new.label:
-        by = _map_of(new)
-        return {"do": "replace", "offered": _offered(offers, by, None, None, [by.function])}
-    operator = _operator_of(new, keys)
+        return {"do": "replace", "offered": offers.put(pickled_offer(Offer(_map_of(new))))}
     ways: tuple[Callable[[Any], Any], Callable[[Any], Any]] = (_since, _total)
-    there, back = ways if new.shape == 2 else ways[::-1]
-    return {"do": "replace", "offered": _offered(offers, operator, there, back, [operator, there, back]), **how}
-
-
-def _offered(offers: Offers, by: Operator | Step, migrate: Any, back: Any, parts: list[Any]) -> str:
-    return offers.put(dumped({"by": by, "migrate": migrate, "back": back}, parts))
+    by = Offer(_operator_of(new, keys), *(ways if new.shape == 2 else ways[::-1]))
+    return {"do": "replace", "offered": offers.put(pickled_offer(by)), **how}
 
 
 _PIPELINE = "pipeline.json"

@@ -1,5 +1,7 @@
 """A change as a query takes it: the code is that of the file as it is now."""
 
+import pickle
+
 import pytest
 
 from harness.run.change import offer
@@ -26,7 +28,7 @@ def offered(tmp_path, capsys):
 
 def test_files_of_one_name_and_a_file_that_was_edited_each_give_their_own_code(tmp_path, offered):
     def step_of(path):
-        return offered(path)["by"]
+        return offered(path).by
 
     for folder, limit in (("a", 10), ("b", 99)):
         (tmp_path / folder).mkdir()
@@ -49,7 +51,7 @@ def test_code_of_one_file_is_one_module(tmp_path, offered):
     path = tmp_path / "rules.py"
     path.write_text(RULES.format(10) + "to = [limit].copy\nback = to\n")
     given = offered(path, migrate="to", back="back")
-    assert given["migrate"]()[0] is given["by"]
+    assert given.migrate()[0] is given.by
 
 
 def test_what_is_damaged_is_offered_anew(tmp_path, offered):
@@ -60,10 +62,16 @@ def test_what_is_damaged_is_offered_anew(tmp_path, offered):
         file.write_bytes(b"x")
         with pytest.raises(UsageError, match="is damaged"):
             Offers(file.parents[1]).load(file.name)
-    assert offered(tmp_path / "rules.py")["by"].name == "limit"
+    assert offered(tmp_path / "rules.py").by.name == "limit"
 
 
 def test_code_is_offered_to_a_checkpoint_only(tmp_path):
     (tmp_path / "rules.py").write_text(RULES.format(10))
     with pytest.raises(UsageError, match="There is no query's checkpoint in"):
         offer(checkpoint=[str(tmp_path)], code=f"{tmp_path}/rules.py:limit")
+
+
+def test_what_is_no_offer_is_refused(offered, tmp_path):
+    name = Offers(tmp_path / "two" / "rescale").put(pickle.dumps({"by": 1}))
+    with pytest.raises(UsageError, match="is a dict and no offer"):
+        Offers(tmp_path / "two" / "rescale").load(name)

@@ -76,6 +76,7 @@ def test_a_command_is_for_all_queries_or_for_those_it_names():
     assert read(queries=["others"]) is None
     assert read(queries=[]) is None
     assert read(queries=["others"], do=5) is None  # what it says is theirs to refuse
+    assert read(queries=["others"], deep=json.loads("[" * 300 + "]" * 300)) is None
 
 
 @pytest.mark.parametrize("value", [b"x", b"[]", b"{}", json.dumps({**GOOD, "id": "i" * 201}).encode()])

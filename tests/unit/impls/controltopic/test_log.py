@@ -145,3 +145,9 @@ def test_a_time_far_ahead_and_a_broker_that_is_away_have_no_place():
 def test_a_control_topic_needs_all_its_names(bad):
     with pytest.raises(UsageError, match="needs a name"):
         ControlTopic(**{"bootstrap": "b:1", "topic": "t", "query": "q", **bad})
+
+
+@pytest.mark.parametrize("options", [{"no.such.setting": "1"}, {"security.protocol": "carrier pigeon"}])
+def test_settings_that_make_no_client_are_refused_before_a_query_starts(options):
+    with pytest.raises(UsageError, match="These are no settings for a broker: "):
+        ControlTopic("b:1", "t", "q", options=options)
