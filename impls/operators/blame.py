@@ -107,18 +107,19 @@ def raise_store_error(error: Exception) -> None:
 
     A user's code that fails on it may raise another exception in its place, and may use LMDB for data of its own.
     """
-    found: list[BaseException | None] = [error]
-    for behind in found:  # which grows
-        if behind is None:
-            continue
+    found: list[BaseException] = [error]
+    for behind in found:  # which grows; each once, as one can be its own cause
         if isinstance(behind, StateError) or (isinstance(behind, lmdb.Error) and _raised_here(behind)):
             raise behind
         more = behind.exceptions if isinstance(behind, BaseExceptionGroup) else ()
-        known = {id(one) for one in found}  # each can be its own cause, and that of others
-        found += [one for one in (behind.__cause__, behind.__context__, *more) if id(one) not in known]
+        for one in (behind.__cause__, behind.__context__, *more):
+            if one is not None and all(one is not other for other in found):
+                found.append(one)
 
 
 def _raised_here(error: lmdb.Error) -> bool:
     """Whether code of this package has called LMDB."""
-    frames = [frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return bool(frames) and frames[-1].startswith(f"{__package__.partition('.')[0]}.")
+    caller = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):  # the last one is LMDB's caller
+        caller = frame.f_globals.get("__name__", "")  # code that a user executes as text may have no name
+    return caller.startswith(f"{__package__.partition('.')[0]}.")

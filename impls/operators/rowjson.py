@@ -157,9 +157,9 @@ def _writer(kind: pa.DataType, how: _Times, where: str) -> _One | None:  # noqa:
     if any(is_kind(kind) for is_kind in (types.is_integer, types.is_boolean, types.is_string, types.is_null)):
         return None
     if types.is_float32(kind):
-        return lambda value: _number(float(str(np.float32(value))))  # its shortest form, as Java gives it
+        return lambda value: number(float(str(np.float32(value))))  # its shortest form, as Java gives it
     if types.is_float64(kind):
-        return _number
+        return number
     if types.is_decimal(kind):
         return lambda value: orjson.Fragment(str(value))
     if types.is_binary(kind):
@@ -169,25 +169,28 @@ def _writer(kind: pa.DataType, how: _Times, where: str) -> _One | None:  # noqa:
     if types.is_timestamp(kind):
         return how.local if kind.tz is None else how.zoned
     if types.is_list(kind):
-        one = nullable(_writer(kind.value_type, how, where))
-        return lambda value: [one(item) for item in value]
+        return each(nullable(_writer(kind.value_type, how, where)))
     if types.is_map(kind):
         key, item = _key_of(kind.key_type), nullable(_writer(kind.item_type, how, where))
-        return lambda value: {key(k): item(v) for k, v in (value.items() if isinstance(value, dict) else value)}
+        return lambda value: {key(k): item(v) for k, v in value}
     if types.is_struct(kind):
         fields = {field.name: nullable(_writer(field.type, how, where)) for field in kind}
         return lambda value: {n: write(value[n]) for n, write in fields.items() if value[n] is not None}
     raise UsageError(f"The output column {where} has the type {kind}, which has no form in JSON: cast it to a string.")
 
 
-def nullable(write: _One | None) -> _One:
-    """Returns a function for values that may be None."""
-    if write is None:
-        return lambda value: value
-    return lambda value: None if value is None else write(value)
+def nullable(function: _One | None) -> _One:
+    """Returns a function that leaves None as it is, and every value where there is no function for it."""
+    return (lambda value: value) if function is None else lambda value: None if value is None else function(value)
 
 
-def _number(value: float) -> Any:
+def each(function: _One) -> _One:
+    """Returns a function that makes a list of the items of a list."""
+    return lambda value: [function(item) for item in value]
+
+
+def number(value: float) -> Any:
+    """Returns a number as JSON has it, those without a form there as texts."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"

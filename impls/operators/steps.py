@@ -121,10 +121,11 @@ class Batch(Step):
         try:
             done = self.function(table)
         except Exception as error:
-            failures = Failures(table, f"the step {self.name}", careful=True)
-            for row, alone in self._alone(table, range(len(table)), error) if careful else ():
-                failures.add(row, alone)
-            failures.check()
+            if careful:
+                failures = Failures(table, f"the step {self.name}", careful=True)
+                for row, alone in self._alone(table, range(len(table)), error):
+                    failures.add(row, alone)
+                failures.check()
             raise
         missing = set(table.column_names) - set(done.column_names)
         if missing:
@@ -137,8 +138,8 @@ class Batch(Step):
         """Returns the rows, of some that the function has raised for together, for which it raises alone."""
         if len(rows) == 1:
             return [(rows.start, error)]
-        middle = (rows.start + rows.stop) // 2
-        return [*self._tried(table, rows[: middle - rows.start]), *self._tried(table, rows[middle - rows.start :])]
+        half = len(rows) // 2
+        return [*self._tried(table, rows[:half]), *self._tried(table, rows[half:])]
 
     def _tried(self, table: pa.Table, rows: range) -> list[tuple[int, Exception]]:
         try:

@@ -17,9 +17,10 @@ from pyspark.sql.types import StructType
 
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
+from impls.operators.rowjson import each, nullable
 from impls.processor.coerce import coercion
 from impls.processor.encoding import Variable
-from impls.processor.rows import RowCodec, each, nullable, row_maker
+from impls.processor.rows import RowCodec, row_maker
 
 _One = Callable[[Any], Any]
 LAST = ord("[") - 1  # a row of the first schema begins with [

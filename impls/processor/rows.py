@@ -27,6 +27,7 @@ from pyspark.errors import PySparkRuntimeError, PySparkTypeError
 from pyspark.sql import types as t
 from pyspark.sql.streaming import stateful_processor_api_client as spark
 
+from impls.operators.rowjson import each, nullable, number
 from impls.processor.coerce import coercion, internal_row
 
 _One = Callable[[Any], Any]
@@ -125,7 +126,7 @@ def _to_json(kind: t.DataType) -> _One | None:  # noqa: PLR0911 - a return for e
     if isinstance(kind, _SAME):
         return None
     if isinstance(kind, t.FloatType | t.DoubleType):
-        return _number
+        return number
     if isinstance(kind, t.DecimalType):
         return lambda value: format(value, "f")
     if isinstance(kind, t.BinaryType):
@@ -166,19 +167,3 @@ def _from_json(kind: t.DataType) -> _One | None:  # noqa: PLR0911 - a return for
         return make(values) if whole is None else whole.fromInternal(tuple(values))
 
     return row
-
-
-def _number(value: float) -> Any:
-    if math.isfinite(value):
-        return value
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def nullable(function: _One | None) -> _One:
-    """Returns a function that leaves None as it is, and every value where there is no function for it."""
-    return (lambda value: value) if function is None else lambda value: None if value is None else function(value)
-
-
-def each(function: _One) -> _One:
-    """Returns a function that makes a list of the items of a list."""
-    return lambda value: [function(item) for item in value]

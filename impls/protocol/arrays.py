@@ -42,8 +42,7 @@ def check_bins(bins: int, workers: int) -> int:
     """Returns log2(bins); raises UsageError when bins is not a power of two in 2..16384 or below the workers."""
     if bins < 2 or bins > MAX_BINS or bins & (bins - 1):
         raise UsageError(f"The number of bins must be a power of two from 2 to {MAX_BINS}, not {bins}.")
-    if bins < workers:
-        raise UsageError(f"{bins} bins are too few for {workers} workers: give at least one bin per worker.")
+    _check_workers(bins, workers)
     return bins.bit_length() - 1
 
 
@@ -55,7 +54,10 @@ def check_goal(goal: Any, bins: int) -> NDArray[np.int32]:
     given = np.asarray(goal)
     if given.shape != (bins,) or given.dtype.kind not in "iu" or given.min() < 0 or given.max() > _WORKER_MAX:
         raise UsageError(f"A goal names a worker, a number from 0 to {_WORKER_MAX}, for each of the {bins} bins.")
-    if given.max() >= bins:
-        few = f"{bins} bins are too few for {1 + int(given.max())} workers"
-        raise UsageError(f"{few}: give at least one bin per worker.")
+    _check_workers(bins, 1 + int(given.max()))
     return given.astype(np.int32)
+
+
+def _check_workers(bins: int, workers: int) -> None:
+    if bins < workers:
+        raise UsageError(f"{bins} bins are too few for {workers} workers: give at least one bin per worker.")

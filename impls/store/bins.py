@@ -26,6 +26,7 @@ from impls.store.tables import (
     STATE,
     STATE_TABLES,
     bin_key,
+    bin_of,
     bin_range,
     chunks,
     drop_range,
@@ -98,7 +99,7 @@ def drop_piece(txn: lmdb.Transaction, items: int = sys.maxsize) -> None:
     """
     cursor = txn.cursor()
     while items > 0 and cursor.set_range(DROPPED) and bytes(cursor.key()[:1]) == DROPPED:
-        items -= _drop_items(txn, _bin_of(bytes(cursor.key())), items)
+        items -= _drop_items(txn, bin_of(bytes(cursor.key())), items)
 
 
 def _drop_items(txn: lmdb.Transaction, bin_: int, most: int) -> int:
@@ -222,7 +223,7 @@ def open_size(name: bytes, stored: bytes) -> tuple[int, tuple[int, int]]:
     value = open_record(name, stored)
     if name[:1] != SIZE or len(name) != len(bin_key(SIZE, 0)) or len(value) != _SIZE.size:
         raise CorruptStateError("A size record is damaged.")
-    return _bin_of(name), _SIZE.unpack(value)
+    return bin_of(name), _SIZE.unpack(value)
 
 
 def _check_order(names: list[bytes]) -> None:
@@ -230,7 +231,7 @@ def _check_order(names: list[bytes]) -> None:
     if all(map(lt, names, islice(names, 1, None))):
         return
     wrong = next(after for before, after in pairwise(names) if before >= after)
-    raise CorruptStateError(f"Items of bin {_bin_of(wrong)} are out of order: the state is damaged.")
+    raise CorruptStateError(f"Items of bin {bin_of(wrong)} are out of order: the state is damaged.")
 
 
 def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -239,9 +240,5 @@ def verify_items(names: Sequence[bytes], values: Sequence[bytes]) -> None:
     verify_entries([*names[:keyed], *names[due:]], [*values[:keyed], *values[due:]])
     if any(len(block) != BLOCK_BYTES for block in values[keyed:due]):
         raise CorruptStateError("A block of counts has the wrong length: its state is damaged.")
-    where = f"bin {_bin_of(names[0])}" if names else "no bin"
+    where = f"bin {bin_of(names[0])}" if names else "no bin"
     open_blocks(b"".join(values[keyed:due]), block_numbers(names[keyed:due]), where)
-
-
-def _bin_of(name: bytes) -> int:
-    return int.from_bytes(name[1:3], "big")

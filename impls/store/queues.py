@@ -10,7 +10,7 @@ from impls.errors import CorruptStateError
 from impls.store.checked import open_record
 from impls.store.entries import CHECK_BYTES
 from impls.store.records import EPOCH_BYTES, Lengths, queued_records, take_parts
-from impls.store.tables import QUEUE, bin_key, iter_range
+from impls.store.tables import QUEUE, bin_key, bin_of, iter_range
 
 _Part = tuple[bytes, int, int]  # name, records, bytes of the value as stored
 
@@ -33,7 +33,7 @@ class QueueIndex:
     @classmethod
     def read(cls, txn: lmdb.Transaction) -> "QueueIndex":
         """Reads all queues, one part after the other; raises CorruptStateError when one is damaged."""
-        return cls({}, {})._with((_bin_of(part[0]), part) for part in _read(txn))
+        return cls({}, {})._with((bin_of(part[0]), part) for part in _read(txn))
 
     def after(self, operations: Iterable[tuple[int, bytes | None]]) -> "QueueIndex":
         """Returns the index behind operations in order: (bin, what `put_queued` has put, None for a queue taken)."""
@@ -89,7 +89,3 @@ def _read(txn: lmdb.Transaction) -> Iterator[_Part]:
 def _part_of(bin_: int, stored: bytes) -> _Part:
     head, size = stored[: EPOCH_BYTES + 4], len(stored) - EPOCH_BYTES + CHECK_BYTES
     return bin_key(QUEUE, bin_) + head[:EPOCH_BYTES], int.from_bytes(head[EPOCH_BYTES:], "little"), size
-
-
-def _bin_of(name: bytes) -> int:
-    return int.from_bytes(name[1:3], "big")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from impls.errors import CorruptStateError
 from impls.store.checked import open_record, put_checked, whole_range
-from impls.store.tables import QUEUE, bin_key, bin_range, drop_range, iter_range
+from impls.store.tables import QUEUE, bin_key, bin_of, bin_range, drop_range, iter_range
 
 TIES = ("rescale_file", "rescale_row")
 """Columns, 64-bit integers, that order the records of files with one (partition, offset), see `impls.spark.columns`."""
@@ -154,7 +154,7 @@ def stored_queues(txn: lmdb.Transaction) -> dict[int, list[bytes]]:
     """
     queues: dict[int, list[bytes]] = {}
     for name, stored in whole_range(txn, QUEUE, bytes([QUEUE[0] + 1])):
-        queues.setdefault(int.from_bytes(name[1:3], "big"), []).append(name[3:] + open_record(name, stored))
+        queues.setdefault(bin_of(name), []).append(name[3:] + open_record(name, stored))
     return queues
 
 

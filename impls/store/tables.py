@@ -29,6 +29,11 @@ def bin_key(table: bytes, bin_: int) -> bytes:
     return table + bin_.to_bytes(2, "big")
 
 
+def bin_of(name: bytes) -> int:
+    """Returns the bin of a key that begins with what `bin_key` gives."""
+    return int.from_bytes(name[1:3], "big")
+
+
 def bin_range(table: bytes, bin_: int) -> tuple[bytes, bytes]:
     """Returns the half-open key range of a bin in a table."""
     return bin_key(table, bin_), bin_key(table, bin_ + 1)

@@ -100,6 +100,8 @@ class Aggregate(Operator):
         results = {**self.keys, **{measure.name: measure.result_type for measure in self.measures}}
         self.output_schema = ", ".join(f"`{name}` {kind}" for name, kind in results.items())
 
+    _zone, _micros = "UTC", False  # of one that was pickled before it had them
+
     @cached_property
     def _to_json(self) -> Written:
         keys = [(name, key_type(kind)) for name, kind in self.keys.items()]

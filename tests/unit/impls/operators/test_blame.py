@@ -1,11 +1,12 @@
 """Which records an operator has failed on, as an exception notes them."""
 
+import lmdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from impls.operators import EventTime, KeyedProcess, Map
-from impls.operators.blame import blamed
+from impls.operators.blame import blamed, raise_store_error
 from impls.operators.pipeline import pipeline_of
 from impls.operators.timed import Turn
 from impls.store.environment import Store
@@ -51,3 +52,10 @@ def test_a_careful_operator_tries_the_records_of_all_turns(tmp_path, operator, c
     with Store.open(tmp_path / "state") as store, store.begin() as txn, pytest.raises(ValueError, match="odd") as found:
         operator.run(BinState(txn, 1, careful=careful), turns)
     assert blamed(found.value).places == tuple((3, 10 * number + 1, 0, 0) for number in range(failed))
+
+
+def test_code_without_a_name_may_have_an_lmdb_of_its_own(tmp_path):
+    source = "with lmdb.open(folder) as own, own.begin() as txn: txn.get(b'')"
+    with pytest.raises(lmdb.BadValsizeError) as found:
+        exec(source, {"lmdb": lmdb, "folder": str(tmp_path / "own")})
+    raise_store_error(found.value)

@@ -55,3 +55,11 @@ def test_years_are_as_java_writes_them_beyond_pythons():
 def test_a_type_without_a_form_is_refused():
     with pytest.raises(UsageError, match="The output column took has the type duration"):
         json_rows(pa.schema([("took", pa.duration("us"))]), "UTC")
+
+
+def test_an_aggregate_that_was_pickled_before_it_had_a_zone_goes_on_in_utc(tmp_path):
+    operator = Aggregate({"at": "timestamp"}, {"last": "max(at)"}, {"at": "timestamp"})
+    before = Aggregate.__new__(Aggregate)
+    vars(before).update({name: value for name, value in vars(operator).items() if name not in {"_zone", "_micros"}})
+    row = pa.table({"at": pa.array([MOMENT], pa.timestamp("us", "UTC"))})
+    assert before.payloads(row, [[row.column("at")]]) == operator.payloads(row, [[row.column("at")]])
