@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin import AdminClient
 
 from impls.errors import StateError
 
 _DEADLINE_S = 10.0
-_NO_ID = "A" * 22  # 16 zero bytes: the broker gives topics no ids
+_NO_ID = str(Uuid(0, 0))  # of a broker that gives topics no ids
 _LOG = logging.getLogger(__package__)
 
 

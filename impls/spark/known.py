@@ -170,13 +170,16 @@ class RunningTopics:
         now = self._now()
         late = bool(silent and not ids) or now - begin > ANSWER_S
         self._next = now + (_LATER_S if late else self._every_s)
-        pauses = {topic: min(2 * self._silent.get(topic, (0.0, _PAUSE_S / 2))[1], _LATER_S) for topic in silent}
-        kept = {topic: waiting for topic, waiting in self._silent.items() if topic in waits}
-        self._silent = kept | {topic: (now + pause, pause) for topic, pause in pauses.items()}
+        self._silent = {topic: self._pause(topic, now) for topic in silent} | {t: self._silent[t] for t in waits}
         self._check_same(ids)
         if new := {topic: id_ for topic, id_ in ids.items() if topic not in known.ids}:
             self._topics = known.having_read(new, new)
             self._topics.keep(self._own, fsync=self._fsync)
+
+    def _pause(self, topic: str, now: float) -> tuple[float, float]:
+        _, before_s = self._silent.get(topic, (0.0, _PAUSE_S / 2))
+        pause_s = min(2 * before_s, _LATER_S)
+        return now + pause_s, pause_s
 
     def _unknown(self) -> set[str]:
         """Returns the topics that have no id yet; only a pattern finds others than the sources list."""
@@ -187,10 +190,10 @@ class RunningTopics:
 
     def _check_same(self, ids: Mapping[str, str]) -> None:
         """The numbers of a running query stay: one that finds another topic under a known name ends."""
-        for topic in sorted(topic for topic, id_ in ids.items() if self._topics.ids.get(topic, id_) != id_):
-            self._topics.check_loses(topic)
+        if renewed := sorted(topic for topic, id_ in ids.items() if self._topics.ids.get(topic, id_) != id_):
+            self._topics.check_loses(renewed[0])
             raise UsageError(
-                f"The topic {topic} was deleted and made anew while the query knew the former one: start the query "
-                "again, which reads the new topic from its first record and counts twice what this run has already "
-                "counted of it."
+                f"The topic {renewed[0]} was deleted and made anew while the query knew the former one: start the "
+                "query again, which reads the new topic from its first record and counts twice what this run has "
+                "already counted of it."
             )
