@@ -102,6 +102,7 @@ def spawn(
     stdout: int | IO[bytes] | None = None,
     stderr: int | IO[bytes] | None = None,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     grace_s: float = _GRACE_S,
 ) -> GuardedProcess:
     """Starts a command behind a guard, in a session of its own, and returns when it runs.
@@ -111,6 +112,7 @@ def spawn(
         stdout: as in subprocess.Popen.
         stderr: as in subprocess.Popen.
         env: the child's environment, this process's own by default.
+        cwd: the folder that it works in, this process's own by default.
         grace_s: time between SIGTERM and SIGKILL.
 
     Raises:
@@ -122,7 +124,8 @@ def spawn(
         try:
             guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", __file__, *options, "--", *map(str, command)],
-                stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=env, pass_fds=[tell], start_new_session=True,
+                stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=env, cwd=cwd, pass_fds=[tell],
+                start_new_session=True,
             )  # fmt: skip
         finally:
             os.close(tell)

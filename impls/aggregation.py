@@ -12,12 +12,14 @@ from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.errors import UsageError
 from impls.operators import Aggregate
+from impls.operators.aggregates.measures import function_and_column
 from impls.operators.aggregates.operator import END, EVENT, WindowAggregate
 from impls.operators.aggregates.rows import WINDOW, key_type
-from impls.operators.base import Operator
+from impls.operators.base import Operator, quoted
 from impls.processor.keys import KeyCodec, columns_sql
 from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
+from impls.spark.columnnames import column_named
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
 from impls.worker.output import Output
 
@@ -47,18 +49,20 @@ def aggregate(
     """
     if output_mode not in OUTPUT_MODES:
         raise UsageError(f"The output mode {output_mode!r} is unknown: use {' or '.join(OUTPUT_MODES)}.")
-    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
-    if missing := [key for key in keys if key not in types]:
-        raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
     if not keys:
         raise UsageError("Name a column to group by: without one there is one row of state, which cannot be rescaled.")
+    for key in keys:  # as Spark: the result has the name that was asked for
+        df = _renamed(df, key)
+    values = {name: _with_column(df, text) for name, text in values.items()}
+    types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     for key in [key for key in keys if types[key] in {"float", "double"}]:  # as Spark: -0.0 is 0.0
-        df = df.withColumn(key, (F.col(f"`{key}`") + 0.0).cast(types[key]))
+        df = df.withColumn(key, (F.col(quoted(key)) + 0.0).cast(types[key]))
     schema = StructType([df.schema[key] for key in keys])
     keyed = df.withColumn(GROUPING_KEY, F.expr(columns_sql(schema, keys)))
-    zone = str(df.sparkSession.conf.get("spark.sql.session.timeZone"))
+    setting = df.sparkSession.conf.get
+    zone, ansi = str(setting("spark.sql.session.timeZone")), setting("spark.sql.ansi.enabled") == "true"
     micros = not isinstance(options.get("results"), Output)  # a sink that reads the values back
-    aggregates = Aggregate({key: types[key] for key in keys}, values, types, zone=zone, micros=micros)
+    aggregates = Aggregate({key: types[key] for key in keys}, values, types, zone=zone, micros=micros, ansi=ansi)
     windows = [field for field in schema.fields if types[field.name] == WINDOW]
     if len(windows) > 1:
         raise UsageError(f"The key has {len(windows)} windows: Spark allows one.")
@@ -72,6 +76,17 @@ def aggregate(
             'watermark to the keys, or use output_mode="update".'
         )
     return stream(keyed, key=GROUPING_KEY, operator=operator, **options)
+
+
+def _renamed(df: DataFrame, key: str) -> DataFrame:
+    name = column_named(df, key)
+    return df if name == key else df.withColumnRenamed(name, key)
+
+
+def _with_column(df: DataFrame, text: str) -> str:
+    """Returns an aggregate with its column's own name; raises UsageError for one that the input does not have."""
+    function, column = function_and_column(text)
+    return f"{function}({quoted(column_named(df, column)) if column else '*'})"
 
 
 def with_windows(aggregates: Aggregate, delay: int, appended: StructType | None = None) -> WindowAggregate:
@@ -133,6 +148,6 @@ def _timed(df: DataFrame, window: str) -> tuple[DataFrame, int]:
     if len(marked) != 1:
         raise UsageError(f"Keep the one column with the watermark beside the window; there are {len(marked)}.")
     timed = df.withColumn(EVENT, F.expr(event_time_sql(marked[0].name))).withColumn(
-        END, F.unix_micros(F.col(f"`{window}`.end"))
+        END, F.unix_micros(F.col(f"{quoted(window)}.end"))
     )
     return timed, delay_ms(marked[0])

@@ -33,6 +33,7 @@ from impls.protocol.mechanism import Mechanism
 from impls.protocol.order import Executor
 from impls.protocol.plan import DROP_ENTRIES
 from impls.realtime.link import Switchboard
+from impls.spark.columnnames import column_named
 from impls.spark.columns import prepared, readable
 from impls.spark.compiled import with_heartbeat
 from impls.spark.executor import executor_for, runner
@@ -42,7 +43,7 @@ from impls.spark.readiness import warm_workers
 from impls.spark.realtime.batch import BATCH
 from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, check_real_time, run_real_time
-from impls.spark.session import check_session
+from impls.spark.session import check_session, local_location
 from impls.spark.shipping import equip, pickled
 from impls.spark.spec import spec_of
 from impls.spark.topics import Topics
@@ -132,7 +133,7 @@ def stream(
         on_epoch: called with every finished epoch.
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
     """
-    how, sink = catalog.make(mechanism, **(options or {})), _sink(results, mode)
+    how, sink, key = catalog.make(mechanism, **(options or {})), _sink(results, mode), column_named(df, key)
     read = Input.of(df, sink, Path(checkpoint), numbered=mode == "real-time")
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
@@ -246,7 +247,7 @@ def _ready(
 
 def _writer(frame: DataFrame, opened: Checkpoint, trigger: str) -> DataStreamWriter:
     writer = frame.writeStream.queryName(opened.name).trigger(processingTime=trigger)
-    return writer.option("checkpointLocation", opened.spark)
+    return writer.option("checkpointLocation", local_location(opened.spark))
 
 
 def _made(folder: str | Path) -> str:

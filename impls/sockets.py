@@ -1,11 +1,16 @@
-"""Unix sockets: folders for them that are short and private, and accepting connections while descriptors run out."""
+"""Unix sockets: folders for them that are short and private, accepting connections while descriptors run out.
+
+And how many descriptors a process may have.
+"""
 
 import contextlib
 import errno
 import logging
 import os
+import resource
 import shutil
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable
@@ -14,11 +19,21 @@ from pathlib import Path
 from impls.closing import Closing
 from impls.errors import StateError
 
+FILES_MIN = 1_024  # that a process with Spark, or a broker, has open at a time
 ADDRESS_BYTES = 103  # of a socket's path: 107 on Linux, 103 on macOS
 _PREFIX = "rescale-"
 _RANDOM_BYTES = 8  # that mkdtemp puts behind the prefix
 _SHORT = ("/tmp", "/var/tmp", "/dev/shm")
 _LOG = logging.getLogger(__name__)
+
+
+def raise_file_limit() -> int:
+    """Lets this process, and those that it starts, open as many files as they may, and returns how many these are."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # a limit of none may be more than the system takes
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        now = most
+    return sys.maxsize if now == resource.RLIM_INFINITY else now
 
 
 class SocketFolder(Closing):

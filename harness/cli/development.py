@@ -1,6 +1,7 @@
 """Tasks for whoever changes the code: test, check, fmt, graph, lock, clean."""
 
 import ast
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -100,7 +101,8 @@ HANDS = 5  # into which tests/tiers.py deals tests
     Option("all", "everything, also what is marked slow or stress: about 45 minutes", FLAG),
     Option("fast", "only what needs no JVM, Kafka or Spark, with a sample of simulated cases: about 2 minutes", FLAG),
     Option("hand", f"which fifth of the tests that are dealt, 0 to {HANDS - 1}", INTEGER,
-           shown="the number of HEAD's commits modulo 5", subject="The hand", least=0, most=HANDS - 1),
+           shown="HEAD's number of commits modulo 5, in a shallow clone its hash", subject="The hand", least=0,
+           most=HANDS - 1),
     Option("jobs", "processes; of three or more the last has a low priority, and takes what starts no Spark or Kafka",
            COUNT, subject="The number of processes", shown="3; 2 with --fast; 1 where tests are selected"),
 )  # fmt: skip
@@ -122,10 +124,24 @@ def _tier(select: str, *, everything: bool, fast: bool, hand: int | None) -> str
     if everything:
         return f"-m '' {select}"
     if hand is None and not select:
-        from harness.results.machine import commits
+        from harness.results.machine import commits, shallow_commit
 
-        hand = commits() % HANDS
+        hand, why = hand_of(commits(), shallow_commit())
+        sys.stdout.write(f"Hand {hand} of 0 to {HANDS - 1}, by {why}.\n")
+        sys.stdout.flush()
     return select if hand is None else f"--hand {hand} {select}"
+
+
+def hand_of(commits: int, shallow: str) -> tuple[int, str]:
+    """Returns the hand whose turn it is, and by what it is chosen.
+
+    Args:
+        commits: that lead to HEAD, as far as the clone has them.
+        shallow: HEAD's hash in a shallow clone, which has one commit whatever HEAD is; "" in a whole one.
+    """
+    if shallow:
+        return int(shallow, 16) % HANDS, "HEAD's hash, as a shallow clone does not have the commits to count"
+    return commits % HANDS, f"HEAD's number of commits, {commits}"
 
 
 @task

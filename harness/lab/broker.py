@@ -30,6 +30,7 @@ _MESSAGE_BYTES_MAX = 32 << 20
 _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
 _MORE = "RESCALE_BROKER_JVM"  # variable with more options for the JVM of an embedded broker
 _HERE = Path(__file__).parent
+_PROPERTIES, _LOGGING = "server.properties", "log4j2.properties"
 
 
 class Broker(ABC):
@@ -116,7 +117,7 @@ class EmbeddedBroker(guard.Program, Broker):
         """Starts the broker and returns when it answers (about 2 s); raises UsageError when it does not in 60 s."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(_HERE / "log4j2.properties", self._folder / "log4j2.properties")
+            shutil.copyfile(_HERE / _LOGGING, self._folder / _LOGGING)
             self.log.touch()
             self._format()
             for _ in range(_PORT_TRIES):
@@ -147,9 +148,9 @@ class EmbeddedBroker(guard.Program, Broker):
         """Formats the data folder once; a cut-off format never looks like a finished one."""
         if (self._folder / "data").exists():
             return
-        self._write_properties(*free_ports(self._host, 2), logs=self._folder / "data.new")
+        self._write_properties(*free_ports(self._host, 2), logs="data.new")
         tool = ["kafka.tools.StorageTool", "format", "--ignore-formatted", f"--cluster-id={_new_id()}"]
-        with self.log.open("ab") as log, self._spawn([*tool, "-c", self._folder / "server.properties"], log) as process:
+        with self.log.open("ab") as log, self._spawn([*tool, "-c", _PROPERTIES], log) as process:
             try:
                 code = process.wait(_READY_DEADLINE_S)
             except subprocess.TimeoutExpired:
@@ -162,7 +163,7 @@ class EmbeddedBroker(guard.Program, Broker):
         """Starts the broker on free ports; returns False if another process took one of them in the meantime."""
         free, controller = free_ports(self._host, 2)
         port = self._port or free
-        self._write_properties(port, controller, logs=self._folder / "data")
+        self._write_properties(port, controller, logs="data")
         said = self.log.stat().st_size
         if self._launch(port):
             return True
@@ -173,7 +174,7 @@ class EmbeddedBroker(guard.Program, Broker):
     def _launch(self, port: int) -> bool:
         """Starts the broker that `server.properties` describes; returns False when it ended instead of answering."""
         with self.log.open("ab") as log:
-            self._process = self._spawn(["kafka.Kafka", self._folder / "server.properties"], log)
+            self._process = self._spawn(["kafka.Kafka", _PROPERTIES], log)
         try:
             ready = self._await_port(port) and self._await_answer(f"{self._host}:{port}")
         except BaseException:
@@ -214,18 +215,19 @@ class EmbeddedBroker(guard.Program, Broker):
             time.sleep(_POLL_S)
         raise UsageError(f"The broker opened its port but never answered ({why}).")
 
-    def _spawn(self, arguments: Sequence[str | Path], log: IO[bytes]) -> guard.GuardedProcess:
-        logging = f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}"
-        more = shlex.split(os.environ.get(_MORE, ""))
+    def _spawn(self, arguments: Sequence[str], log: IO[bytes]) -> guard.GuardedProcess:
+        """Starts a program in the folder, by which it needs no name of a path: Kafka takes a comma for a list."""
+        logging, more = f"-Dlog4j2.configurationFile={_LOGGING}", shlex.split(os.environ.get(_MORE, ""))
         command: list[str | Path] = [self._java, self._heap, *_JVM, *more, logging, "-cp", self._classpath, *arguments]
-        return guard.spawn(command, stdout=log, stderr=log, grace_s=_STOP_GRACE_S)
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}  # else Java 17 has "?" for letters of the folder's name
+        return guard.spawn(command, stdout=log, stderr=log, env=env, cwd=self._folder, grace_s=_STOP_GRACE_S)
 
-    def _write_properties(self, port: int, controller: int, *, logs: Path) -> None:
+    def _write_properties(self, port: int, controller: int, *, logs: str) -> None:
         text = (_HERE / "broker.properties").read_text(encoding="utf-8")
         text = text.format(
             host=self._host, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX
         )
-        (self._folder / "server.properties").write_text(text)
+        (self._folder / _PROPERTIES).write_text(text)
 
 
 def _new_id() -> str:

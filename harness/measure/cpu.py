@@ -4,10 +4,11 @@ How much of a run's CPU time was taken away from it, and whether that makes the 
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 BUSY = 0.1
@@ -29,19 +30,20 @@ class CpuReader:
         self._root, self._whole = root_pid, whole
         self._throttle = _throttle_file()
 
-    def read(self) -> dict[str, int] | None:
+    def read(self, apart: Mapping[str, int] = MappingProxyType({})) -> dict[str, int] | None:
         """Returns steal, idle, used (by all), own and throttled in microseconds; what is not known is left out.
 
-        None where the system is not Linux or hides its counters.
+        None where the system is not Linux or hides its counters. Of the processes in `apart`, by their roles, there is
+        the part of `own` that is theirs and their descendants', under own_ROLE.
         """
         try:
             fields = [int(word) for word in (_KERNEL / "stat").read_text().split("\n", 1)[0].split()[1:9]]
             user, nice, system, idle, waiting, irq, softirq, steal = fields
-            own = own_ticks(_processes(), self._root)
+            own = own_ticks(_processes(), self._root, apart)
         except (OSError, ValueError):
             return None
         used = user + nice + system + irq + softirq
-        ticks = {"steal": steal, "idle": idle + waiting, "own": own}
+        ticks = {"steal": steal, "idle": idle + waiting, **own}
         if self._whole:
             ticks["used"] = used
         out = {name: number * _TICK_US for name, number in ticks.items()}
@@ -61,19 +63,31 @@ def _processes() -> Iterable[tuple[int, int, int]]:
             yield int(folder.name), int(fields[1]), sum(map(int, fields[11:15]))
 
 
-def own_ticks(processes: Iterable[tuple[int, int, int]], root: int) -> int:
-    """Returns the ticks of a process and all its descendants, from (process, parent, ticks) of every process."""
+def own_ticks(
+    processes: Iterable[tuple[int, int, int]], root: int, apart: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """Returns the ticks of a process and all its descendants as `own`, those of some of them under own_ROLE too.
+
+    Args:
+        processes: (process, parent, ticks) of every process.
+        root: the process.
+        apart: processes by role; of one that is no descendant nothing is returned.
+    """
     used: dict[int, int] = {}
     children: dict[int, list[int]] = {}
     for pid, parent, ticks in processes:
         used[pid] = ticks
         children.setdefault(parent, []).append(pid)
-    total, left = 0, [root]
-    while left:
-        pid = left.pop()
-        total += used.get(pid, 0)
-        left += children.get(pid, [])
-    return total
+
+    def below(pid: int) -> list[int]:
+        out = [pid]
+        for one in out:
+            out += children.get(one, [])
+        return out
+
+    own = below(root)
+    roles = {f"own_{role}": below(pid) for role, pid in apart.items() if pid in own}
+    return {name: sum(used.get(pid, 0) for pid in pids) for name, pids in {"own": own, **roles}.items()}
 
 
 def _throttle_file() -> Path | None:

@@ -26,6 +26,7 @@ _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 _LINUX = sys.platform == "linux"
 
+BESIDE = ("broker", "generator")
 Provider = Callable[[], int | None]
 Memory = tuple[int, int]  # resident bytes, and those of them that are not mapped files
 
@@ -185,7 +186,7 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._ending.is_set():
-            cpu = self._cpu.read() if self._taken % _LOOK_AGAIN == 0 else None
+            cpu = self._cpu.read(self._apart()) if self._taken % _LOOK_AGAIN == 0 else None
             self._file.write({"at_us": now_us(), "roles": self.sample(), **({"cpu": cpu} if cpu else {})})
             self._ending.wait(self._period_s)
 
@@ -206,6 +207,11 @@ class MemorySampler:
         if executors := [found for pid in self._executors if (found := memory_of(pid)) is not None]:
             out["executor"] = _named(_sum(executors))
         return out
+
+    def _apart(self) -> dict[str, int]:
+        """Returns the processes that are beside the engine, whose CPU time is told apart from the engine's."""
+        pids = {role: self._providers[role]() for role in BESIDE}
+        return {role: pid for role, pid in pids.items() if pid is not None}
 
     def _look(self) -> None:
         self._pids = {role: provider() for role, provider in self._providers.items()}

@@ -24,6 +24,7 @@ _NUMBER = np.dtype([
 ])  # fmt: skip
 _HEADER = "n"
 _CHUNK = 20_000
+_FRAME_MAX = (1 << 31) - 1  # bytes of an answer, the most there can be; by default the client refuses one of 1 MB
 _C = TypeVar("_C", bound=Columns)
 
 
@@ -37,6 +38,7 @@ def _consumer(bootstrap: str, topic: str) -> Iterator[tuple[Any, list[TopicParti
         max_poll_records=_CHUNK,
         fetch_max_bytes=64 << 20,
         max_partition_fetch_bytes=4 << 20,
+        receive_message_max_bytes=_FRAME_MAX,
     )
     try:
         partitions = sorted(consumer.partitions_for_topic(topic) or ())
@@ -62,8 +64,8 @@ def _no_collector() -> Iterator[None]:
 def _read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple[int, list[Any]]]:
     """Yields (partition, messages) from the beginning of a topic to its end as it is now.
 
-    Raises OracleError when there is no such topic, its first messages are gone, or it is not read in `deadline_s`
-    seconds.
+    Raises OracleError when there is no such topic, its first messages are gone, or nothing comes for `deadline_s`
+    seconds: how long all of it takes depends on how much it is.
     """
     give_up = time.monotonic() + deadline_s
     with _consumer(bootstrap, topic) as (consumer, partitions), _no_collector():
@@ -73,8 +75,10 @@ def _read_topic(bootstrap: str, topic: str, deadline_s: float) -> Iterator[tuple
         ends: dict[TopicPartition, int] = consumer.end_offsets(partitions)
         while behind := [tp for tp in partitions if consumer.position(tp) < ends[tp]]:
             if time.monotonic() > give_up:
-                raise OracleError(f"Topic {topic!r} was not read in {deadline_s:.0f} s: {len(behind)} partitions left.")
+                left = f"{len(behind)} of its partitions are not read to their ends"
+                raise OracleError(f"Nothing came from the topic {topic!r} for {deadline_s:.0f} s, and {left}.")
             for tp, messages in consumer.poll(timeout_ms=1000).items():
+                give_up = time.monotonic() + deadline_s
                 yield tp.partition, [message for message in messages if message.offset < ends[tp]]
 
 
@@ -131,7 +135,7 @@ def read_columns(
         kind: what to return; it has partition and offset.
         bootstrap: broker addresses.
         topic: what to read.
-        deadline_s: longest time for it, in seconds.
+        deadline_s: longest time without a message, in seconds.
         columns_of: from messages of a partition to their other columns, by name.
     """
     parts: dict[str, list[NDArray[Any]]] = {name: [np.empty(0, dtype)] for name, dtype in kind.dtypes().items()}

@@ -87,7 +87,7 @@ class CheckedRun:
         bin_of: bins of keys, see `harness.oracle.columns`.
         expected_migrations: migrations the experiment was to command; with fewer the run is unknown.
         topics: with the input, with the results.
-        deadline_s: longest time for each topic, in seconds.
+        deadline_s: longest time without a message of a topic that is being read, in seconds.
     """
 
     bootstrap: str

@@ -65,6 +65,14 @@ def commits() -> int:
     return int(_output("git", "rev-list", "--count", "HEAD") or 0)
 
 
+def shallow_commit() -> str:
+    """Returns the hash of the commit of a shallow clone, in which the commits before it are not; "" elsewhere."""
+    shallow, commit = (
+        (_output("git", "rev-parse", what) or "").strip() for what in ("--is-shallow-repository", "HEAD")
+    )
+    return commit if shallow == "true" else ""
+
+
 @cache
 def _machine() -> dict[str, Any]:
     return {

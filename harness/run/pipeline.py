@@ -213,7 +213,8 @@ def start_native(
     limit = experiment.max_offsets_per_trigger
     if experiment.workload == "nexmark":
         source = RecordSource(partial(_read_raw, spark, bootstrap, topics[0], limit), 0)
-        return NativeQuery(spark, source, answers=partial(answers, query=experiment.query), **rest)
+        twin = partial(answers, query=experiment.query, disorder_ms=disorder_ms(experiment))
+        return NativeQuery(spark, source, answers=twin, **rest)
     preload = topics[0] + _PRELOAD
     create_topics(bootstrap, {preload: PRELOAD_PARTITIONS if run.real_time else experiment.workers})
     send_keys(spark, bootstrap, preload, experiment.keys)

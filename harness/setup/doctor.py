@@ -21,6 +21,7 @@ from pathlib import Path
 
 from harness.setup.java import cache_folder, ensure_jars, find_java, find_javac, jars_folder, java_version
 from impls.errors import UsageError
+from impls.sockets import FILES_MIN, raise_file_limit
 
 _DISK_GB_MIN = 5.0
 _MEMORY_GB_MIN = 6.0
@@ -61,7 +62,7 @@ def examine(state_dir: Path | None = None, *, fetch: bool = False) -> list[Requi
     """
     folder = state_dir or Path(tempfile.gettempdir())
     checks: tuple[Callable[[], Requirement], ...] = (
-        _python, _java, _javac, _pyspark, partial(_jars, fetch=fetch), _bench, _cores, _memory, _disk,
+        _python, _java, _javac, _pyspark, partial(_jars, fetch=fetch), _bench, _cores, _memory, _files, _disk,
         _shared_memory, _ports, partial(_local, folder), partial(_lmdb, folder), _docker,
     )  # fmt: skip
     return [check() for check in checks]
@@ -144,6 +145,12 @@ def _disk() -> Requirement:
 def _cores() -> Requirement:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return Requirement("cores", str(cores), cores >= _CORES_MIN, "latencies need two cores or more", needed=False)
+
+
+def _files() -> Requirement:
+    most = raise_file_limit()
+    shown = "any number" if most == sys.maxsize else f"{most:,}"
+    return Requirement("open files", shown, most >= FILES_MIN, "raise the limit: ulimit -n 4096")
 
 
 def _memory() -> Requirement:

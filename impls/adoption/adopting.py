@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from pyspark import SparkContext
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from impls.adoption.cutover import FILES, IMAGES_SCHEMA, Target, names_of, write_cutover, write_images
 from impls.adoption.found import Found, Wanted, found_in
 from impls.adoption.native import NativeLog, check_topics, read_log
-from impls.adoption.reading import operators_of, reading_session, refused, the_operator
+from impls.adoption.reading import operators_of, plain_place, reading_session, refused, the_operator
 from impls.driver.checkpoint import Checkpoint
 from impls.durability import frame as frames
 from impls.durability import snapshot as snapshots
@@ -186,13 +187,17 @@ def adopt(
     check_place(durability, log_dir)
     _check_stopped(spark, location)
     log = read_log(Files(location))
-    reader = reading_session(spark, state_ids=log.state_ids)
-    state = the_operator(operators_of(reader, location, log.batch), location)
-    check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)
-    found = found_in(reader, location, log, state, Wanted(aggregates, processor, pandas, keys, output_mode), bins=bins)
-    with made_whole(Path(into)) as folder:
-        place = (bins, workers, durability == "host", log_dir)
-        rows = _fill(folder, location, log, found, place=place, tell=tell)
+    reader, wanted = (
+        reading_session(spark, state_ids=log.state_ids),
+        Wanted(aggregates, processor, pandas, keys, output_mode),
+    )
+    with plain_place(location, str(spark.sparkContext.master)) as source:
+        state = the_operator(operators_of(reader, source, log.batch), location)
+        check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)
+        found = found_in(reader, source, log, state, wanted, bins=bins)
+        with made_whole(Path(into)) as folder:
+            place = (bins, workers, durability == "host", log_dir)
+            rows = _fill(folder, location, log, found, place=place, tell=tell)
     entries, size, written = (sum(row[name] for row in rows) for name in ("entries", "size", "written"))
     return Adopted(log.batch, log.planned > 0, entries, size, written, time.monotonic() - begin)
 
@@ -226,7 +231,9 @@ def _fill(
 
 def _location(native: str | Path) -> str:
     """Returns a checkpoint's place as both Spark and pyarrow take it: a whole path, or a URI of another file system."""
-    text = str(native).removeprefix("file://").removeprefix("file:")
+    text = str(native)
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
     return text if "://" in text else str(Path(text).absolute())
 
 

@@ -17,6 +17,7 @@ from impls.operators import Aggregate
 from impls.operators.aggregates.measures import Measure, function_and_column
 from impls.operators.aggregates.operator import expiry_name
 from impls.operators.aggregates.rows import WINDOW, RowCodec, decimal_of
+from impls.operators.base import quoted
 from impls.processor.encoding import Encoding, Entries, Variable
 from impls.processor.handle import TimeMode
 
@@ -163,7 +164,6 @@ def _values(kind: t.DataType) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-_EMPTY = "isEmpty"  # Spark's second buffer of a sum of decimals
 _SUM_DIGITS = 10  # by which a sum of decimals is longer than they are
 
 
@@ -173,7 +173,7 @@ def aggregate_of(key: StructType, value: StructType, values: Mapping[str, str]) 
     Raises UsageError when the aggregates are not those that the state was made by.
     """
     kinds = {field.name: field.dataType.simpleString() for field in key.fields}
-    found = [(field.name, field.dataType.simpleString()) for field in value.fields if field.name != _EMPTY]
+    found = [(field.name, field.dataType.simpleString()) for field in value.fields]
     return Aggregate(kinds, values, typed_by_state(values, found))
 
 
@@ -186,9 +186,11 @@ def typed_by_state(values: Mapping[str, str], columns: Sequence[tuple[str, str]]
     types: dict[str, str] = {}
     left, exact = list(columns), set()
     for function, column in map(function_and_column, values.values()):
-        buffers = [left.pop(0) for _ in range(min(len(left), 2 if function == "avg" else 1))]
-        names = [name for name, _ in buffers]
-        if names != (["sum", "count"] if function == "avg" else [function]):
+        wanted = ["sum", "count"] if function == "avg" else [function]
+        if function == "sum" and left and decimal_of(left[0][1]):
+            wanted.append("isEmpty")
+        buffers, left = left[: len(wanted)], left[len(wanted) :]
+        if [name for name, _ in buffers] != wanted:
             raise UsageError(_unlike(values, columns))
         if column and column not in exact:
             types[column] = _input_type(function, buffers[0][1], types.get(column))
@@ -225,12 +227,11 @@ def window_of(key: StructType) -> str | None:
 def entries_of_aggregate(state: DataFrame, operator: Aggregate, bins: int, *, expire: bool) -> DataFrame:
     """Returns the entries of state, see `impls.adoption.reading`; those of windows that expire have their expiries."""
     value, window = struct_of(state, "value"), window_of(struct_of(state, "key"))
-    kept = [n for n, field in enumerate(value.fields) if field.name != _EMPTY]
     numbered = StructType([StructField(f"b{n}", field.dataType) for n, field in enumerate(value.fields)])
-    end = F.unix_micros(F.col(f"key.`{window}`.end")) if expire else F.lit(None).cast("long")
+    end = F.unix_micros(F.col(f"key.{quoted(window)}.end")) if expire and window else F.lit(None).cast("long")
     keyed = keyed_state(state.withColumn("end", end), ["end", "value"], bins)
     rows = keyed.withColumn("value", F.col("value").cast(numbered))
-    rows = rows.select("bin", "key", "end", *[F.col(f"value.b{n}") for n in kept])
+    rows = rows.select("bin", "key", "end", *[F.col(f"value.{name}") for name in numbered.names])
     return rows.mapInArrow(partial(_encoded_group, operator.codec), ENTRY_SCHEMA)
 
 

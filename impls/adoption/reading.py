@@ -1,9 +1,12 @@
 """The state of a native query: what it is, its rows as Spark's own readers give them, its entries by bin."""
 
 import json
+import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -89,6 +92,32 @@ def reading_session(spark: SparkSession, *, state_ids: bool) -> SparkSession:
     for name, value in {**_LOCAL, _FORMAT: "2" if state_ids else "1"}.items():
         session.conf.set(name, value)
     return session
+
+
+_PLAIN = re.compile(r"[\w./+=,@~-]+", re.ASCII)
+
+
+@contextmanager
+def plain_place(location: str, master: str) -> Iterator[str]:
+    """Yields a place by which Spark's readers of state find a local checkpoint, whatever is in its path.
+
+    Spark 4.3's readers take a path for a URI and back: of one with a blank, %, # or a bracket they say "No committed
+    batch found". By a link with a plain name they find it.
+
+    Raises UsageError where other hosts, which do not have the link, are to read it.
+    """
+    if "://" in location or _PLAIN.fullmatch(location):
+        yield location
+        return
+    with tempfile.TemporaryDirectory(prefix="adopt-") as folder:
+        link = Path(folder) / "checkpoint"
+        if not master.startswith("local") or not _PLAIN.fullmatch(str(link)):
+            raise UsageError(
+                f"Spark's readers of state do not find a checkpoint by the path {location}: rename its folders, to "
+                "letters, digits, dots, hyphens and underscores."
+            )
+        link.symlink_to(location)
+        yield str(link)
 
 
 @contextmanager

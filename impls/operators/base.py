@@ -14,6 +14,15 @@ from impls.store.records import Results
 from impls.store.state import BinState
 
 
+def quoted(name: str) -> str:
+    """Returns a column's name as SQL has it, also one with a dot or a backtick.
+
+    >>> quoted("a.b")
+    '`a.b`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
 class Operator(ABC):
     """create() is called once per bin when its state is made, then apply() once per worker and epoch with its records.
 

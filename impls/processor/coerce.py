@@ -6,6 +6,7 @@ anything becomes a string where a string is wanted.
 """
 
 import ctypes
+import re
 import struct
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -92,9 +93,14 @@ def _float(value: Any) -> float | None:
         return float("inf") if value > 0 else float("-inf")
 
 
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
 def _string(value: Any) -> str | None:
-    if isinstance(value, str) or value is None:
-        return value
+    if isinstance(value, str):  # half a surrogate pair becomes what Java makes of it
+        return value if value.isascii() else _HALVES.sub("\ufffd", value)
+    if value is None:
+        return None
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

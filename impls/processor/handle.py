@@ -23,11 +23,20 @@ from impls.processor.state import ListClient, MapClient, ValueClient
 
 TimeMode = Literal["none", "processingtime", "eventtime"]
 _Schema = StructType | str
+_LONG = 1 << 63
 _NAMES = {"none": "NoTime", "processingtime": "ProcessingTime", "eventtime": "EventTime"}
 
 
 def _refused(what: str, condition: str, text: str) -> PySparkRuntimeError:
     return PySparkRuntimeError(f"Error {what}: [{condition}] {text}")
+
+
+def _time(ms: int) -> int:
+    """Returns a time as a number of 64 bits; raises ValueError for one beyond, with the text of Spark's client."""
+    time = operator.index(ms)
+    if not -_LONG <= time < _LONG:
+        raise ValueError(f"Value out of range: {time}")
+    return time
 
 
 @lru_cache(maxsize=64)
@@ -87,7 +96,7 @@ class Handle(StatefulProcessorHandle):
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Sets a timer of the key; setting it again changes nothing."""
-        time = operator.index(expiryTimestampMs)
+        time = _time(expiryTimestampMs)
         self._check_timers("register timer", "register_timer")
         own = encoding.own_timer_name(time, self._scope.name(encoding.TIMERS))
         if self._scope.read(own) is None:
@@ -96,7 +105,7 @@ class Handle(StatefulProcessorHandle):
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Takes a timer of the key back; one that is not set is left alone."""
-        time = operator.index(expiryTimestampMs)
+        time = _time(expiryTimestampMs)
         self._check_timers("deleting timer", "delete_timer")
         own = encoding.own_timer_name(time, self._scope.name(encoding.TIMERS))
         if self._scope.read(own) is not None:
@@ -125,6 +134,7 @@ class Handle(StatefulProcessorHandle):
         """Returns a client, which also serves what was made of that name and kind before and then deleted."""
         before = self._clients.get(name)
         if type(before) is type(client):
+            vars(before).clear()  # and with it what `delete` has put in place of its methods
             vars(before).update(vars(client))
             return before
         self._clients[name] = client
@@ -191,6 +201,7 @@ class Handle(StatefulProcessorHandle):
         """Returns a time to live, None for none; 0 is none, as in Spark."""
         if not ttl_ms:
             return None
+        _time(ttl_ms)
         if self._time_mode != "processingtime":
             raise _refused(
                 what,

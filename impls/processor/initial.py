@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from impls.driver.journal import replace_bytes
 from impls.errors import ADVICE, UsageError
+from impls.operators.base import quoted
 from impls.processor.operator import DONE
 from impls.store.hashing import bin_sql
 from impls.store.records import to_bytes
@@ -66,7 +67,7 @@ def job_of(frame: DataFrame, key: str, bins: int) -> Callable[[Path], None]:
     """Returns what writes a frame's rows to files by bin; `key` is the grouping key's bytes as SQL."""
 
     def write(folder: Path) -> None:
-        own = [F.col(f"`{name}`").alias(f"c{place}") for place, name in enumerate(frame.columns)]
+        own = [F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(frame.columns)]
         rows = frame.select(F.expr(key).alias("key"), *own)
         routed = rows.select(F.expr(bin_sql("`key`", bins)).alias("bin"), "*").repartition("bin")
         parts: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = partial(_write, str(folder))

@@ -8,7 +8,7 @@ The bytes of a key are those of its fields, one behind the other. A field is 00 
 | byte, short, int, long, date (days), timestamp, timestamp_ntz, day-time interval (µs) | 8 bytes, big-endian |
 | float, double | 8 bytes of the double, big-endian; one NaN, no -0.0 |
 | string, binary | 4 bytes of length, the bytes; without the length as the key's last field |
-| decimal | its digits at the type's scale, as a string |
+| decimal | its digits at the type's scale, as a string without an exponent |
 | array | 4 bytes of length, its elements as fields |
 | struct | its fields |
 
@@ -25,8 +25,10 @@ from typing import Any
 from pyspark.sql import types as t
 
 from impls.errors import UsageError
+from impls.operators.base import quoted
 from impls.processor.coerce import coercion, internal_row
 from impls.processor.rows import normalized, row_maker
+from impls.spark.columnnames import check_collation
 
 _INTEGERS = (t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.DateType, t.TimestampType, t.TimestampNTZType,
              t.DayTimeIntervalType)  # fmt: skip
@@ -87,7 +89,7 @@ def key_sql(schema: t.StructType, columns: list[str]) -> str:
 
 def columns_sql(schema: t.StructType, names: Sequence[str]) -> str:
     """Returns the same of a key that is in columns of these names."""
-    return key_sql(schema, [f"`{name}`" for name in names])
+    return key_sql(schema, [quoted(name) for name in names])
 
 
 # -- Python -----------------------------------------------------------------------------------------------------------
@@ -105,6 +107,7 @@ def _packer(kind: t.DataType, where: str, *, open_: bool = False) -> _Pack:  # n
     if isinstance(kind, t.DecimalType):
         return lambda value: _with_length(format(value, "f").encode(), open_=open_)
     if isinstance(kind, _TEXTS):
+        check_collation(kind, where)
         return lambda value: _with_length(value.encode(), open_=open_)
     if isinstance(kind, t.BinaryType):
         return lambda value: _with_length(value, open_=open_)
@@ -208,15 +211,32 @@ def _packed_sql(kind: t.DataType, value: str, names: "itertools.count[int]", *, 
         bits = f"reflect('java.lang.Double', 'doubleToLongBits', cast({value} as double) + 0.0D)"
         return _eight_sql(f"cast({bits} as bigint)")
     if isinstance(kind, t.StructType):
-        parts = [_field_sql(field.dataType, f"{value}.`{field.name}`", names) for field in kind.fields]
+        parts = [_field_sql(field.dataType, f"{value}.{quoted(field.name)}", names) for field in kind.fields]
         return f"concat({', '.join(parts)})"
     if isinstance(kind, t.ArrayType):
         name = f"e{next(names)}"
         element = _field_sql(kind.elementType, name, names)
         elements = f"aggregate({value}, X'', (all_{name}, {name}) -> concat(all_{name}, {element}))"
         return f"concat({_length_sql(f'size({value})')}, {elements})"
-    raw = f"cast(cast({value} as string) as binary)" if not isinstance(kind, t.BinaryType) else value
+    text = _decimal_sql(kind, value) if isinstance(kind, t.DecimalType) else f"cast({value} as string)"
+    raw = value if isinstance(kind, t.BinaryType) else f"cast({text} as binary)"
     return raw if open_ else f"concat({_length_sql(f'length({raw})')}, {raw})"
+
+
+_PLAIN_SCALE = 6  # a decimal with more digits behind its point may be written with an exponent
+
+
+def _decimal_sql(kind: t.DecimalType, value: str) -> str:
+    """Returns a decimal's digits as SQL, the same whether `spark.sql.ansi.enabled` is set.
+
+    Spark's cast to string writes 0E-10 and -1.5E-7 where it is not set, and all digits where it is.
+    """
+    text = f"cast({value} as string)"
+    if kind.scale <= _PLAIN_SCALE:
+        return text
+    digits = f"translate(split_part({text}, 'E', 1), '-.', '')"
+    plain = f"concat(if({value} < 0, '-', ''), '0.', lpad({digits}, {kind.scale}, '0'))"
+    return f"if(instr({text}, 'E') > 0, {plain}, {text})"
 
 
 def _long_sql(kind: t.DataType, value: str) -> str:

@@ -1,12 +1,10 @@
 """What the state variables of a processor share in a turn: the entries, the key at work, processing time."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 
 from impls.processor import encoding
-from impls.processor.encoding import Variable
 from impls.store.buffered import Buffered
 
 _NO_KEY = "[STATE_STORE_UNSUPPORTED_OPERATION] There is no grouping key here: state is for handleInputRows and timers."
@@ -68,14 +66,3 @@ class Scope:
             if due is not None:
                 self.put(encoding.expiry_name(due, entry), b"")
             self.timed.add(self.bin)
-
-
-class Deleted:
-    """The scope of a state variable that was deleted: whatever asks it for something gets Spark's error."""
-
-    def __init__(self, variable: Variable):
-        self._variable = variable
-
-    def __getattr__(self, _name: str) -> Any:
-        kind, name = self._variable.kind.capitalize(), self._variable.name
-        raise PySparkRuntimeError(f"{kind} state {name} is not initialized: deleteIfExists has deleted it.")

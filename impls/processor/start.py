@@ -15,6 +15,7 @@ from impls.api import stream
 from impls.driver.handle import StreamHandle
 from impls.driver.preparing import NOTHING, Preparation
 from impls.errors import UsageError
+from impls.operators.base import quoted
 from impls.processor.encoding import Variable, in_ranges
 from impls.processor.handle import Handle, TimeMode
 from impls.processor.initial import InitialFiles, job_of
@@ -25,6 +26,7 @@ from impls.processor.output import MAX_BYTES, NO_BOUND, json_of, pandas_settings
 from impls.processor.program import Program
 from impls.processor.scope import Scope
 from impls.protocol.eventtime import NO_TIME, EventTime
+from impls.spark.columnnames import column_named
 from impls.spark.columns import ordered
 from impls.spark.shipping import dumped
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
@@ -125,11 +127,9 @@ def _frame_and_keys(grouped: Grouped, what: str) -> tuple[DataFrame, list[str]]:
         frame, keys = grouped[0], list(grouped[1])
     else:
         raise UsageError(f'As {what} give df.groupBy("user") or (df, ["user"]), not {type(grouped).__name__}.')
-    missing = [name for name in keys if name not in frame.columns]
-    if missing or not keys:
-        name = repr(missing[0]) if missing else "none"
-        raise UsageError(f"The frame is grouped by {name}; it has the columns {', '.join(frame.columns)}.")
-    return frame, keys
+    if not keys:
+        raise UsageError(f"The frame is grouped by none of its columns; it has {', '.join(frame.columns)}.")
+    return frame, [column_named(frame, key) for key in keys]
 
 
 def _grouping_columns(grouped: GroupedData) -> list[str]:
@@ -237,7 +237,7 @@ def _prepared(frame: DataFrame, key: str, event_sql: str, time: str | None) -> D
     """Returns the columns that the operator reads, under names that are no other column's."""
     sequence = ordered(frame)
     order = [name for name in ("partition", "offset", *TIES) if name in sequence.columns]
-    scheduled = [F.col(time).alias("scheduled")] if time else []
-    own = [F.col(f"`{name}`").alias(alias) for name, alias in zip(frame.columns, _columns(frame), strict=True)]
+    scheduled = [F.col(quoted(column_named(frame, time))).alias("scheduled")] if time else []
+    own = [F.col(quoted(name)).alias(alias) for name, alias in zip(frame.columns, _columns(frame), strict=True)]
     event = F.expr(event_sql).cast("long").alias(EVENT_TIME)
     return sequence.select(*order, F.expr(key).alias("key"), event, *scheduled, *own)

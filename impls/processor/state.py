@@ -13,7 +13,7 @@ from impls.processor import encoding
 from impls.processor.encoding import Variable, list_head, with_expiry
 from impls.processor.keys import KeyCodec
 from impls.processor.rows import RowCodec
-from impls.processor.scope import Deleted, Scope
+from impls.processor.scope import Scope
 
 _T = TypeVar("_T")
 _EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
@@ -21,6 +21,26 @@ _EXPIRES, _NOTED = slice(0, 8), slice(8, 16)
 
 def _noted(old: bytes | None) -> int | None:
     return None if old is None else encoding.time_of(old[_NOTED])
+
+
+_LONG = 1 << 63
+_READERS = ("get", "get_key_value_pair", "get_row")  # those that end an iteration where Spark answers with an error
+_DOING = {  # what Spark's clients call what they do, by method
+    "value": {"exists": "checking value state exists", "get": "getting value state", "update": "updating value state",
+              "clear": "clearing value state"},
+    "list": {"exists": "checking value state exists", "append_value": "updating value state",
+             "append_list": "updating value state", "put": "updating value state", "clear": "clearing value state"},
+    "map": {"exists": "checking map state exists", "get_value": "getting value",
+            "contains_key": "checking if map state contains key", "update_value": "updating map state value",
+            "remove_key": "removing key from map state", "clear": "clearing map state"},
+}  # fmt: skip
+
+
+def _raising(error: type[Exception], *args: str) -> Callable[..., Any]:
+    def call(*_args: Any) -> Any:
+        raise error(*args)
+
+    return call
 
 
 class _Rows:
@@ -31,9 +51,17 @@ class _Rows:
         self._variable = variable
 
     def delete(self) -> None:
-        """Makes every other method raise PySparkRuntimeError."""
-        deleted: Any = Deleted(self._variable)
-        self._scope = deleted
+        """Makes the other methods raise what Spark's clients raise: PySparkRuntimeError, or that there is no item."""
+        text = f"{self._variable.kind.capitalize()} state {self._variable.name} is not initialized."
+        for method in _READERS:
+            setattr(self, method, _raising(StopIteration))
+        for method, doing in _DOING[self._variable.kind].items():
+            setattr(self, method, _raising(PySparkRuntimeError, f"Error {doing}: {text}"))
+
+    def _expires(self) -> int:
+        """Returns when what is written now expires, ms; it wraps at 64 bits, as Spark's does."""
+        assert self._ttl is not None, "only what has a time to live expires"
+        return (self._scope.now + self._ttl + _LONG) % (2 * _LONG) - _LONG
 
     def _live(self, raw: bytes | None, *, noted: bool = True) -> bytes | None:
         """Returns the row of what is stored, None where that is nothing or has expired."""
@@ -46,7 +74,7 @@ class _Rows:
         if not self._ttl:
             self._scope.put(name, front + row)
             return
-        expires, before = self._scope.now + self._ttl, _noted(old)
+        expires, before = self._expires(), _noted(old)
         due = expires if before is None else min(before, expires)
         self._scope.note(name, due=due, before=before)
         self._scope.put(name, front + with_expiry(expires, due, row))
@@ -150,7 +178,7 @@ class ListClient(_Rows):
         name, (first, end, noted) = self._scope.name(self._head), self._bounds()
         back = b""
         if self._ttl:
-            expires = self._scope.now + self._ttl
+            expires = self._expires()
             rows = [with_expiry(expires, None, row) for row in rows]
             due = expires if noted is None else min(noted, expires)
             self._scope.note(name, due=due, before=noted)

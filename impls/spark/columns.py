@@ -21,11 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import IntegralType
+from pyspark.sql.types import BinaryType, DataType, IntegralType, StringType
 
 from impls.errors import UsageError
-from impls.operators.base import Operator
+from impls.operators.base import Operator, quoted
 from impls.operators.nexmark.base import AUCTION, BID, PERSON, NexmarkQuery
+from impls.spark.columnnames import check_collation, column_named
 from impls.spark.identity import OFFSET, PARTITION, Identified
 from impls.store.records import ROW, TIES
 
@@ -91,9 +92,7 @@ def prepared(
     found = source if isinstance(source, Identified) else Identified(source)
     df = found.frame
     columns_read = dict.fromkeys([*operator.columns, *further])
-    missing = [c for c in (key, time, *columns_read) if c and c not in df.columns]
-    if missing:
-        raise UsageError(f"The input has no column {missing[0]!r}; it has {', '.join(df.columns)}.")
+    column = {name: F.col(quoted(column_named(df, name))) for name in (key, time, *columns_read) if name}
     if taken := [c for c in columns_read if c in _OWN]:
         raise UsageError(
             f"The operator reads a column {taken[0]!r}, a name that every record has for another purpose: give the "
@@ -101,20 +100,34 @@ def prepared(
         )
     df, order = (df, (PARTITION, OFFSET)) if found.carried else (ordered(df), _ORDER)
     numbered = [F.lit(0).cast("long").alias(ROW)] if found.several else []
-    when: Column = F.col(time).cast("long") if time else F.lit(None).cast("long")
-    whole = isinstance(df.schema[key].dataType, IntegralType)
+    when: Column = column[time].cast("long") if time else F.lit(None).cast("long")
+    whole = _is_whole(df.schema[column_named(df, key)].dataType, key)
     if operator.key_type == "long" and not whole:
         raise UsageError(f"{type(operator).__name__} needs an integer key, but column {key!r} is not one.")
     kind = "bigint" if whole else "binary"
-    name = F.col(key).cast(kind)
+    name = column[key].cast(kind)
     return df.select(
-        F.expr(operator.bin_sql(f"cast(`{key}` as {kind})", bins)).alias("bin"),
+        F.expr(operator.bin_sql(f"cast({quoted(column_named(df, key))} as {kind})", bins)).alias("bin"),
         *[F.col(name).cast("long").alias(alias) for name, alias in zip(order, _ORDER, strict=True)],
         when.alias("time"),
         (key_bytes(name) if whole and operator.key_type == "binary" else name).alias("key"),
-        *[F.col(c) for c in (*columns_read, *TIES) if c in df.columns],
+        *[column[name].alias(name) for name in columns_read],
+        *[F.col(name) for name in TIES if name in df.columns],
         *numbered,
     )
+
+
+def _is_whole(kind: DataType, key: str) -> bool:
+    """Returns whether a key is an integer and not bytes or text; raises UsageError for a key of another type."""
+    if isinstance(kind, IntegralType):
+        return True
+    if not isinstance(kind, StringType | BinaryType):
+        raise UsageError(
+            f"The key column {key!r} is of type {kind.simpleString()}; a key is an integer, a string or binary: cast "
+            "the column, or group by it with impls.transform_with_state."
+        )
+    check_collation(kind, f"The key column {key!r}")
+    return False
 
 
 def readable(frame: DataFrame) -> tuple[str, ...]:

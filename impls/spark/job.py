@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from py4j.java_gateway import JavaObject
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
+from impls.operators.base import quoted
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
 from impls.spark.compiled import new_object
@@ -58,12 +60,19 @@ class StepJob:
 
     def _run_by_pyspark(self, order: EpochOrder, routed: DataFrame, begin: float) -> Answers:
         sink = self._spec.output
-        job = routed.mapInArrow(partial(run_step, self._spec, order), schema_of(sink))
+        job = _mapped(routed, partial(run_step, self._spec, order), schema_of(sink))
         built = time.perf_counter()
         with reports_of(job, sink) as reports:
             found = [(Report.from_json(row["report"]), np.frombuffer(row["cells"], CELL)) for row in reports.collect()]
             answers = _answers(found, begin, built)
             return replace(answers, sink_ms=given(sink, job, self._spec.operator, order.written.epoch, answers))
+
+
+def _mapped(frame: DataFrame, step: Callable[..., Any], schema: StructType) -> DataFrame:
+    """Returns what `frame.mapInArrow(step, schema)` does, which fails at columns with a dot in their names (4.3)."""
+    call = UserDefinedFunction(step, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    arguments = call(*[frame[quoted(name)] for name in frame.columns])
+    return DataFrame(frame._jdf.mapInArrow(arguments._jc, False, None), frame.sparkSession)
 
 
 def _answers(rows: _Answered, begin: float, built: float) -> Answers:

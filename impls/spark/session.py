@@ -5,14 +5,17 @@ With Spark's own settings a host that is cut off is noticed after 120 s, and an 
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from impls.errors import UsageError
+from impls.sockets import FILES_MIN, raise_file_limit
 from impls.spark.cause import silence
 from impls.spark.cluster import await_executor, end_session, start_in_time
 from impls.spark.master import address_towards, check_master, check_retries, is_local, standalone_addresses
@@ -68,6 +71,7 @@ _SEATED = {
 }  # else on a cluster the tasks of a seat go where its records were read, every second epoch
 _RETRIES = 4  # plain local[N] never retries a task: one killed Python worker would end the query
 _ROOT = Path(__file__).resolve().parents[2]
+_LOG = logging.getLogger(__package__)
 
 
 def spark_session(
@@ -95,9 +99,10 @@ def spark_session(
             nothing is left running.
     """
     check_master(master)
+    _check_files()
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _use_installed(local=is_local(master))
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     builder = SparkSession.builder.appName(name).master(master or f"local[{threads},{_RETRIES}]")
@@ -111,6 +116,45 @@ def spark_session(
     spark.sparkContext.setLogLevel("ERROR")
     _quiet_expected_ends(spark)
     return spark
+
+
+def _check_files() -> None:
+    if (most := raise_file_limit()) < FILES_MIN:
+        raise UsageError(
+            f"This process may open {most} files, and Spark needs {FILES_MIN:,}: raise the limit (ulimit -n 4096)."
+        )
+
+
+def _use_installed(*, local: bool) -> None:
+    """Has pyspark start the Spark that it brought, and in local mode this Python, whatever the environment names.
+
+    Another Spark than pyspark's own, or another Python without its packages, cannot run a step. On a cluster
+    PYSPARK_PYTHON is a path of the hosts, and stays.
+    """
+    started = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    if not started and "SPARK_HOME" in os.environ:
+        _replace("SPARK_HOME", str(Path(pyspark.__file__).parent))
+    if local and "PYSPARK_PYTHON" in os.environ:
+        _replace("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _replace(variable: str, path: str) -> None:
+    """Makes a variable name a path, and says so where it named another."""
+    named = os.environ[variable]
+    if not _same(named, path):
+        _LOG.warning("%s=%s is not used: this program runs with %s.", variable, named, path)
+        os.environ[variable] = path
+
+
+def _same(named: str, path: str) -> bool:
+    """Returns whether a program or folder, maybe one that the search path leads to, is that of a path."""
+    return os.path.abspath(shutil.which(named) or named) == path  # noqa: PTH100 - links stay: a venv's Python is one
+
+
+def local_location(folder: str) -> str:
+    """Returns a local folder as Spark takes it whatever file system Hadoop's configuration has as its default."""
+    return f"file://{folder}" if folder.startswith("/") else folder
 
 
 def _finding(jars: Sequence[Path], class_path: str, *, local: bool) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructField, StructType
 from impls.autoscale.intervals import PartitionOffsets
 from impls.controltopic.commands import Offsets
 from impls.driver.journal import replace_bytes
+from impls.operators.base import quoted
 from impls.protocol.eventtime import MAX_TIME, NO_TIME
 from impls.spark.topics import Reading, Topics
 
@@ -258,5 +259,6 @@ def delay_ms(column: StructField) -> int:
 
 def event_time_sql(name: str) -> str:
     """Returns a column's timestamp, µs, as SQL; that of a record without one is `NO_TIME`, later ones are MAX_TIME."""
-    inside = f"least(greatest(unix_micros(`{name}`), {NO_TIME + 1}L), {MAX_TIME}L)"
-    return f"if(`{name}` is null, {NO_TIME}L, {inside})"
+    column = quoted(name)
+    inside = f"least(greatest(unix_micros({column}), {NO_TIME + 1}L), {MAX_TIME}L)"
+    return f"if({column} is null, {NO_TIME}L, {inside})"

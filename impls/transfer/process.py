@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from impls.closing import ended_on_error
 from impls.protocol.jsontext import from_text, to_text
+from impls.sockets import raise_file_limit
 from impls.transfer.server import BinServer
 from impls.transfer.settings import Transfer
 
@@ -290,8 +291,7 @@ def _listening(charge: Charge) -> BinServer:
 
 def _set_limits(memory_bytes: int) -> None:
     """Allows many connections, and no more memory: gRPC reads any message whole, whoever sends it."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    raise_file_limit()
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -8,6 +8,7 @@ from auctions import FROM_SCRATCH, auction, bid, ends, random_events
 
 from impls.mechanisms.native_spark.conf import own_state_store
 from impls.mechanisms.native_spark.nexmark import answers
+from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 
 pytestmark = pytest.mark.spark
 FILES = 6
@@ -39,6 +40,23 @@ def asked(spark, folder, query, events):
     running = writer.option("checkpointLocation", str(folder / "log")).trigger(availableNow=True).start()
     running.awaitTermination()
     return [json.loads(row.value) for row in spark.table(f"closing_{query}").collect()]
+
+
+ONE_AUCTION = [auction(1, 5_000, 8_000), bid(1, 6_000, 4)]
+TOUCHING = [bid(1, 1_000, 4), bid(2, 11_000, 5)]  # by one bidder, exactly a gap apart
+
+
+@pytest.mark.parametrize(
+    ("query", "events", "end_ms", "number"),
+    [
+        ("q9", ONE_AUCTION, 7_999, 0), ("q9", ONE_AUCTION, 8_000, 1), ("q6", ONE_AUCTION, 8_000, 1),
+        ("q11", TOUCHING, 20_999, 1), ("q11", TOUCHING, 21_000, 2),
+    ],
+)  # fmt: skip
+def test_a_result_is_there_once_the_watermark_is_at_its_end(native, tmp_path, query, events, end_ms, number):
+    last = bid(10**9, end_ms + DELAY_MS, 1, bidder=10**6)
+    found = asked(native, tmp_path, query, [*events, last])
+    assert sorted(found, key=lambda row: row.get("end")) == FROM_SCRATCH[query](events)[:number]
 
 
 @pytest.mark.parametrize("query", ["q4", "q6"])

@@ -1,6 +1,7 @@
 """The oracle against a real broker: what was sent is what is read, and a run folder gets its verdict."""
 
 import json
+import logging
 import struct
 
 import histories
@@ -9,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from harness.oracle.columns import OracleError
+from harness.oracle.nexmark.check import read_events
 from harness.oracle.read import read_records, read_results, result_partitions
 from harness.oracle.run import CheckedRun, check_run
 from impls.protocol.plan import EpochPlan, Pull, WrittenPlan
@@ -43,6 +45,18 @@ def sent(kafka, topic_factory):
         return topics
 
     return send
+
+
+def test_large_answers_of_the_broker_are_read_at_once(kafka, topic_factory, caplog):
+    """What a client has fetched goes by `fetch_max_bytes`, 64 MiB; a connection that refuses it is closed."""
+    topic, sent = topic_factory(2), 12
+    _send(
+        kafka, [(topic, n % 2, None, json.dumps({"id": n, "extra": "x" * 900_000}).encode(), []) for n in range(sent)]
+    )
+    with caplog.at_level(logging.WARNING, "kafka"):
+        events = read_events(kafka, topic, deadline_s=60)
+    assert sorted(json.loads(value)["id"] for value in events.value) == list(range(sent))
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("kafka")] == []
 
 
 def _run_folder(folder, history, topic):

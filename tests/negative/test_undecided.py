@@ -132,7 +132,7 @@ class _Topic:
 
 @pytest.mark.parametrize(
     ("topic", "deadline_s", "reason"),
-    [(_Topic(3, 5), 60.0, "deleted the first 3 messages"), (_Topic(0, 5), 0.0, "was not read in 0 s: 1 partitions")],
+    [(_Topic(3, 5), 60.0, "deleted the first 3 messages"), (_Topic(0, 5), 0.0, "for 0 s, and 1 of its partitions")],
 )
 def test_a_topic_that_is_not_whole_cannot_be_checked(monkeypatch, topic, deadline_s, reason):
     monkeypatch.setattr(read, "KafkaConsumer", topic)

@@ -3,7 +3,7 @@
 import json
 import math
 import tempfile
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, localcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,15 +122,73 @@ def test_rows_of_any_types_come_back_as_they_were(rows):
     assert [c.to_pylist() for c in codec.decode(codec.encode(columns))] == [c.to_pylist() for c in columns]
 
 
-@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=5))
-def test_a_sum_of_integers_is_right_or_refused(values):
-    operator = Aggregate({"user": "string"}, {"s": "sum(i)"}, {"i": "bigint"})
-    records = pa.table({"bin": pa.array([0] * len(values), pa.int32()), "key": pa.array([b"a"] * len(values)),
-                        "user": ["a"] * len(values), "i": pa.array(values, pa.int64())})  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "w") as store, store.begin() as txn:
-        try:
-            found = json.loads(operator.apply(records, BinState(txn, BINS)).payloads[0])["s"]
-        except OperatorError:
-            assert not -(1 << 63) <= sum(values) < 1 << 63
-        else:
-            assert found == sum(values)
+def folded(operator: Aggregate, kind: str, epochs: list[list]) -> dict | None:
+    """The last row of a key whose column c has these values by epoch, beside one with a 1; None: one does not fit."""
+    with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder) / "w") as store:
+        for values in epochs:
+            one = 1 if kind == "bigint" else Decimal(1)
+            users, column = ["a"] * len(values) + ["b"], pa.array([*values, one], arrow_type(kind))
+            keys = pa.array([user.encode() for user in users])
+            records = pa.table({"bin": pa.array([0] * len(users), pa.int32()), "key": keys, "user": users, "c": column})
+            with store.begin() as txn:
+                try:
+                    payload, _ = operator.apply(records, BinState(txn, BINS)).payloads
+                except OperatorError:
+                    return None
+    return json.loads(payload, parse_float=Decimal)
+
+
+@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1, max_size=5), st.booleans())
+def test_a_sum_of_integers_is_right_or_refused_or_wraps(values, ansi):
+    found = folded(Aggregate({"user": "string"}, {"s": "sum(c)"}, {"c": "bigint"}, ansi=ansi), "bigint", [values])
+    wrapped = (sum(values) + (1 << 63)) % (1 << 64) - (1 << 63)
+    assert found == (None if ansi and wrapped != sum(values) else {"user": "a", "s": wrapped})
+
+
+LARGE = st.sampled_from([10**38 - 1, 6 * 10**37, 3 * 10**37, 10**34])
+DIGITS = LARGE | LARGE.map(lambda n: -n) | st.integers(-(10**38) + 1, 10**38 - 1) | st.integers(-9, 9)
+
+
+@given(
+    st.lists(st.lists(st.none() | DIGITS, min_size=1, max_size=4), min_size=1, max_size=3),
+    st.booleans(),
+    st.sampled_from(["decimal(38,10)", "decimal(38,0)", "decimal(28,2)"]),
+)
+def test_sums_and_averages_of_decimals_that_do_not_fit_are_refused_or_null_for_ever(epochs, ansi, kind):
+    """Nulls alone give null; a sum beyond 38 digits gives null in its epoch and in every later one."""
+    precision, scale = map(int, kind[8:-1].split(","))
+    operator = Aggregate({"user": "string"}, {"s": "sum(c)", "a": "avg(c)"}, {"c": kind}, ansi=ansi)
+    so_far: list[Decimal] = []
+    with localcontext(prec=100):
+        fitting = [
+            [None if n is None else int(math.copysign(1, n)) * (abs(n) % 10**precision) for n in own] for own in epochs
+        ]
+        epochs = [[None if n is None else Decimal(n).scaleb(-scale) for n in own] for own in fitting]
+        bound, mean_bound = Decimal(10) ** (38 - scale), Decimal(10) ** (38 - min(38, scale + 4))
+        lost = False
+        wanted: dict | None = {}
+        for values in epochs:
+            so_far += [value for value in values if value is not None]
+            lost |= abs(sum(so_far)) >= bound
+            mean = None
+            if so_far and not lost:
+                mean = (sum(so_far) / len(so_far)).quantize(Decimal(1).scaleb(-min(38, scale + 4)), ROUND_HALF_UP)
+            fits = mean is not None and abs(mean) < mean_bound
+            if ansi and so_far and not fits:
+                wanted = None
+                break
+            known = {"s": sum(so_far) if so_far and not lost else None, "a": mean if fits else None}
+            wanted = {"user": "a", **{name: value for name, value in known.items() if value is not None}}
+    assert folded(operator, kind, epochs) == wanted
+
+
+def test_a_sum_of_decimals_goes_on_from_sparks_buffers():
+    """Spark's state of no value is (0, empty), and that of a sum that did not fit (null, not empty)."""
+    operator = Aggregate({"user": "string"}, {"s": "sum(c)"}, {"c": "decimal(10,2)"}, ansi=False)
+    rows = [operator.dump(value) for value in ((Decimal("0.00"), True), (None, False), (Decimal("1.50"), False))]
+    keys = pa.table({"user": ["none", "beyond", "some"]})
+    written = operator.payloads(keys, operator.buffers_of(rows))
+    assert written == [b'{"user":"none"}', b'{"user":"beyond"}', b'{"user":"some","s":1.50}']
+    strict = Aggregate({"user": "string"}, {"s": "sum(c)"}, {"c": "decimal(10,2)"})
+    with pytest.raises(OperatorError, match="arithmetic overflow"):
+        strict.payloads(keys, strict.buffers_of(rows))

@@ -63,7 +63,8 @@ class StreamsEngine(Engine):
         number, (port,) = len(self._instances), free_ports(LOOPBACK)
         jars = jars_of("kafka-streams")
         every, log = [compiled(_SOURCE, jars), *jars], self._job.folder / f"instance-{number}.log"
-        process = JavaProcess("Kafka Streams", every, log, [f"-Xmx{self._given.memory_mb}m"])
+        most = 2 if self._given.added == "instance" else 1  # instances that there can be
+        process = JavaProcess("Kafka Streams", every, log, [f"-Xmx{self._given.memory_mb // most}m"])
         process.start(_PROGRAM, self._arguments(number, port, threads))
         self._instances.append((process, Rest(LOOPBACK, port)))
 

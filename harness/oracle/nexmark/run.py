@@ -30,7 +30,6 @@ from impls.mechanisms.native_spark.nexmark_closing import DELAY_MS
 from impls.worker.cells import make_cells
 
 _DEADLINE_S = 300.0
-_NATIVE = Rules(DELAY_MS, fastest=True, repeats=True)
 
 
 def check_nexmark(
@@ -62,7 +61,8 @@ def check_nexmark(
         moves = (
             restarts(folder, run.bin_of.bins, timed=turns) if native else (moved_at if turns else read_moves)(folder)
         )
-        rules = _NATIVE if native and not turns else Rules(disorder, repeats=native)
+        of_spark = native and not turns
+        rules = Rules(disorder + DELAY_MS * of_spark, fastest=of_spark, repeats=native)
         found, arrived = check(events, results, ranges, query=query, bin_of=run.bin_of, moves=moves, rules=rules)
         measured = arrived.measured(int(read_json(folder / "load.json").get("start_us", 0)))
         answer = {**judge(found, run.facts()), "measured": measured}
@@ -96,7 +96,7 @@ def events_read(bootstrap: str, topic: str, query: str) -> int:
     """Returns the number of events in a topic, up to its present end, that a query reads.
 
     Raises:
-        OracleError: the topic cannot be read in five minutes.
+        OracleError: the topic cannot be read, or nothing comes of it for five minutes.
     """
     events = read_events(bootstrap, topic, deadline_s=_DEADLINE_S)
     if not len(events):

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,28 +58,44 @@ def guarantees() -> list[str]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns a sentence: from which to which ratio this runtime goes over all engines and numbers of keys."""
     found = [ratios for _, _, ratios in _compared(rows)]
-    spans = {name: [ratios[name] for ratios in found if name in ratios] for name in _WORDS}
+    spans = {name: [ratios[name].middle for ratios in found if name in ratios] for name in _WORDS}
     told = [f"its {_WORDS[name]} {min(span):.2f} to {max(span):.2f} times" for name, span in spans.items() if span]
     return f"This runtime against each other engine: {', '.join(told)} theirs." if told else ""
 
 
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns sentences: at each number of keys this runtime's peak and steady latency over those of each other.
+    """Returns sentences: at each number of keys what `_WORDS` names of this runtime over that of each other.
 
-    Medians over the rounds; runs that are not valid, or were made on a busy machine, are left out.
+    Medians over rescales and rounds, and in brackets how far apart they can be: the lowest over the highest to the
+    highest over the lowest. Runs that are not valid, or were made on a busy machine, are left out.
     """
     return [
         f"{load}, this runtime against {engine}: "
-        + ", ".join(f"{value:.2f} times its {_WORDS[name]}" for name, value in ratios.items())
+        + ", ".join(f"{ratio} its {_WORDS[name]}" for name, ratio in ratios.items())
         + "."
         for load, engine, ratios in _compared(rows)
     ]
 
 
-_WORDS = {"peak_ms": "highest latency in a rescale", "p50_ms": "steady p50", "p99_ms": "steady p99"}
+_WORDS = {
+    "peak_ms": "highest latency in a rescale", "slow_s": "slow time in a rescale", "p50_ms": "steady p50",
+    "p99_ms": "steady p99", "cpu_s_per_million": "processor time",
+}  # fmt: skip
 
 
-def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, dict[str, float]]]:
+class _Ratio(NamedTuple):
+    """This runtime's figure over another engine's: of the medians, and how far apart they can be."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        spread = f" ({self.low:.2f} to {self.high:.2f})" if self.low < self.high else ""
+        return f"{self.middle:.2f} times{spread}"
+
+
+def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, dict[str, _Ratio]]]:
     """Yields load, engine and this runtime's figures over the engine's, where there are any."""
     for load in loads_of(rows):
         here = [row for row in rows if load_of(row) == load and row["verdict"] == "valid"]
@@ -91,9 +107,12 @@ def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, dic
                 yield load, engine, ratios
 
 
-def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    values = [[row[name] for row in rows if row[name] is not None] for rows in (ours, theirs)]
-    return float(np.median(values[0]) / np.median(values[1])) if all(values) else None
+def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> _Ratio | None:
+    """Returns the ratio of a figure; None where one of the two has none, or the other engine's is 0."""
+    own, others = ([row[name] for row in rows if row.get(name) is not None] for rows in (ours, theirs))
+    if not own or not others or not min(others):
+        return None
+    return _Ratio(float(np.median(own) / np.median(others)), min(own) / max(others), max(own) / min(others))
 
 
 NAMES = ("load", "engine", "rescale", "verdict")
@@ -105,7 +124,7 @@ FIGURES: dict[str, tuple[str, Unit, str]] = {
     "lag": ("lag_ms", "ms", "Time until the generator sent a record, which is in every latency: its median."),
     "idle": ("cpu_idle", "share", "CPU time that nobody used; below 10 % records wait for a processor."),
     "peak": ("peak_ms", "ms", "Highest latency of a record from the rescale's command on."),
-    "slow": ("slow_s", "s", "How long latency was above twice its steady p99."),
+    "slow": ("slow_s", "s", "How long the median latency was above twice the steady p50."),
     "longest gap": ("gap_s", "s", "Longest time without any result around the rescale."),
     "until done": ("held_s", "s", "From the command until the new number of workers gives results."),
 }
@@ -113,7 +132,10 @@ COUNTS = {
     "lost": ("lost", "Results that are missing, by the oracle."),
     "doubled": ("doubled", "Records that were counted twice, by the oracle."),
     "repeats": ("repeats", "Results that came again with what they said before."),
-    "CPU s per M": ("cpu_s_per_million", "Processor time of the engine's processes for a million records."),
+    "CPU s per M": (
+        "cpu_s_per_million",
+        "Processor time for a million records of the engine's processes and its driver, without broker and generator.",
+    ),
     "MiB": ("memory_mib", "Highest resident memory of the engine's processes."),
 }
 

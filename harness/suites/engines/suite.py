@@ -13,6 +13,7 @@ from harness.experiment.description import Experiment
 from harness.experiment.make import make_experiment
 from harness.experiment.parameters import PARAMETERS
 from harness.files import RESULTS, read_json
+from harness.measure.memory import BESIDE
 from harness.options import ending, parse_list, parse_number
 from harness.options.declared import read_given
 from harness.report.terminal import terminal, terminal_table
@@ -32,24 +33,30 @@ _MIB = 1 << 20
 def longest_gap_s(done_us: NDArray[np.int64], begin_us: int, end_us: int) -> float | None:
     """Returns the longest time without a result from the last one before `begin_us` to the first behind `end_us`.
 
+    Where there is no result before, or none behind, the time itself is the edge: the gap is as long at least.
+
     >>> longest_gap_s(np.array([0, 9, 10, 40, 50]) * 1_000_000, 12_000_000, 20_000_000)
     30.0
     """
     done = np.unique(done_us)
-    if len(done) < 2:
+    if not len(done):
         return None
-    low = max(int(np.searchsorted(done, begin_us, "right")) - 1, 0)
-    high = min(int(np.searchsorted(done, end_us)), len(done) - 1)
-    return float(np.diff(done[low : high + 1]).max(initial=0)) / 1e6
+    low, high = np.searchsorted(done, begin_us, "right") - 1, np.searchsorted(done, end_us)
+    inside = done[max(low, 0) : high + 1]
+    edges = [*([] if low >= 0 else [begin_us]), *inside, *([] if high < len(done) else [end_us])]
+    return float(np.diff(edges).max(initial=0)) / 1e6
 
 
 def cpu_s(samples: Sequence[Mapping[str, Any]]) -> float:
-    """Returns the processor time in s of a run's processes by samples of memory.jsonl.
+    """Returns the processor time in s of the engine's processes by samples of memory.jsonl.
 
-    A process that ends takes what it has used along: then the sum falls, and what it falls by is no use.
+    These are all of the run but broker and generator. A process that ends takes what it has used along: then the sum
+    falls, and what it falls by is no use.
     """
-    own = [int(sample["cpu"]["own"]) for sample in samples if "cpu" in sample]
-    return float(np.maximum(np.diff(own), 0).sum()) / 1e6
+    sums = [sample["cpu"] for sample in samples if "cpu" in sample]
+    used = [sum(one.get(f"own_{role}", 0) for role in BESIDE) for one in sums]
+    beside, own = (np.diff(np.array(values, np.int64)) for values in (used, [one["own"] for one in sums]))
+    return float(np.maximum(own, 0).sum() - np.maximum(beside, 0).sum()) / 1e6
 
 
 def row_of(load: Mapping[str, Any], entry: dict[str, Any], folder: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ class KafkaStreams:
         added: what a rescale adds: threads of the instance there is, or an instance with a disk of its own.
         guarantee: at_least_once or exactly_once_v2.
         commit_ms: from one commit to the next.
-        memory_mb: heap of all instances together.
+        memory_mb: heap of all instances together, of which each has an equal part; RocksDB's memory is beside it.
     """
 
     added: str = "threads"

@@ -4,16 +4,17 @@ The first is `transformWithStateInPandas` with a timer per auction. What it send
 so that the second one has a watermark too: an aggregate over sliding windows (Q4), or a processor with a seller's last
 ten prices (Q6). The rules are those of `impls/operators/nexmark/closings.py`: dialect "beam", half-open in time.
 
-Spark calls the timers below the watermark, not the one at it, so an auction's is set 1 ms before `expires`. An epoch
-hands over all closings up to its watermark, and none before that of the epoch before: what a seller gets in an epoch is
-later than all it had, and in order once it is sorted.
+Spark calls the timers below the watermark and the one at it (`TimerStateImpl.getExpiredTimers`, Spark 4.3), so an
+auction's is set at `expires`. An epoch hands over all closings up to its watermark, and none before that of the epoch
+before: what a seller gets in an epoch is later than all it had, and in order once it is sorted.
 
-`events` reads NEXMark's events for all queries in Spark's own API: kind from their text, event time, watermark.
+`Events` reads NEXMark's events for all queries in Spark's own API: kind from their text, event time, watermark.
 """
 
 import functools
 import operator
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -29,17 +30,30 @@ _FIELDS = (
 )
 
 
-def events(raw: DataFrame, *kinds: str) -> DataFrame:
-    """Returns the events of some kinds ("person", "auction", "bid"), with `at` as event time.
+@dataclass(frozen=True)
+class Events:
+    """NEXMark's events as a query in Spark's own API reads them.
 
-    The watermark goes by these events alone, `DELAY_MS` behind the latest. Fields that an event has not are NULL.
+    Attributes:
+        raw: as Kafka gives them; the column `value` is their JSON.
+        delay_ms: how far the watermark stays behind the latest event.
     """
-    text = F.col("value").cast("string")
-    bid, auction = text.contains('"bidder":'), text.contains('"seller":')
-    conditions = {"bid": bid, "auction": auction & ~bid, "person": ~bid & ~auction}
-    chosen = functools.reduce(operator.or_, [conditions[kind] for kind in kinds])
-    parsed = raw.where(chosen).select(F.from_json(text, _FIELDS).alias("e")).select("e.*")
-    return parsed.withColumn("at", F.timestamp_millis("dateTime")).withWatermark("at", f"{DELAY_MS} milliseconds")
+
+    raw: DataFrame
+    delay_ms: int = DELAY_MS
+
+    def of(self, *kinds: str) -> DataFrame:
+        """Returns the events of some kinds ("person", "auction", "bid"), with `at` as event time.
+
+        The watermark goes by these events alone. Fields that an event has not are NULL.
+        """
+        text = F.col("value").cast("string")
+        bid, auction = text.contains('"bidder":'), text.contains('"seller":')
+        conditions = {"bid": bid, "auction": auction & ~bid, "person": ~bid & ~auction}
+        chosen = functools.reduce(operator.or_, [conditions[kind] for kind in kinds])
+        parsed = self.raw.where(chosen).select(F.from_json(text, _FIELDS).alias("e")).select("e.*")
+        timed = parsed.withColumn("at", F.timestamp_millis("dateTime"))
+        return timed.withWatermark("at", f"{self.delay_ms} milliseconds")
 
 
 AUCTIONS_MAX = 100_000  # in flight: one takes some round trips between Python and the JVM, 2 ms on a busy machine
@@ -97,7 +111,7 @@ class _Closing(StatefulProcessor):
             return iter(())
         if before is None:
             bids += self._claimed()
-            self._handle.registerTimer(auction[1] - 1)
+            self._handle.registerTimer(auction[1])
         best = best_bid(auction[:3], [*bids, auction[4:]])
         if before is None or best != auction[4:]:
             self._auction.update((*auction[:4], *best))
@@ -127,7 +141,7 @@ class _Closing(StatefulProcessor):
         auction = self._auction.get()
         if auction is None:
             self._give_up(at)
-        elif auction[1] - 1 <= at:
+        elif auction[1] <= at:
             self._auction.clear()
             if auction[4:] != _NOBODY:
                 yield _closed(int(key[0]), auction)
@@ -171,15 +185,13 @@ class _LastTen(StatefulProcessor):
         """Does nothing."""
 
 
-def _closings(raw: DataFrame, about: str) -> DataFrame:
+def _closings(events: Events, about: str) -> DataFrame:
     """Returns the closed auctions that are won, with a field of theirs as `about` and the closing as event time."""
     numbers = [
         F.coalesce(name, F.lit(0)).alias(alias)  # numbers without NULL stay whole in pandas
         for name, alias in zip(("expires", "reserve", about, "price", "bidder"), _COLUMNS[1:], strict=True)
     ]
-    read = events(raw, "auction", "bid").select(
-        F.coalesce("auction", "id").alias("auction"), "dateTime", "at", *numbers
-    )
+    read = events.of("auction", "bid").select(F.coalesce("auction", "id").alias("auction"), "dateTime", "at", *numbers)
     return read.groupBy("auction").transformWithStateInPandas(
         statefulProcessor=_Closing(),
         outputStructType=_CLOSED,
@@ -189,20 +201,20 @@ def _closings(raw: DataFrame, about: str) -> DataFrame:
     )
 
 
-def q4(raw: DataFrame) -> DataFrame:
+def q4(events: Events) -> DataFrame:
     """Returns start (ms), category and mean winning price of each sliding window of 10 s every 5 s."""
     window = F.window("at", "10 seconds", "5 seconds")
     summed = (
-        _closings(raw, "category").groupBy(window, "about").agg(F.sum("price").alias("sum"), F.count("*").alias("n"))
+        _closings(events, "category").groupBy(window, "about").agg(F.sum("price").alias("sum"), F.count("*").alias("n"))
     )
     mean = F.expr("(2 * sum + n) div (2 * n)").alias("price")
     return summed.select(F.unix_millis(F.col("window.start")).alias("start"), F.col("about").alias("category"), mean)
 
 
-def q6(raw: DataFrame) -> DataFrame:
+def q6(events: Events) -> DataFrame:
     """Returns seller, auction and the mean winning price of the seller's last ten for each auction that closes."""
     return (
-        _closings(raw, "seller")
+        _closings(events, "seller")
         .groupBy("about")
         .transformWithStateInPandas(
             statefulProcessor=_LastTen(), outputStructType=_SELLERS, outputMode="Append", timeMode="None"
@@ -210,8 +222,8 @@ def q6(raw: DataFrame) -> DataFrame:
     )
 
 
-def q9(raw: DataFrame) -> DataFrame:
+def q9(events: Events) -> DataFrame:
     """Returns each auction that closes with a winner, and its winning bid."""
     names = {"about": "seller", "won": "dateTime"}
     fields = ("auction", "about", "expires", "bidder", "price", "won")
-    return _closings(raw, "seller").select(*(F.col(name).alias(names.get(name, name)) for name in fields))
+    return _closings(events, "seller").select(*(F.col(name).alias(names.get(name, name)) for name in fields))

@@ -1,138 +1,23 @@
 """One aggregate of a query: what it reads, the buffers that state keeps of it, how records change them, its result.
 
-The rules are Spark's: nulls are passed over, an aggregate of none is null, a count 0; NaN is above all numbers; a sum
-of integers is 64 bits wide, and one that does not fit is an error (`spark.sql.ansi.enabled`, Spark's default). Buffers
-have Spark's order and types, so that they can be taken from Spark's state.
-
-Sums of floating-point numbers are added one after the other, in the order of the records and behind what was there, so
-they do not depend on how records are split into epochs, nor on the host.
+The rules are Spark's: nulls are passed over, an aggregate of none is null, a count 0; NaN is above all numbers. A sum
+that does not fit is an error under `spark.sql.ansi.enabled`, Spark's default; else one of integers wraps at 64 bits,
+and one of decimals is null for ever. Buffers have Spark's order, types and meaning, so that they can be taken from
+Spark's state: a sum of decimals begins as 0 with `isEmpty`, and is null, without being empty, once it did not fit.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from impls.errors import OperatorError, UsageError
+from impls.errors import UsageError
+from impls.operators.aggregates import folds
+from impls.operators.aggregates.folds import Groups
 from impls.operators.aggregates.rows import DECIMAL_DIGITS, arrow_type, decimal_of
 
-_WIDE = 76  # digits of Arrow's longest decimal
-_LOW = np.int64(0xFFFFFFFF)
-_EXACT = Context(prec=120, rounding=ROUND_HALF_UP)
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Which of `number` groups each record belongs to: int64, shape (n,)."""
-
-    of: NDArray[np.int64]
-    number: int
-
-
-def count(before: pa.Array, values: pa.Array | None, groups: Groups) -> pa.Array:
-    """Returns how many values there are that are not null; without values, how many records."""
-    members = groups.of if values is None else groups.of[np.asarray(values.is_valid())]
-    return pa.array(_numbers(before) + np.bincount(members, minlength=groups.number))
-
-
-def total(before: pa.Array, values: pa.Array | None, groups: Groups, kind: pa.DataType) -> pa.Array:
-    """Returns sums of type `kind`, null where there is no value; raises OperatorError for one that does not fit."""
-    assert values is not None, "a sum reads a column"
-    if pa.types.is_decimal(kind):
-        return _decimal_total(before, values, groups, kind)
-    valid, there = np.asarray(values.is_valid()), np.asarray(before.is_valid())
-    members = groups.of[valid]
-    seen = there | (np.bincount(members, minlength=groups.number) > 0)
-    if pa.types.is_integer(kind):
-        sums = _whole_total(_numbers(before), values.drop_null().cast(pa.int64()).to_numpy(), members)
-    else:
-        own = before.drop_null().to_numpy()
-        weights = np.concatenate([own, values.drop_null().cast(pa.float64()).to_numpy()])
-        places = np.concatenate([np.flatnonzero(there), members])
-        sums = np.bincount(places, weights, groups.number)  # adds one after the other
-    return pa.array(sums, kind, mask=~seen)
-
-
-def _whole_total(before: NDArray[np.int64], values: NDArray[np.int64], members: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Adds upper and lower halves on their own, so that a sum beyond 64 bits is noticed."""
-    high, low = before >> 32, before & _LOW
-    np.add.at(high, members, values >> 32)
-    np.add.at(low, members, values & _LOW)
-    high += low >> 32
-    if ((high < -(1 << 31)) | (high >= 1 << 31)).any():
-        raise OperatorError("A sum is beyond 64 bits: Spark calls it an arithmetic overflow, and so does this query.")
-    return (high << 32) + (low & _LOW)
-
-
-def _decimal_total(before: pa.Array, values: pa.Array, groups: Groups, kind: pa.DataType) -> pa.Array:
-    wide = pa.decimal256(_WIDE, kind.scale)
-    parts = pa.concat_arrays([before.cast(wide), values.cast(wide)])
-    places = pa.array(np.concatenate([np.arange(groups.number), groups.of]))
-    sums = pa.table({"at": places, "v": parts}).group_by("at", use_threads=False).aggregate([("v", "sum")])
-    try:  # groups are in the order of their first row, which is that of `before`
-        return sums.column("v_sum").combine_chunks().cast(kind)
-    except pa.ArrowInvalid as error:
-        raise OperatorError(f"A sum is beyond {kind}: Spark calls it an arithmetic overflow.") from error
-
-
-def _extreme(
-    before: pa.Array, values: pa.Array | None, groups: Groups, kind: pa.DataType, *, highest: bool
-) -> pa.Array:
-    """Returns the lowest or highest values, null where there is none."""
-    assert values is not None, "min and max read a column"
-    parts = pa.concat_arrays([before, values.cast(kind)])
-    there = np.asarray(parts.is_valid())
-    places = np.concatenate([np.arange(groups.number), groups.of])[there]
-    kept = parts.drop_null()
-    chosen = _chosen(kept, places, highest=highest)
-    found = np.full(groups.number, -1, np.int64)
-    found[places[chosen]] = chosen
-    return kept.take(pa.array(found, mask=found < 0))
-
-
-def _chosen(values: pa.Array, places: NDArray[np.int64], *, highest: bool) -> NDArray[np.int64]:
-    """Returns the index of each group's lowest or highest value, of equal ones the first.
-
-    NaN is above all numbers; strings are ordered by their bytes.
-    """
-    if not len(values):
-        return np.empty(0, np.int64)
-    order = "descending" if highest else "ascending"
-    columns = {"at": pa.array(places), "v": values.cast(pa.binary()) if pa.types.is_string(values.type) else values}
-    if pa.types.is_floating(values.type):
-        columns = {"at": columns["at"], "nan": pc.is_nan(values), "v": values}
-    keys = [(name, "ascending" if name == "at" else order) for name in columns]
-    found = pc.sort_indices(pa.table(columns), sort_keys=keys).to_numpy().astype(np.int64)
-    firsts: NDArray[np.int64] = found[np.insert(np.flatnonzero(np.diff(places[found])) + 1, 0, 0)]
-    return firsts
-
-
-def _quotient(sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Returns averages, null where nothing was counted; those of decimals are rounded half up, as Spark's."""
-    numbers = _numbers(counts)
-    if not pa.types.is_decimal(kind):
-        divided = sums.fill_null(0.0).to_numpy()
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return pa.array(divided / np.maximum(numbers, 1), kind, mask=numbers == 0)
-    step = Decimal(1).scaleb(-kind.scale)
-    averages = [
-        None if not number or value is None else _EXACT.quantize(_EXACT.divide(value, Decimal(number)), step)
-        for value, number in zip(sums.to_pylist(), numbers.tolist(), strict=True)
-    ]
-    return pa.array(averages, kind)
-
-
-def _numbers(column: pa.Array) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = column.fill_null(0).to_numpy().astype(np.int64)
-    return numbers
-
-
-_TEXT = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(\*|1|`[^`]+`|[^()`*]+?)\s*\)\s*", re.I)
+_TEXT = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(\*|1|`(?:[^`]|``)+`|[^()`*]+?)\s*\)\s*", re.I)
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 _REAL = {"float", "double"}
 
@@ -151,7 +36,9 @@ def function_and_column(text: str) -> tuple[str, str]:
     function, column = found[1].lower(), found[2]
     if column in {"*", "1"} and function != "count":
         raise UsageError(f"The aggregate {text!r} needs a column: only count takes all of them.")
-    return function, "" if column in {"*", "1"} else column.strip("`")
+    if column.startswith("`"):
+        return function, column[1:-1].replace("``", "`")
+    return function, "" if column in {"*", "1"} else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,32 +58,34 @@ class Measure:
         function: count, sum, min, max or avg.
         column: the column that it reads, "" for count(*), which counts records.
         type: Spark's name of the column's type, "" for count(*).
+        ansi: whether what does not fit is an error, as under `spark.sql.ansi.enabled`.
     """
 
     name: str
     function: str
     column: str = ""
     type: str = ""
+    ansi: bool = True
 
     @classmethod
-    def parse(cls, name: str, text: str, types: Mapping[str, str]) -> "Measure":
+    def parse(cls, name: str, text: str, types: Mapping[str, str], *, ansi: bool = True) -> "Measure":
         """Reads an aggregate as SQL has it, given the types of columns.
 
         >>> Measure.parse("total", "sum(amount)", {"amount": "int"})
-        Measure(name='total', function='sum', column='amount', type='int')
+        Measure(name='total', function='sum', column='amount', type='int', ansi=True)
 
         Raises UsageError for another expression, an unknown column, or a type that the function does not take.
         """
         function, column = function_and_column(text)
         if not column:
-            return cls(name, function)
+            return cls(name, function, ansi=ansi)
         if column not in types:
             raise UsageError(f"The aggregate {text!r} reads the column {column!r}, whose type is not given.")
         kind = types[column]
         if function in {"sum", "avg"} and kind not in _WHOLE | _REAL and not decimal_of(kind):
             raise UsageError(f"The aggregate {text!r} needs numbers, but {column!r} is of type {kind}.")
         arrow_type(kind)
-        return cls(name, function, column, kind)
+        return cls(name, function, column, kind, ansi)
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
@@ -205,7 +94,8 @@ class Measure:
             case "count":
                 return (Buffer("count", "bigint"),)
             case "sum":
-                return (Buffer("sum", self._sum_type),)
+                own = Buffer("sum", self._sum_type)
+                return (own, Buffer("isEmpty", "boolean")) if decimal_of(self.type) else (own,)
             case "avg":
                 return Buffer("sum", self._sum_type if decimal_of(self.type) else "double"), Buffer("count", "bigint")
         return (Buffer(self.function, self.type),)
@@ -236,19 +126,29 @@ class Measure:
             values: the column's values, None for count(*).
             groups: to which group each value belongs.
         """
-        kinds = [arrow_type(buffer.type) for buffer in self.buffers]
+        exact = decimal_of(self.type) is not None
         match self.function:
             case "count":
-                return [count(before[0], values, groups)]
+                return [folds.count(before[0], values, groups)]
+            case "sum" if exact:
+                return [*folds.decimal_total(before[0], folds.empty_of(before[1]), values, groups, ansi=self.ansi)]
             case "sum":
-                return [total(before[0], values, groups, kinds[0])]
+                return [folds.total(before[0], values, groups, arrow_type(self._sum_type), ansi=self.ansi)]
             case "avg":
-                sums = total(before[0], values, groups, kinds[0])
-                return [sums, count(before[1], values, groups)]
-        return [_extreme(before[0], values, groups, kinds[0], highest=self.function == "max")]
+                counts = folds.count(before[1], values, groups)
+                if not exact:
+                    return [folds.total(before[0], values, groups, pa.float64()), counts]
+                none = folds.numbers_of(before[1]) == 0
+                return [folds.decimal_total(before[0], none, values, groups, ansi=self.ansi)[0], counts]
+        return [folds.extreme(before[0], values, groups, arrow_type(self.type), highest=self.function == "max")]
 
     def result(self, buffers: Sequence[pa.Array]) -> pa.Array:
-        """Returns the aggregate of groups from their buffers."""
-        if self.function != "avg":
-            return buffers[0]
-        return _quotient(buffers[0], buffers[1], arrow_type(self.result_type))
+        """Returns the aggregate of groups from their buffers; raises OperatorError for one that does not fit."""
+        match self.function, decimal_of(self.type) is not None:
+            case "sum", True:
+                return folds.decimal_sum(buffers[0], buffers[1], ansi=self.ansi)
+            case "avg", True:
+                return folds.decimal_quotient(buffers[0], buffers[1], arrow_type(self.result_type), ansi=self.ansi)
+            case "avg", False:
+                return folds.quotient(buffers[0], buffers[1], arrow_type(self.result_type))
+        return buffers[0]

@@ -11,9 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from impls.errors import UsageError
-from impls.operators.aggregates.measures import Buffer, Groups, Measure
+from impls.operators.aggregates.folds import Groups
+from impls.operators.aggregates.measures import Buffer, Measure
 from impls.operators.aggregates.rows import RowCodec, arrow_type, key_type
-from impls.operators.base import Operator
+from impls.operators.base import Operator, quoted
 from impls.operators.rowjson import Written, json_rows, zone_of
 from impls.operators.timed import TimedOperator, Turn, Turned
 from impls.protocol.eventtime import EventTime, whole_ms
@@ -70,6 +71,7 @@ class Aggregate(Operator):
         types: type of each column that the aggregates read.
         zone: the session's time zone, in which results have times.
         micros: results have times to the microsecond, and not to the millisecond as Spark's `to_json`.
+        ansi: the session's `spark.sql.ansi.enabled`: a sum or an average that does not fit is an error.
 
     Raises:
         UsageError: an aggregate, a type or the zone is unknown, or a name is used twice.
@@ -83,13 +85,14 @@ class Aggregate(Operator):
         *,
         zone: str = "UTC",
         micros: bool = False,
+        ansi: bool = True,
     ):
         if not values:
             raise UsageError("An Aggregate needs at least one aggregate, as in {'n': 'count(*)'}.")
         if twice := set(keys) & set(values):
             raise UsageError(f"The name {min(twice)!r} is that of a key and of an aggregate: rename the aggregate.")
         self.keys = dict(keys)
-        self.measures = tuple(Measure.parse(name, text, types) for name, text in values.items())
+        self.measures = tuple(Measure.parse(name, text, types, ansi=ansi) for name, text in values.items())
         read = [measure.column for measure in self.measures if measure.column]
         self.columns = tuple(dict.fromkeys([*self.keys, *read]))
         self._codec = RowCodec([arrow_type(buffer.type) for buffer in self.buffers])
@@ -98,7 +101,7 @@ class Aggregate(Operator):
         zone_of(zone)
         self._zone, self._micros = zone, micros
         results = {**self.keys, **{measure.name: measure.result_type for measure in self.measures}}
-        self.output_schema = ", ".join(f"`{name}` {kind}" for name, kind in results.items())
+        self.output_schema = ", ".join(f"{quoted(name)} {kind}" for name, kind in results.items())
 
     _zone, _micros = "UTC", False  # of one that was pickled before it had them
 

@@ -32,6 +32,7 @@ from impls.spark.compiled import new_object
 from impls.spark.realtime.ends import end_processes, stop_query
 from impls.spark.realtime.settings import Wiring
 from impls.spark.realtime.steps import DONE_SCHEMA, SENT_SCHEMA, MakeWorker, own_step, worker_maker
+from impls.spark.session import local_location
 from impls.spark.source import InputLog
 from impls.spark.topics import Topics
 from impls.worker.query import QuerySpec
@@ -140,7 +141,7 @@ class RealTimeQuery:
         wiring = Wiring(self.switchboard.address, self.switchboard.key, secrets.token_hex(4), slots, schema)
         Flow.create(wiring.flow, slots)
         writer = _worker_query(self.frame, worker_maker(self.spec), wiring, self.batch)
-        return writer.queryName(self.name).option("checkpointLocation", self.location)
+        return writer.queryName(self.name).option("checkpointLocation", local_location(self.location))
 
 
 def runner_of(

@@ -87,8 +87,10 @@ def test_a_sum_that_falls_is_passed_over():
 
 
 def test_descendants_count_as_the_run_s_own():
-    assert own_ticks([(1, 0, 100), (7, 1, 5), (8, 7, 20), (9, 8, 300), (10, 1, 4_000)], 7) == 325
-    assert own_ticks([(1, 0, 100)], 7) == 0
+    processes = [(1, 0, 100), (7, 1, 5), (8, 7, 20), (9, 8, 300), (10, 1, 4_000)]
+    assert own_ticks(processes, 7) == {"own": 325}
+    assert own_ticks(processes, 7, {"broker": 8, "generator": 10}) == {"own": 325, "own_broker": 320}
+    assert own_ticks([(1, 0, 100)], 7) == {"own": 0}
 
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass"

@@ -77,7 +77,10 @@ def test_the_longest_gap_is_that_around_a_rescale():
     assert longest_gap_s(done, 3_500_000, 4_000_000) == 4.0
     assert longest_gap_s(done, 8_500_000, 9_000_000) == 12.0
     assert longest_gap_s(done, 1_500_000, 2_500_000) == 1.0
-    assert longest_gap_s(done[:1], 0, 1) is None
+    assert longest_gap_s(done, 21_000_000, 25_000_000) == 5.0  # the last result, and none behind the rescale
+    assert longest_gap_s(done[-2:], 1_000_000, 9_000_000) == 12.0
+    assert longest_gap_s(done[-1:], 5_000_000, 21_000_000) == 15.0, "none before, and none behind"
+    assert longest_gap_s(done[:0], 0, 1) is None
 
 
 def test_processor_time_does_not_fall_when_a_process_ends():
@@ -85,16 +88,26 @@ def test_processor_time_does_not_fall_when_a_process_ends():
     assert cpu_s([*samples, {"roles": {}}]) == 3.0
 
 
+def test_processor_time_of_broker_and_generator_is_not_the_engines():
+    samples = [{"cpu": {"own": 10 * n, "own_broker": 3 * n, "own_generator": n}} for n in (0, 100_000, 200_000)]
+    assert cpu_s(samples) == 1.2
+
+
 @pytest.mark.capability
 def test_conclusions_are_drawn_from_valid_rows_of_the_same_keys():
-    def row(engine: str, peak: float, verdict: str = "valid", keys: int = 1_000) -> dict[str, object]:
-        return {"keys": keys, "engine": engine, "verdict": verdict, "peak_ms": peak, "p50_ms": 15.0, "p99_ms": None}
-
     ours = "megaphone-batched, real time"
+
+    def row(engine: str, peak: float, verdict: str = "valid", keys: int = 1_000) -> dict[str, object]:
+        figures = {"p50_ms": 15.0, "p99_ms": None, "slow_s": 6.0 if engine == ours else 2.0}
+        used = {"cpu_s_per_million": 200.0 if engine == ours else 100.0}
+        return {"keys": keys, "engine": engine, "verdict": verdict, "peak_ms": peak, **figures, **used}
+
     rows = [row(ours, 50.0), row(ours, 150.0), row("flink-adaptive", 400.0), row("flink-adaptive", 1.0, "wrong")]
     (said,) = conclusions([*rows, row("flink-savepoint", 9.0, keys=5)])
-    assert said.startswith("1,000 keys, this runtime against flink-adaptive: 0.25 times its highest latency in a ")
-    assert said.endswith("rescale, 1.00 times its steady p50.")
+    assert said == (
+        "1,000 keys, this runtime against flink-adaptive: 0.25 times (0.12 to 0.38) its highest latency in a rescale, "
+        "3.00 times its slow time in a rescale, 1.00 times its steady p50, 2.00 times its processor time."
+    )
 
 
 def test_what_a_fault_befell_is_compared_with_what_it_befell_too():

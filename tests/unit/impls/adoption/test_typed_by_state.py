@@ -14,7 +14,10 @@ from impls.operators import Aggregate
         ({"n": "count(a)", "t": "sum(a)"}, [("count", "bigint"), ("sum", "bigint")]),
         ({"a": "avg(a)", "h": "max(a)"}, [("sum", "double"), ("count", "bigint"), ("max", "int")]),
         ({"a": "avg(a)", "s": "sum(a)"}, [("sum", "double"), ("count", "bigint"), ("sum", "bigint")]),
-        ({"a": "avg(m)", "s": "sum(m)"}, [("sum", "decimal(20,2)"), ("count", "bigint"), ("sum", "decimal(20,2)")]),
+        (
+            {"a": "avg(m)", "s": "sum(m)"},
+            [("sum", "decimal(20,2)"), ("count", "bigint"), ("sum", "decimal(20,2)"), ("isEmpty", "boolean")],
+        ),
         ({"h": "max(s)", "l": "min(t)"}, [("max", "string"), ("min", "timestamp")]),
     ],
 )
@@ -31,6 +34,7 @@ def test_the_types_that_state_tells_give_the_same_buffers(values, found):
         ({"n": "count(*)", "s": "sum(a)"}, [("count", "bigint")]),
         ({"n": "count(*)", "s": "sum(a)"}, [("sum", "bigint"), ("count", "bigint")]),
         ({"s": "sum(a)", "h": "max(a)"}, [("sum", "double"), ("max", "int")]),
+        ({"s": "sum(m)", "h": "max(a)"}, [("sum", "decimal(20,2)"), ("max", "int")]),
     ],
 )
 def test_other_aggregates_than_the_querys_are_refused(values, found):
