@@ -176,7 +176,7 @@ def _handle(
         changes = PipelineChanges(driver, spec.operator, pickled, readable(frame), spec.shared is not None)
         hear = None
         if control is not None:
-            hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns)).start
+            hear = ControlListener(control, opened, driver, read.begin(real_time=spec.turns), read.broker).start
         driver.prepare.files(driver.next_planned > 0)
         source = partial(read.arrivals, real_time=spec.turns)
         run = read.noting(run, opened.own, real_time=spec.turns, fsync=opened.fsync)

@@ -33,6 +33,13 @@ BANNED = {
     r"\brandom\.(?:random|randint|choice|shuffle)\(": "use a seeded numpy Generator",
     r"\beval\(": "parse the input",
 }
+UNPICKLED = {  # whatever is unpickled runs code: where it may be, and who has written it
+    "impls/driver/codes.py": "the query's owner, into the checkpoint",
+    "impls/operators/pipeline.py": "the query's owner, into the checkpoint",
+    "impls/processor/start.py": "the same process, a moment before",
+    "impls/processor/program.py": "the driver, into the step that Spark brings",
+    "impls/realtime/link.py": "the driver or one of its tasks, which have proved that they know the query's key",
+}
 BANNED_IN_TESTS = {
     r"setattr\(.*\btime(\.|, ?\")(sleep|monotonic|perf_counter|time)":
         "a library's thread meets it too: clocks.set_clock for the module that is tested",
@@ -136,6 +143,30 @@ def lines_with(banned: dict[str, str], paths: Iterable[Path]) -> Iterator[str]:
 
 def test_no_banned_call():
     none(lines_with(BANNED, SOURCES))
+
+
+def unpickling(path: Path) -> list[int]:
+    """The lines that unpickle: by a module of pickles, or what a connection of multiprocessing hands over."""
+    calls = (node.func for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
+    named = [func for func in calls if isinstance(func, ast.Attribute)]
+    pickles, connects = {"pickle", "cloudpickle"}, "multiprocessing.connection" in path.read_text()
+    return [
+        func.lineno for func in named
+        if func.attr == "Unpickler"
+        or (func.attr == "recv" and connects)
+        or (func.attr in {"load", "loads"} and isinstance(func.value, ast.Name) and func.value.id in pickles)
+    ]  # fmt: skip
+
+
+def test_nothing_that_another_user_can_write_is_unpickled():
+    packages = [path for path in SOURCES if name(path).split("/")[0] != "tests"]
+    none(
+        f"{name(path)}:{line} unpickles: say in UNPICKLED who has written it, or read JSON"
+        for path in packages
+        for line in unpickling(path)
+        if name(path) not in UNPICKLED
+    )
+    none(f"{path} unpickles nothing" for path in UNPICKLED if not unpickling(ROOT / path))
 
 
 def test_no_test_disturbs_another():

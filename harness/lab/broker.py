@@ -95,7 +95,7 @@ class EmbeddedBroker(guard.Program, Broker):
 
     def __init__(
         self, data_dir: Path, jars: Sequence[Path], java: Path, *, heap_mb: int = 512, port: int | None = None,
-        host: str = LOOPBACK,
+        host: str = LOOPBACK, more: str = "",
     ):  # fmt: skip
         """Prepares a broker without starting it.
 
@@ -106,9 +106,10 @@ class EmbeddedBroker(guard.Program, Broker):
             heap_mb: the JVM's heap at most.
             port: the port to listen on, None for a free one.
             host: the address to listen on, by which all clients reach it.
+            more: further lines of `broker.properties`, with its {names}; of two lines of one name the last counts.
         """
         super().__init__(data_dir.resolve(), "broker.log")
-        self._port, self._host = port, host
+        self._port, self._host, self._more = port, host, more
         self._java = java
         self._classpath = os.pathsep.join(map(str, jars))
         self._heap = f"-Xmx{heap_mb}m"
@@ -223,7 +224,7 @@ class EmbeddedBroker(guard.Program, Broker):
         return guard.spawn(command, stdout=log, stderr=log, env=env, cwd=self._folder, grace_s=_STOP_GRACE_S)
 
     def _write_properties(self, port: int, controller: int, *, logs: str) -> None:
-        text = (_HERE / "broker.properties").read_text(encoding="utf-8")
+        text = (_HERE / "broker.properties").read_text(encoding="utf-8") + self._more
         text = text.format(
             host=self._host, port=port, controller=controller, logs=logs, message_bytes=_MESSAGE_BYTES_MAX
         )

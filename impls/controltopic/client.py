@@ -9,9 +9,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from impls.brokers import check_settings, quiet
 from impls.closing import Closing
 from impls.controltopic.pending import Answer
-from impls.controltopic.topic import ControlTopic, answers_of, check_settings, quiet
+from impls.controltopic.topic import ControlTopic, answers_of
 from impls.driver.arrivals import end_offsets
 from impls.driver.topicids import ids_of
 from impls.errors import StateError, UsageError

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -170,16 +170,21 @@ class ControlListener:
         checkpoint: the query's, which gets the control journal.
         driver: the query's.
         begin: says where an epoch begins.
+        inputs: librdkafka's settings for the broker of the input, None where they are those of the control topic.
 
     Raises:
         UsageError: the control journal is damaged.
     """
 
-    def __init__(self, topic: ControlTopic, checkpoint: Checkpoint, driver: Driver, begin: Begin):
+    def __init__(
+        self, topic: ControlTopic, checkpoint: Checkpoint, driver: Driver, begin: Begin,
+        inputs: Mapping[str, str] | None = None,
+    ):  # fmt: skip
         self._log = ControlLog(checkpoint, topic)
         self._driver, self._begin = driver, begin
         self._next_epoch = driver.next_planned
-        self._times = TimeFinder(topic.inputs or topic.bootstrap, topic.options)
+        known = inputs or {**topic.options, "bootstrap.servers": topic.bootstrap}
+        self._times = TimeFinder(topic.inputs or known["bootstrap.servers"], known)
         self._reader, self._sender = CommandReader(topic), AnswerSender(topic)
         self._lock = threading.Lock()  # of log and pending commands
         self._loose: list[Answer] = []

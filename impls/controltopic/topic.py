@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
+from impls.brokers import check_settings, quiet
 from impls.controltopic.commands import Offsets
 from impls.errors import UsageError
 
@@ -54,19 +54,6 @@ class ControlTopic:
 def answers_of(topic: str) -> str:
     """Returns the topic of the answers to a control topic's commands that name none."""
     return f"{topic}-answers"
-
-
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raises UsageError for settings with which there is no client; asks no broker."""
-    try:
-        AdminClient(dict(settings))
-    except KafkaException as error:
-        raise UsageError(f"These are no settings for a broker: {error.args[0].str()}.") from error
-
-
-def quiet(bootstrap: str, options: Mapping[str, str]) -> dict[str, Any]:
-    """Returns settings of a client whose errors come back from its calls alone."""
-    return {**options, "bootstrap.servers": bootstrap, "log_level": 0, "error_cb": lambda _: None}
 
 
 _ASK_S = 1.0

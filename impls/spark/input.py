@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from impls.brokers import of_source, security_of
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
@@ -155,9 +156,22 @@ class Input:
 def _broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
     """Returns librdkafka's settings for the broker of a DataFrame's Kafka source, None if it has none, or several.
 
-    What a client needs besides the address, such as a password, it takes from the options of the results' topic.
+    SASL and TLS are those of the source, and what it has in a store of Java's only, those of results at that broker.
     """
-    sources = streaming_sources(df)
-    found = {str(leaf.extraOptions().get(_BOOTSTRAP)) for leaf in sources if str(leaf.sourceName()) == KAFKA}
-    more = results.options if isinstance(results, Output) else {}
-    return {**more, "bootstrap.servers": found.pop()} if len(found) == 1 else None
+    sources = [_options(leaf) for leaf in streaming_sources(df) if str(leaf.sourceName()) == KAFKA]
+    if len(found := {options.get(_BOOTSTRAP, "") for options in sources}) != 1:
+        return None
+    (bootstrap,) = found
+    same = isinstance(results, Output) and results.bootstrap == bootstrap
+    more = security_of(results.options) if same and isinstance(results, Output) else {}
+    return {**more, **of_source(sources[0]), "bootstrap.servers": bootstrap}
+
+
+def _options(leaf: Any) -> dict[str, str]:
+    """Returns the options of a source of Spark's, their names in lower case."""
+    entries = leaf.extraOptions().entrySet().iterator()
+    found = {}
+    while entries.hasNext():
+        entry = entries.next()
+        found[str(entry.getKey()).lower()] = str(entry.getValue())
+    return found

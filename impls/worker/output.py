@@ -46,14 +46,14 @@ class Output:
         topic: the results topic; a bin's results go to partition bin * partitions // bins, so that a
             worker with a range of bins sends to few of them.
         partitions: its number of partitions.
-        options: further librdkafka producer settings.
+        options: further librdkafka producer settings, such as those of SASL and TLS.
         query: the query's identity, which it gives itself when it begins.
     """
 
     bootstrap: str
     topic: str
     partitions: int
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
     query: str = ""
 
     def connect(self) -> None:

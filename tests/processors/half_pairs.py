@@ -1,4 +1,4 @@
-"""Text with half a surrogate pair, as json.loads makes of a message cut in an emoji, in state; in output Spark fails."""
+"""Text with half a surrogate pair, as json.loads makes it of a cut emoji, in state: Spark fails in output."""
 
 import json
 
