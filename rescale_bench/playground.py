@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import json
+import logging
 import signal
 import sys
 import tempfile
@@ -157,6 +158,7 @@ def run(example: Callable[[Playground], None]) -> None:
     parser.add_argument("--kafka", help="addresses of a broker; without it one is started and ended")
     options = parser.parse_args()
     say(f"{about}\n")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         with Playground(options.kafka) as here:
             example(here)

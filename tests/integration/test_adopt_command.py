@@ -23,8 +23,9 @@ def test_the_command_makes_a_checkpoint_and_says_what_is_in_it(spark, kafka, top
     source = session.readStream.format("kafka").option("kafka.bootstrap.servers", kafka).option("subscribe", topic)
     rows = source.option("startingOffsets", "earliest").load()
     users = rows.selectExpr("from_json(string(value), 'user string').user AS user")
-    run_native(users.groupBy("user").count(), tmp_path / "a")
-    command = [sys.executable, "-P", "-m", "invoke", "adopt", str(tmp_path / "a"), str(tmp_path / "b")]
+    native = tmp_path / "my data #1 [old] 100%20" / "a"
+    run_native(users.groupBy("user").count(), native)
+    command = [sys.executable, "-P", "-m", "invoke", "adopt", str(native), str(tmp_path / "b")]
     options = ["--bootstrap", kafka, "--aggregates", "count(*) AS n", "--bins", "16"]
     done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, timeout=360, check=False)
     assert done.returncode == 0, done.stderr.decode()

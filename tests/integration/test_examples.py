@@ -18,9 +18,18 @@ _DEADLINE_S = 280
 _IN_THE_MIDST = re.compile(r"workers: 2\.")
 
 
+HADOOP = """<configuration><property><name>fs.defaultFS</name><value>hdfs://127.0.0.1:1</value></property></configuration>
+"""
+
+
 def started(name: str, *words: str, folder: Path) -> subprocess.Popen[str]:
-    """Starts an example in a process group of its own, as a terminal does."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    """Starts an example in a process group of its own, as a terminal does, where Spark and Hadoop are installed too."""
+    conf = folder.parent / f"{folder.name}-hadoop"
+    conf.mkdir()
+    (conf / "core-site.xml").write_text(HADOOP)
+    others = {"SPARK_HOME": "/opt/another-spark", "PYSPARK_PYTHON": "/opt/another-python", "HADOOP_CONF_DIR": str(conf)}
+    own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {**os.environ, **own, **others}
     return subprocess.Popen(
         [sys.executable, EXAMPLES / f"{name}.py", *words], cwd=folder, env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, process_group=0,
@@ -42,10 +51,14 @@ def test_an_example_rescales_and_finds_its_results_right(name, kafka, tmp_path):
     assert re.search(r"workers: [34]", said)
     assert re.match(r"All \d+ \w+ are right\.", said.splitlines()[-1])
     assert not list(tmp_path.iterdir()), "its temporary folder is gone"
+    assert "SPARK_HOME=/opt/another-spark is not used" in errors
+    assert "PYSPARK_PYTHON=/opt/another-python is not used" in errors
 
 
 def test_ctrl_c_ends_an_example_its_broker_and_its_session(tmp_path):
-    with started("sessions", folder=tmp_path) as process:
+    odd = tmp_path / "José, данные #1 100%20 back\\slash"
+    odd.mkdir()
+    with started("sessions", folder=odd) as process:
         lines = iter(process.stdout.readline, "")
         assert any(_IN_THE_MIDST.search(line) for line in lines), process.stderr.read()[-3000:]
         children = psutil.Process(process.pid).children(recursive=True)
