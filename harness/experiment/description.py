@@ -203,6 +203,14 @@ class Run:
         data = json.loads((folder / "run.json").read_text())
         title, number, round_ = data.pop("mechanism"), data.pop("number"), data.pop("round")
         mode = data.pop("mode", MICRO_BATCH)
-        name, _, fault = title.partition(_WITH)
-        mechanism = name.removesuffix(_IN_REAL_TIME)
-        return cls(Experiment.from_json(data), mechanism, round_, number, fault=fault or None, mode=mode)
+        mechanism = title.partition(_WITH)[0].removesuffix(_IN_REAL_TIME)
+        return cls(Experiment.from_json(data), mechanism, round_, number, fault=fault_of(title), mode=mode)
+
+
+def fault_of(title: str) -> str | None:
+    """Returns the fault of a run by what results call its mechanism; None for an undisturbed one.
+
+    >>> fault_of("flink-adaptive with worker@migrating")
+    'worker@migrating'
+    """
+    return title.partition(_WITH)[2] or None

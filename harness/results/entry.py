@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.clock import ARRIVALS_MS
+from harness.experiment.description import fault_of
 from harness.experiment.parameters import MICRO_BATCH, REAL_TIME
 from harness.files import read_json, read_lines, write_json
 from harness.lab.processes import disturbed
@@ -222,7 +223,7 @@ def _verdict(files: RunFiles, oracle: dict[str, Any], generator: dict[str, Any])
     reasons = [failure] if (failure := failure_of(files.folder)) else []
     if not oracle:
         reasons.append("The output was not checked.")
-    if (fault := files.run.get("fault")) and not disturbed(files.folder):
+    if (fault := fault_of(str(files.run.get("mechanism", "")))) and not disturbed(files.folder):
         reasons.append(f"The fault {fault} has not happened.")
     if negative := _negative(files):
         reasons.append(f"{negative} latencies are negative: the clock was stepped, or records were sent ahead of time.")

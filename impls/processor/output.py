@@ -155,6 +155,8 @@ def _check_form(kind: t.DataType, where: str) -> None:
     elif isinstance(kind, t.ArrayType):
         _check_form(kind.elementType, where)
     elif isinstance(kind, t.MapType):
+        if not isinstance(kind.keyType, _PLAIN) or isinstance(kind.keyType, t.BinaryType):
+            raise UsageError(f"{where} has keys of the type {kind.keyType.simpleString()}: JSON has none, use strings.")
         _check_form(kind.valueType, where)
     elif isinstance(kind, t.StructType):
         for field in kind.fields:

@@ -76,7 +76,7 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
             several topics a record is.
     """
     plan = df._jdf.queryExecution().analyzed()
-    if df.isStreaming and not plan.deterministic():
+    if df.isStreaming and _varies(df, plan):
         raise UsageError(
             "The input has an expression that gives another value each time, such as rand or uuid: a record that is "
             "read again after a failure must give the same rows. Leave it out, or compute it in the operator."
@@ -90,6 +90,33 @@ def identified(df: DataFrame, topics: Topics) -> Identified:
         _check_one_topic(topics, carrying.opaque)
     several = carrying.several or bool(carrying.opaque)
     return Identified(frame, carried is not None, several, carrying.unordered)
+
+
+_BITS = "doubleToLongBits"  # of a key with doubles (`impls.processor.keys`), which Spark computes by reflection
+
+
+def _varies(df: DataFrame, plan: Any) -> bool:
+    """Returns whether an expression of a plan gives another value with each evaluation; the bits of a double do not.
+
+    Spark takes whatever is called by reflection for such an expression.
+    """
+    jvm: Any = df.sparkSession._jvm
+    nodes, sequence = [] if plan.deterministic() else [plan], jvm.org.apache.spark.api.python.PythonUtils.toSeq
+
+    def without_bits(expression: Any) -> Any:
+        if expression.deterministic():
+            return expression
+        children = [without_bits(child) for child in _items(expression.children())]
+        if str(expression.prettyName()) == "reflect" and _BITS in str(expression.sql()):
+            return children[-1]
+        return expression.withNewChildren(sequence(children).toIndexedSeq()) if children else expression
+
+    while nodes:
+        node = nodes.pop()
+        nodes += _items(node.children())
+        if not all(without_bits(expression).deterministic() for expression in _items(node.expressions())):
+            return True
+    return False
 
 
 def clock_in(df: DataFrame) -> str:

@@ -18,13 +18,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from impls.errors import StateError
 from impls.operators.base import Operator
 from impls.protocol.order import Answers, EpochOrder
 from impls.protocol.report import Report
+from impls.spark.readback import rows_of_json
 from impls.spark.readiness import NAME, SEAT, host_name
 from impls.store.records import Results
 from impls.worker.attempts import run_epoch
@@ -91,10 +91,7 @@ def given(sink: Sink, job: DataFrame, operator: Operator, epoch: int, answers: A
 def _results_frame(job: DataFrame, operator: Operator) -> DataFrame:
     """Returns the rows of an epoch's job that are results: key and value, or the columns of the operator's schema."""
     frame = job.where("report is null").select(*_RESULTS)
-    if operator.output_schema is None:
-        return frame
-    row = F.from_json(F.col("value").cast("string"), operator.output_schema, {"mode": "FAILFAST"})
-    return frame.select(row.alias("row")).select("row.*")
+    return frame if operator.output_schema is None else rows_of_json(frame, operator.output_schema)
 
 
 def _first_line(error: Exception) -> str:

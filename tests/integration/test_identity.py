@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from impls.errors import UsageError
+from impls.processor.keys import columns_sql
 from impls.spark.identity import OFFSET, PARTITION, Identified, clock_in, identified, readings_of, rows_of
 from impls.spark.topics import Topics
 
@@ -62,6 +64,18 @@ def test_an_expression_without_one_value_is_refused(source):
     for made in ("rand() < 0.5", "uuid() = ''", "monotonically_increasing_id() > 1"):
         with pytest.raises(UsageError, match="gives another value each time, such as rand or uuid"):
             of(source(subscribe="a").where(made))
+
+
+def test_the_bits_of_a_double_are_one_value_for_all_that_spark_takes_them_by_reflection(source):
+    """A key with a double has them; whatever else is called by reflection may be another value each time."""
+    key = columns_sql(StructType.fromDDL("d double, f array<float>"), ["d", "f"])
+    doubles = source(subscribe="a").selectExpr("*", "double(offset) d", "array(float(offset)) f")
+    assert of(doubles.selectExpr("*", f"{key} key")).carried
+    for made in (f"{key} = X'00' and rand() < 0.5", f"shuffle(array({key}))[0] = X'00'"):
+        with pytest.raises(UsageError, match="gives another value each time"):
+            of(doubles.where(made))
+    with pytest.raises(UsageError, match="gives another value each time"):
+        of(doubles.where("reflect('java.util.UUID', 'randomUUID') = ''"))
 
 
 def test_a_function_that_hides_the_topic_is_refused_where_there_are_several(source):

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from impls.processor.output import json_of
+from impls.spark.readback import rows_of_json
 
 pytestmark = pytest.mark.spark
 
@@ -50,6 +51,21 @@ def test_rows_are_those_of_to_json(session, zone):
     for ours, sparks in zip(map(_parsed, found), map(_parsed, expected), strict=True):
         assert {name: value for name, value in ours.items() if value != sparks.get(name)} == {}
         assert ours.keys() == sparks.keys()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
+def test_a_sink_that_takes_a_frame_gets_the_rows_back(session, zone):
+    """To the microsecond, with the keys of maps, also within other types."""
+    session.conf.set("spark.sql.session.timeZone", zone)
+    local = "cast(timestamp_micros(us) as timestamp_ntz)"
+    inside = ["array(map(1.5D, 'a')) listed", f"named_struct('m', map({local}, 1)) within"]
+    numbers = [(int(_us(moment)),) for moment in MOMENTS]
+    rows = session.createDataFrame(numbers, "us long").selectExpr(*COLUMNS, *inside)
+    written = [(text.decode(),) for text in json_of(rows.schema, zone, micros=True)(rows.toArrow())]
+    back = rows_of_json(session.createDataFrame(written, "value string"), rows.schema.json())
+    texts = [f"string({name})" for name in rows.columns]
+    assert back.schema.simpleString() == rows.schema.simpleString()
+    assert back.selectExpr(*texts).collect() == rows.selectExpr(*texts).collect()
 
 
 def _us(text):

@@ -156,7 +156,7 @@ BUGS = {
     marks_counted_before_the_commit: ({**QUIET, **MOVING, "operator": "hash"}, {"results", "offsets", "restore"}),
     offsets_not_committed: ({**DYING, "operator": "hash"}, {"results", "offsets", "state"}),
     offsets_left_behind_by_their_bin: ({**MOVING, **DYING, "operator": "hash"}, {"results", "offsets", "restore"}),
-    offsets_of_a_pulled_bin_not_read: ({**MOVING, **DYING, "operator": "hash"}, {"busy", "offsets", "results"}),
+    offsets_of_a_pulled_bin_not_read: ({**MOVING, **DYING, "operator": "hash"}, {"busy", "offsets", "results", "task"}),
     results_before_the_frame: ({**DYING, "operator": "hash"}, {"results", "repeats"}),
     frame_not_written_again: ({**DYING, "operator": "hash"}, {"restore", "results", "offsets", "repeats"}),
     results_of_the_last_turn_not_sent_again: ({**DYING, "operator": "chain"}, {"results", "numbers"}),

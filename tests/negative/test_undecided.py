@@ -141,9 +141,13 @@ def test_a_topic_that_is_not_whole_cannot_be_checked(monkeypatch, topic, deadlin
 
 
 def _summarised(folder, fault):
+    """A run of an experiment with a fault, whose description is in the folder of each of its runs."""
     path = folder / "runs" / "00-megaphone-batched-r0"
     write_run(path, mechanism="megaphone-batched", seconds=6, rate=200, summarise=False)
-    write_json(path / "run.json", {**read_json(path / "run.json"), "fault": fault})
+    experiment = make_experiment(mechanism="megaphone-batched", fault="worker@migrating")
+    (run,) = [run for run in experiment.runs() if run.fault == fault]
+    about = {**read_json(path / "run.json"), "fault": experiment.fault, "mechanism": run.title}
+    write_json(path / "run.json", about)
     return path
 
 
