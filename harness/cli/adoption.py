@@ -25,6 +25,8 @@ _BETWEEN = re.compile(r",(?![^()]*\))")
     Option("keys", "names of the key's columns", NAMES, shown="those in the state"),
     Option("output_mode", "of aggregates by windows: update or append, as the query had it", default="",
            choices=("", "update", "append"), subject="The output mode", shown="needed for windows under a watermark"),
+    Option("types", 'of columns in the aggregates, as in "price decimal(8,2)": of decimals that are short', default="",
+           shown="those that state tells"),
     Option("bins", "units of routing and movement", POWER, default=256, least=1, most=16_384,
            subject="The number of bins"),
     Option("workers", "workers that begin", COUNT, default=2, least=1, subject="The number of workers"),

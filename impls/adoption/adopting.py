@@ -145,6 +145,7 @@ def adopt(
     pandas: bool = False,
     keys: Sequence[str] | None = None,
     output_mode: str = "",
+    types: str = "",
     bins: int = 256,
     workers: int = 2,
     durability: str = "process",
@@ -172,6 +173,8 @@ def adopt(
         keys: names of the key's columns in the stream to come; by default those in the state.
         output_mode: "update" or "append", as the query had it; needed for windows under a watermark, whose state does
             not tell.
+        types: of columns that the aggregates read, as DDL ("price decimal(8,2)"): needed of decimals of up to 8 digits
+            in a sum, and up to 11 in an average, of which Spark keeps numbers without their point.
         bins: units of routing and movement, as for `impls.stream`.
         workers: number of workers that begin.
         durability: "process" or "host"; the query is then started with the same or the other one of them.
@@ -187,10 +190,8 @@ def adopt(
     check_place(durability, log_dir)
     _check_stopped(spark, location)
     log = read_log(Files(location))
-    reader, wanted = (
-        reading_session(spark, state_ids=log.state_ids),
-        Wanted(aggregates, processor, pandas, keys, output_mode),
-    )
+    reader = reading_session(spark, state_ids=log.state_ids)
+    wanted = Wanted(aggregates, processor, pandas, keys, output_mode, types)
     with plain_place(location, str(spark.sparkContext.master)) as source:
         state = the_operator(operators_of(reader, source, log.batch), location)
         check_topics({**(kafka or {}), "bootstrap.servers": bootstrap}, log.offsets)

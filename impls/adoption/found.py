@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import cast
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
@@ -44,6 +46,7 @@ class Wanted:
         pandas: whether the processor takes frames of pandas.
         keys: names of the key's columns, None for those in the state.
         output_mode: of aggregates by windows, "" where none was given.
+        types: of columns that aggregates read, as DDL.
     """
 
     aggregates: Mapping[str, str] | None = None
@@ -51,6 +54,7 @@ class Wanted:
     pandas: bool = False
     keys: Sequence[str] | None = None
     output_mode: str = ""
+    types: str = ""
 
     def named(self, key: StructType) -> StructType:
         """Returns the type of the grouping key with the names wanted; raises UsageError for another number of them."""
@@ -107,6 +111,13 @@ def found_in(
     return Found(operator, _KEY, entries, (TIMER, EXPIRY), lambda folder: check_kept(folder, settings, kept).keep())
 
 
+def _parsed(state: DataFrame, types: str) -> StructType:
+    try:
+        return StructType() if not types else cast(StructType, state.sparkSession._parse_ddl(types))
+    except PySparkException as error:
+        raise UsageError(f'The types {types!r} are no DDL, such as "price decimal(8,2), amount int".') from error
+
+
 def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted, bins: int) -> Found:
     if wanted.aggregates is None:
         raise UsageError(f"The state in {location} is that of groupBy().agg(): name its aggregates.")
@@ -122,7 +133,8 @@ def _aggregation(state: DataFrame, location: str, log: NativeLog, wanted: Wanted
             f"The state in {location} is that of {what}, which cannot be adopted: only groupBy of columns."
         )
     key = wanted.named(own)
-    operator, window = aggregate_of(key, struct_of(state, "value"), wanted.aggregates), window_of(key)
+    known = {f.name: f.dataType.simpleString() for f in _parsed(state, wanted.types).fields}
+    operator, window = aggregate_of(key, struct_of(state, "value"), wanted.aggregates, known), window_of(key)
     append = _appends(location, wanted.output_mode, window, log.watermark_ms > 0)
     expire = append or (window is not None and log.watermark_ms > 0)
     entries = entries_of_aggregate(state, operator, bins, expire=expire)

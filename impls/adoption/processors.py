@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from types import MappingProxyType
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -164,24 +165,28 @@ def _values(kind: t.DataType) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-_SUM_DIGITS = 10  # by which a sum of decimals is longer than they are
+_SUM_DIGITS = 10  # by which a sum of decimals is longer than they are; one of up to 8 digits is kept as a bigint
 
 
-def aggregate_of(key: StructType, value: StructType, values: Mapping[str, str]) -> Aggregate:
-    """Returns the operator that goes on with state of a key's and a value's type.
+def aggregate_of(
+    key: StructType, value: StructType, values: Mapping[str, str], known: Mapping[str, str] = MappingProxyType({})
+) -> Aggregate:
+    """Returns the operator that goes on with state of a key's and a value's type; `known` are types of columns.
 
     Raises UsageError when the aggregates are not those that the state was made by.
     """
     kinds = {field.name: field.dataType.simpleString() for field in key.fields}
     found = [(field.name, field.dataType.simpleString()) for field in value.fields]
-    return Aggregate(kinds, values, typed_by_state(values, found))
+    return Aggregate(kinds, values, typed_by_state(values, found, known))
 
 
-def typed_by_state(values: Mapping[str, str], columns: Sequence[tuple[str, str]]) -> dict[str, str]:
+def typed_by_state(
+    values: Mapping[str, str], columns: Sequence[tuple[str, str]], known: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """Returns the types of the columns that aggregates read, as far as state of (buffer, type) tells them.
 
-    A lowest or highest value has its column's type, a sum a wider one. Raises UsageError unless the aggregates have
-    these buffers.
+    A lowest or highest value has its column's type, a sum a wider one. Of short decimals Spark keeps integers, which
+    say nothing of it: then the type is to be `known`. Raises UsageError unless the aggregates have these buffers.
     """
     types: dict[str, str] = {}
     left, exact = list(columns), set()
@@ -195,7 +200,7 @@ def typed_by_state(values: Mapping[str, str], columns: Sequence[tuple[str, str]]
         if column and column not in exact:
             types[column] = _input_type(function, buffers[0][1], types.get(column))
             exact |= {column} if function in {"min", "max"} else set()
-    types = {column: kind or "bigint" for column, kind in types.items()}  # that of one only counted is in no state
+    types = {column: kind or "bigint" for column, kind in types.items()} | dict(known)  # one that is only counted
     made = [Measure.parse(name, text, types) for name, text in values.items()]
     if left or [(buffer.name, buffer.type) for measure in made for buffer in measure.buffers] != list(columns):
         raise UsageError(_unlike(values, columns))

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import defaultdict
+from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 from native_query import HDFS, ROCKSDB, files_below, native_session, run_native, uncommit
@@ -10,7 +11,11 @@ from topics import json_rows, producer_for
 
 pytestmark = pytest.mark.spark
 USERS, SHOPS = 12, (1, 2)
-VALUES = {"n": "count(*)", "total": "sum(amount)", "mean": "avg(price)", "low": "min(price)", "last": "max(word)"}
+VALUES = {
+    "n": "count(*)", "total": "sum(amount)", "mean": "avg(price)", "low": "min(price)", "last": "max(word)",
+    "fees": "sum(fee)", "fee_mean": "avg(fee)", "taxes": "sum(tax)",  # of short decimals Spark keeps no decimals
+}  # fmt: skip
+TYPES = "fee decimal(8,2)"
 
 
 class Stream:
@@ -29,12 +34,13 @@ class Stream:
                     record = {"user": user_, "shop": shop, "amount": n % 7, "price": n % 5 / 4, "word": f"w{n % 90:03}"}
                     if n % 11 == 0:
                         record["amount"] = record["price"] = None
+                    record |= {"fee": record["price"], "tax": record["price"] if shop == 1 else None}
                     self.sent.append(record)
                     self._producer.produce(self.topic, json.dumps(record), partition=n % 2)
         self._producer.flush(10)
 
     def frame(self, spark):
-        fields = "user string, shop int, amount int, price double, word string"
+        fields = f"user string, shop int, amount int, price double, word string, {TYPES}, tax decimal(20,2)"
         return json_rows(spark, self.kafka, self.topic, fields)
 
     def expected(self):
@@ -50,8 +56,12 @@ def row_of(key, records):
     row = {
         "user": key[0], "shop": key[1], "n": len(records), "total": sum(amounts) if amounts else None,
         "mean": sum(prices) / len(prices) if prices else None, "low": min(prices, default=None),
-        "last": max(r["word"] for r in records),
+        "last": max(r["word"] for r in records), "fees": sum(prices) if prices else None,
+        "taxes": sum(prices) if prices and key[1] == 1 else None,
     }  # fmt: skip
+    if prices:
+        mean = Decimal(sum(prices)) / len(prices)
+        row["fee_mean"] = float(mean.quantize(Decimal("1e-6"), ROUND_HALF_UP))
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -59,8 +69,8 @@ def aggregated(spark, stream):
     """Spark's own query."""
     stream.frame(spark).createOrReplaceTempView("payments")
     return spark.sql(
-        "SELECT user, shop, count(*) n, sum(amount) total, avg(price) mean, min(price) low, max(word) last "
-        "FROM payments GROUP BY user, shop"
+        "SELECT user, shop, count(*) n, sum(amount) total, avg(price) mean, min(price) low, max(word) last, "
+        "sum(fee) fees, avg(fee) fee_mean, sum(tax) taxes FROM payments GROUP BY user, shop"
     )
 
 
@@ -93,7 +103,7 @@ def test_a_native_aggregation_goes_on_here(spark, kafka, topic_factory, tmp_path
     before = files_below(native)
     told = []
     adopted = impls.adopt(
-        spark, native, tmp_path / "ours", bootstrap=kafka, aggregates=VALUES, bins=16, workers=2,
+        spark, native, tmp_path / "ours", bootstrap=kafka, aggregates=VALUES, types=TYPES, bins=16, workers=2,
         tell=lambda done, total: told.append((done, total)),
     )  # fmt: skip
     assert (adopted.batch, adopted.planned, adopted.entries) == (last - 1, True, USERS * len(SHOPS))

@@ -92,6 +92,9 @@ VALUES = {  # by user, the amounts in a file each; a sum of decimals beyond 38 d
 WHOLES = {"fits": [1, 2, None], "none": [None, None, None], "over": [(1 << 63) - 1, 1, 5]}
 
 
+SHORT = [f"cast(n % 97 / 8 as decimal({digits},3)) as m{digits}" for digits in (8, 10, 12)]
+
+
 def written(folder):
     folder.mkdir()
     for file in range(3):
@@ -104,7 +107,7 @@ def written(folder):
 
 def amounts(reader, folder):
     read = reader.schema("User string, `a.m` string, n long").json(folder)
-    return read.selectExpr("User", "cast(`a.m` as decimal(38,10)) as `a.m`", "n")
+    return read.selectExpr("User", "cast(`a.m` as decimal(38,10)) as `a.m`", "n", *SHORT)
 
 
 def test_aggregates_are_those_of_spark_without_ansi(session, tmp_path):
@@ -112,6 +115,7 @@ def test_aggregates_are_those_of_spark_without_ansi(session, tmp_path):
     session.conf.set("spark.sql.ansi.enabled", "false")
     folder = written(tmp_path / "in")
     values = {"s": "sum(`A.M`)", "a": "avg(`a.m`)", "w": "sum(N)", "c": "count(`a.m`)"}
+    values |= {f"{function}{n}": f"{function}(m{n})" for function in ("sum", "avg") for n in (8, 10, 12)}
     wanted = (
         amounts(session.read, folder).groupBy("USER").agg(*[F.expr(text).alias(name) for name, text in values.items()])
     )

@@ -149,12 +149,37 @@ def _chosen(values: pa.Array, places: NDArray[np.int64], *, highest: bool) -> ND
     return firsts
 
 
-def quotient(sums: pa.Array, counts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Returns averages of numbers that are no decimals, null where nothing was counted."""
+def unscaled(values: pa.Array) -> pa.Array:
+    """Returns decimals of at most 18 digits as the integers that they are without their point: 1.50 is 150."""
+    low = np.frombuffer(values.buffers()[1], np.int64)[2 * values.offset : 2 * (values.offset + len(values)) : 2]
+    return pa.array(low, mask=~np.asarray(values.is_valid()))
+
+
+def scaled(sums: pa.Array, kind: pa.DataType, *, ansi: bool) -> pa.Array:
+    """Returns the decimals of integers as `unscaled` gives them, null where one does not fit.
+
+    Raises OperatorError under `ansi` for one that does not fit.
+    """
+    values, bound = sums.to_pylist(), 10**kind.precision
+    if ansi and any(value is not None and abs(value) >= bound for value in values):
+        raise OperatorError(_beyond("A sum", kind))
+    fitting = [None if value is None or abs(value) >= bound else value for value in values]
+    return pa.array([None if value is None else Decimal(value).scaleb(-kind.scale) for value in fitting], kind)
+
+
+def rounded(means: pa.Array, scale: int, kind: pa.DataType) -> pa.Array:
+    """Returns means of integers as `unscaled` gives them as decimals: of the double's shortest text, half up."""
+    step = Decimal(1).scaleb(-kind.scale)
+    found = [None if mean is None else Decimal(repr(mean / 10.0**scale)) for mean in means.to_pylist()]
+    return pa.array([None if mean is None else mean.quantize(step, ROUND_HALF_UP) for mean in found], kind)
+
+
+def quotient(sums: pa.Array, counts: pa.Array) -> pa.Array:
+    """Returns averages of doubles, null where nothing was counted."""
     numbers = numbers_of(counts)
     divided = sums.fill_null(0.0).to_numpy()
     with np.errstate(invalid="ignore", divide="ignore"):
-        return pa.array(divided / np.maximum(numbers, 1), kind, mask=numbers == 0)
+        return pa.array(divided / np.maximum(numbers, 1), mask=numbers == 0)
 
 
 def decimal_quotient(sums: pa.Array, counts: pa.Array, kind: pa.DataType, *, ansi: bool) -> pa.Array:

@@ -18,6 +18,8 @@ from impls.operators.aggregates.folds import Groups
 from impls.operators.aggregates.rows import DECIMAL_DIGITS, arrow_type, decimal_of
 
 _TEXT = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(\*|1|`(?:[^`]|``)+`|[^()`*]+?)\s*\)\s*", re.I)
+_SUM_DIGITS, _MEAN_DIGITS = 10, 4  # by which a sum and a mean of decimals are longer than they are
+_LONG_DIGITS, _DOUBLE_DIGITS = 18, 15  # up to which Spark computes them as long and double (`DecimalAggregates`)
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 _REAL = {"float", "double"}
 
@@ -93,28 +95,42 @@ class Measure:
         match self.function:
             case "count":
                 return (Buffer("count", "bigint"),)
+            case "sum" if self._wide:
+                return Buffer("sum", self._sum_type), Buffer("isEmpty", "boolean")
             case "sum":
-                own = Buffer("sum", self._sum_type)
-                return (own, Buffer("isEmpty", "boolean")) if decimal_of(self.type) else (own,)
+                return (Buffer("sum", "bigint" if self.type in _WHOLE or decimal_of(self.type) else "double"),)
             case "avg":
-                return Buffer("sum", self._sum_type if decimal_of(self.type) else "double"), Buffer("count", "bigint")
+                return Buffer("sum", self._sum_type if self._wide else "double"), Buffer("count", "bigint")
         return (Buffer(self.function, self.type),)
 
     @property
     def result_type(self) -> str:
         """Spark's type of the result."""
         if self.function != "avg":
-            return self.buffers[0].type
+            return self._sum_type if self.function == "sum" else self.buffers[0].type
         precision, scale = decimal_of(self.type) or (0, 0)
         return (
-            f"decimal({min(DECIMAL_DIGITS, precision + 4)},{min(DECIMAL_DIGITS, scale + 4)})" if precision else "double"
+            f"decimal({min(DECIMAL_DIGITS, precision + _MEAN_DIGITS)},{min(DECIMAL_DIGITS, scale + _MEAN_DIGITS)})"
+            if precision
+            else "double"
         )
 
     @property
     def _sum_type(self) -> str:
         if decimal := decimal_of(self.type):
-            return f"decimal({min(DECIMAL_DIGITS, decimal[0] + 10)},{decimal[1]})"
+            return f"decimal({min(DECIMAL_DIGITS, decimal[0] + _SUM_DIGITS)},{decimal[1]})"
         return "bigint" if self.type in _WHOLE else "double"
+
+    @property
+    def _wide(self) -> bool:
+        """Whether sums in state are decimals."""
+        precision, _ = decimal_of(self.type) or (0, 0)
+        return precision > (_LONG_DIGITS - _SUM_DIGITS if self.function == "sum" else _DOUBLE_DIGITS - _MEAN_DIGITS)
+
+    @property
+    def unscaled(self) -> bool:
+        """Whether sums in state are of decimals without their point, as Spark has those of short ones."""
+        return self.function in {"sum", "avg"} and decimal_of(self.type) is not None and not self._wide
 
     def fold(self, before: Sequence[pa.Array], values: pa.Array | None, groups: Groups) -> list[pa.Array]:
         """Returns the buffers of groups behind their records.
@@ -126,17 +142,18 @@ class Measure:
             values: the column's values, None for count(*).
             groups: to which group each value belongs.
         """
-        exact = decimal_of(self.type) is not None
+        if values is not None and self.unscaled:
+            values = folds.unscaled(values)
         match self.function:
             case "count":
                 return [folds.count(before[0], values, groups)]
-            case "sum" if exact:
+            case "sum" if self._wide:
                 return [*folds.decimal_total(before[0], folds.empty_of(before[1]), values, groups, ansi=self.ansi)]
             case "sum":
-                return [folds.total(before[0], values, groups, arrow_type(self._sum_type), ansi=self.ansi)]
+                return [folds.total(before[0], values, groups, arrow_type(self.buffers[0].type), ansi=self.ansi)]
             case "avg":
                 counts = folds.count(before[1], values, groups)
-                if not exact:
+                if not self._wide:
                     return [folds.total(before[0], values, groups, pa.float64()), counts]
                 none = folds.numbers_of(before[1]) == 0
                 return [folds.decimal_total(before[0], none, values, groups, ansi=self.ansi)[0], counts]
@@ -144,11 +161,16 @@ class Measure:
 
     def result(self, buffers: Sequence[pa.Array]) -> pa.Array:
         """Returns the aggregate of groups from their buffers; raises OperatorError for one that does not fit."""
-        match self.function, decimal_of(self.type) is not None:
-            case "sum", True:
+        kind = arrow_type(self.result_type)
+        match self.function:
+            case "sum" if self._wide:
                 return folds.decimal_sum(buffers[0], buffers[1], ansi=self.ansi)
-            case "avg", True:
-                return folds.decimal_quotient(buffers[0], buffers[1], arrow_type(self.result_type), ansi=self.ansi)
-            case "avg", False:
-                return folds.quotient(buffers[0], buffers[1], arrow_type(self.result_type))
+            case "avg" if self._wide:
+                return folds.decimal_quotient(buffers[0], buffers[1], kind, ansi=self.ansi)
+            case "sum" if self.unscaled:
+                return folds.scaled(buffers[0], kind, ansi=self.ansi)
+            case "avg" if self.unscaled:
+                return folds.rounded(folds.quotient(buffers[0], buffers[1]), kind.scale - _MEAN_DIGITS, kind)
+            case "avg":
+                return folds.quotient(buffers[0], buffers[1])
         return buffers[0]

@@ -127,9 +127,13 @@ class Aggregate(Operator):
     def identity(self) -> dict[str, Any]:
         """Returns the key's columns, and of each aggregate name, function, column and the buffers in state, in order.
 
-        Buffers alone do not tell sum(debit), sum(credit) from sum(credit), sum(debit).
+        Buffers alone do not tell sum(debit), sum(credit) from sum(credit), sum(debit), and those that have decimals
+        without their point not where that was.
         """
-        kept = [[m.name, m.function, m.column, *(buffer.type for buffer in m.buffers)] for m in self.measures]
+        kept = [
+            [m.name, m.function, m.column, *(buffer.type for buffer in m.buffers), *([m.type] if m.unscaled else [])]
+            for m in self.measures
+        ]
         return {"keys": [list(pair) for pair in self.keys.items()], "aggregates": kept}
 
     def dump(self, value: Any) -> bytes:

@@ -16,14 +16,32 @@ from impls.operators import Aggregate
         ({"a": "avg(a)", "s": "sum(a)"}, [("sum", "double"), ("count", "bigint"), ("sum", "bigint")]),
         (
             {"a": "avg(m)", "s": "sum(m)"},
-            [("sum", "decimal(20,2)"), ("count", "bigint"), ("sum", "decimal(20,2)"), ("isEmpty", "boolean")],
+            [("sum", "decimal(22,2)"), ("count", "bigint"), ("sum", "decimal(22,2)"), ("isEmpty", "boolean")],
         ),
         ({"h": "max(s)", "l": "min(t)"}, [("max", "string"), ("min", "timestamp")]),
+        ({"s": "sum(m)", "l": "min(m)"}, [("sum", "bigint"), ("min", "decimal(8,2)")]),
+        (
+            {"a": "avg(m)", "s": "sum(m)"},
+            [("sum", "double"), ("count", "bigint"), ("sum", "decimal(20,2)"), ("isEmpty", "boolean")],
+        ),
     ],
 )
 def test_the_types_that_state_tells_give_the_same_buffers(values, found):
     operator = Aggregate({"user": "string"}, values, typed_by_state(values, found))
     assert [(buffer.name, buffer.type) for buffer in operator.buffers] == found
+
+
+def test_short_decimals_are_known_by_their_types_alone():
+    values, found = {"s": "sum(a)"}, [("sum", "bigint")]
+    assert typed_by_state(values, found) == {"a": "bigint"}
+    assert typed_by_state(values, found, {"a": "decimal(8,2)"}) == {"a": "decimal(8,2)"}
+    of = [
+        Aggregate({"user": "string"}, values, {"a": kind}).identity()
+        for kind in ("bigint", "decimal(8,2)", "decimal(8,3)")
+    ]
+    assert len({str(one) for one in of}) == 3, "a start with another type is refused"
+    with pytest.raises(UsageError, match="which is not what"):
+        typed_by_state(values, found, {"a": "decimal(9,2)"})
 
 
 @pytest.mark.parametrize(
