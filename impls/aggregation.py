@@ -19,7 +19,7 @@ from impls.operators.base import Operator, quoted
 from impls.processor.keys import KeyCodec, columns_sql
 from impls.processor.start import OUTPUT_MODES
 from impls.protocol.eventtime import EventTime
-from impls.spark.columnnames import column_named
+from impls.spark.columnnames import case_sensitive, column_named
 from impls.spark.source import delay_ms, event_time_sql, with_watermark
 from impls.worker.output import Output
 
@@ -51,8 +51,11 @@ def aggregate(
         raise UsageError(f"The output mode {output_mode!r} is unknown: use {' or '.join(OUTPUT_MODES)}.")
     if not keys:
         raise UsageError("Name a column to group by: without one there is one row of state, which cannot be rescaled.")
-    for key in keys:  # as Spark: the result has the name that was asked for
-        df = _renamed(df, key)
+    if len(set(map(str.lower, keys))) < len(keys) and not case_sensitive(df):
+        raise UsageError(f"A column is named twice among the keys {', '.join(keys)}: name it once.")
+    read = [column for _, column in map(function_and_column, values.values()) if column]
+    for name in (*read, *keys):  # as Spark: a result has the name that was asked for
+        df = _renamed(df, name)
     values = {name: _with_column(df, text) for name, text in values.items()}
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     for key in [key for key in keys if types[key] in {"float", "double"}]:  # as Spark: -0.0 is 0.0
@@ -60,7 +63,7 @@ def aggregate(
     schema = StructType([df.schema[key] for key in keys])
     keyed = df.withColumn(GROUPING_KEY, F.expr(columns_sql(schema, keys)))
     setting = df.sparkSession.conf.get
-    zone, ansi = str(setting("spark.sql.session.timeZone")), setting("spark.sql.ansi.enabled") == "true"
+    zone, ansi = str(setting("spark.sql.session.timeZone")), str(setting("spark.sql.ansi.enabled")).lower() == "true"
     micros = not isinstance(options.get("results"), Output)  # a sink that reads the values back
     aggregates = Aggregate({key: types[key] for key in keys}, values, types, zone=zone, micros=micros, ansi=ansi)
     windows = [field for field in schema.fields if types[field.name] == WINDOW]

@@ -20,6 +20,7 @@ from impls.closing import Closing
 from impls.errors import StateError
 
 FILES_MIN = 1_024  # that a process with Spark, or a broker, has open at a time
+_FINITE = (1 << 20, 1 << 16, 10_240, 4_096)
 ADDRESS_BYTES = 103  # of a socket's path: 107 on Linux, 103 on macOS
 _PREFIX = "rescale-"
 _RANDOM_BYTES = 8  # that mkdtemp puts behind the prefix
@@ -30,9 +31,11 @@ _LOG = logging.getLogger(__name__)
 def raise_file_limit() -> int:
     """Lets this process, and those that it starts, open as many files as they may, and returns how many these are."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):  # a limit of none may be more than the system takes
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-        now = most
+    for tried in (most, *(_FINITE if most == resource.RLIM_INFINITY else ())):  # none may be more than the system takes
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (tried, most))
+            now = tried
+            break
     return sys.maxsize if now == resource.RLIM_INFINITY else now
 
 

@@ -110,8 +110,8 @@ class EmbeddedBroker(guard.Program, Broker):
         """
         super().__init__(data_dir.resolve(), "broker.log")
         self._port, self._host, self._more = port, host, more
-        self._java = java
-        self._classpath = os.pathsep.join(map(str, jars))
+        self._java = java.absolute() if len(java.parts) > 1 else java  # it is started in another folder
+        self._classpath = os.pathsep.join(str(jar.absolute()) for jar in jars)
         self._heap = f"-Xmx{heap_mb}m"
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import numpy as np
 from pyspark import SparkContext
@@ -234,7 +234,8 @@ def _location(native: str | Path) -> str:
     """Returns a checkpoint's place as both Spark and pyarrow take it: a whole path, or a URI of another file system."""
     text = str(native)
     if text.startswith("file:"):
-        text = unquote(urlsplit(text).path)
+        text = text.removeprefix("file://").removeprefix("file:")
+        text = text if Path(text).exists() else unquote(text)  # Hadoop's paths are literal, other URIs are not
     return text if "://" in text else str(Path(text).absolute())
 
 

@@ -94,7 +94,7 @@ def reading_session(spark: SparkSession, *, state_ids: bool) -> SparkSession:
     return session
 
 
-_PLAIN = re.compile(r"[\w./+=,@~-]+", re.ASCII)
+_BREAKING = re.compile(r"[\s%#?\[\]{}<>^`|\"\\]")
 
 
 @contextmanager
@@ -106,15 +106,15 @@ def plain_place(location: str, master: str) -> Iterator[str]:
 
     Raises UsageError where other hosts, which do not have the link, are to read it.
     """
-    if "://" in location or _PLAIN.fullmatch(location):
+    if "://" in location or not _BREAKING.search(location):
         yield location
         return
     with tempfile.TemporaryDirectory(prefix="adopt-") as folder:
         link = Path(folder) / "checkpoint"
-        if not master.startswith("local") or not _PLAIN.fullmatch(str(link)):
+        if not master.startswith("local") or _BREAKING.search(str(link)):
             raise UsageError(
-                f"Spark's readers of state do not find a checkpoint by the path {location}: rename its folders, to "
-                "letters, digits, dots, hyphens and underscores."
+                f"Spark's readers of state do not find a checkpoint by the path {location}: rename the folders that "
+                "have a blank, %, # or a bracket in their names."
             )
         link.symlink_to(location)
         yield str(link)

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from impls.brokers import reaching
 from impls.closing import close_all, end_all
 from impls.controltopic.client import AnswerSender, CommandReader
 from impls.controltopic.commands import Offsets, Waiting
@@ -183,8 +184,9 @@ class ControlListener:
         self._log = ControlLog(checkpoint, topic)
         self._driver, self._begin = driver, begin
         self._next_epoch = driver.next_planned
-        known = inputs or {**topic.options, "bootstrap.servers": topic.bootstrap}
-        self._times = TimeFinder(topic.inputs or known["bootstrap.servers"], known)
+        own = dict(inputs or {})
+        place = topic.inputs or own.get("bootstrap.servers") or topic.bootstrap
+        self._times = TimeFinder(place, reaching(place, own, topic.options, topic.inputs or topic.bootstrap))
         self._reader, self._sender = CommandReader(topic), AnswerSender(topic)
         self._lock = threading.Lock()  # of log and pending commands
         self._loose: list[Answer] = []

@@ -201,7 +201,7 @@ class Handle(StatefulProcessorHandle):
         """Returns a time to live, None for none; 0 is none, as in Spark."""
         if not ttl_ms:
             return None
-        _time(ttl_ms)
+        ttl_ms = _time(ttl_ms)
         if self._time_mode != "processingtime":
             raise _refused(
                 what,

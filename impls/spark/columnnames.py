@@ -13,8 +13,12 @@ def column_named(df: DataFrame, name: str) -> str:
 
     Raises UsageError when there is none, or there are several.
     """
-    exact = str(df.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
-    return matching(df.columns, name, exact=exact)
+    return matching(df.columns, name, exact=case_sensitive(df))
+
+
+def case_sensitive(df: DataFrame) -> bool:
+    """Returns whether names that differ in upper and lower case alone are of different columns."""
+    return str(df.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
 
 def matching(columns: Iterable[str], name: str, *, exact: bool) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from impls.brokers import of_source, security_of
+from impls.brokers import of_source, reaching
 from impls.controltopic.listener import Begin
 from impls.driver.arrivals import Arrivals
 from impls.driver.handle import RunQuery
@@ -156,15 +156,14 @@ class Input:
 def _broker_settings(df: DataFrame, results: Sink) -> dict[str, str] | None:
     """Returns librdkafka's settings for the broker of a DataFrame's Kafka source, None if it has none, or several.
 
-    SASL and TLS are those of the source, and what it has in a store of Java's only, those of results at that broker.
+    SASL and TLS are those of the source, and what it has in Java's form only, those of the results' topic.
     """
     sources = [_options(leaf) for leaf in streaming_sources(df) if str(leaf.sourceName()) == KAFKA]
     if len(found := {options.get(_BOOTSTRAP, "") for options in sources}) != 1:
         return None
     (bootstrap,) = found
-    same = isinstance(results, Output) and results.bootstrap == bootstrap
-    more = security_of(results.options) if same and isinstance(results, Output) else {}
-    return {**more, **of_source(sources[0]), "bootstrap.servers": bootstrap}
+    more, at = (results.options, results.bootstrap) if isinstance(results, Output) else ({}, "")
+    return reaching(bootstrap, of_source(sources[0]), more, at)
 
 
 def _options(leaf: Any) -> dict[str, str]:

@@ -132,11 +132,20 @@ def _use_installed(*, local: bool) -> None:
     PYSPARK_PYTHON is a path of the hosts, and stays.
     """
     started = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
-    if not started and "SPARK_HOME" in os.environ:
+    home = os.environ.get("SPARK_HOME", "")
+    if home and not started and is_another(Path(home), Path(pyspark.__file__).parent):
         _replace("SPARK_HOME", str(Path(pyspark.__file__).parent))
     if local and "PYSPARK_PYTHON" in os.environ:
         _replace("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def is_another(home: Path, own: Path) -> bool:
+    """Returns whether a home of Spark's is of another version than the one that pip installed with pyspark."""
+    if not (own / "bin" / "spark-submit").exists():
+        return False
+    cores = [jar.name for jar in (own / "jars").glob("spark-core_*.jar")]
+    return not any((home / "jars" / name).exists() for name in cores)
 
 
 def _replace(variable: str, path: str) -> None:
@@ -149,7 +158,8 @@ def _replace(variable: str, path: str) -> None:
 
 def _same(named: str, path: str) -> bool:
     """Returns whether a program or folder, maybe one that the search path leads to, is that of a path."""
-    return os.path.abspath(shutil.which(named) or named) == path  # noqa: PTH100 - links stay: a venv's Python is one
+    found = Path(os.path.abspath(shutil.which(named) or named))  # noqa: PTH100 - links stay: a venv's Python is one
+    return found.parent == Path(path).parent and found.resolve() == Path(path).resolve()
 
 
 def local_location(folder: str) -> str:

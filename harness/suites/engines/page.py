@@ -1,5 +1,6 @@
 """What a comparison of engines writes: engines.json, engines.md, a page, and the sentences beside the table."""
 
+import math
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -108,11 +109,15 @@ def _compared(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, dic
 
 
 def _ratio(ours: Iterable[Mapping[str, Any]], theirs: Iterable[Mapping[str, Any]], name: str) -> _Ratio | None:
-    """Returns the ratio of a figure; None where one of the two has none, or the other engine's is 0."""
+    """Returns the ratio of a figure, infinite where the other engine's is 0; None where one of the two has none."""
     own, others = ([row[name] for row in rows if row.get(name) is not None] for rows in (ours, theirs))
-    if not own or not others or not min(others):
+    if not own or not others:
         return None
-    return _Ratio(float(np.median(own) / np.median(others)), min(own) / max(others), max(own) / min(others))
+    return _Ratio(_over(np.median(own), np.median(others)), _over(min(own), max(others)), _over(max(own), min(others)))
+
+
+def _over(own: Any, other: Any) -> float:
+    return float(own / other) if other else math.inf if own else 1.0
 
 
 NAMES = ("load", "engine", "rescale", "verdict")

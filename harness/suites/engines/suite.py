@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +55,12 @@ def cpu_s(samples: Sequence[Mapping[str, Any]]) -> float:
     falls, and what it falls by is no use.
     """
     sums = [sample["cpu"] for sample in samples if "cpu" in sample]
-    used = [sum(one.get(f"own_{role}", 0) for role in BESIDE) for one in sums]
-    beside, own = (np.diff(np.array(values, np.int64)) for values in (used, [one["own"] for one in sums]))
-    return float(np.maximum(own, 0).sum() - np.maximum(beside, 0).sum()) / 1e6
+
+    def used(name: str) -> int:
+        values = [(one.get(name), after.get(name)) for one, after in pairwise(sums)]
+        return sum(max(after - before, 0) for before, after in values if before is not None and after is not None)
+
+    return (used("own") - sum(used(f"own_{role}") for role in BESIDE)) / 1e6
 
 
 def row_of(load: Mapping[str, Any], entry: dict[str, Any], folder: Path) -> list[dict[str, Any]]:

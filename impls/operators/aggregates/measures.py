@@ -8,7 +8,8 @@ Spark's state: a sum of decimals begins as 0 with `isEmpty`, and is null, withou
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import pyarrow as pa
 
@@ -68,6 +69,11 @@ class Measure:
     column: str = ""
     type: str = ""
     ansi: bool = True
+
+    def __setstate__(self, state: list[Any]) -> None:
+        """Takes the fields in order; one that was pickled before there was `ansi` has it."""
+        for field, value in zip(fields(self), [*state, True], strict=False):
+            object.__setattr__(self, field.name, value)
 
     @classmethod
     def parse(cls, name: str, text: str, types: Mapping[str, str], *, ansi: bool = True) -> "Measure":
