@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from impls.adoption.reading import ENTRY_SCHEMA, StateOperator, keyed_state, struct_of
 from impls.errors import UsageError
 from impls.operators import Aggregate
-from impls.operators.aggregates.measures import Measure, function_and_column
+from impls.operators.aggregates.measures import SUM_DIGITS, Measure, function_and_column
 from impls.operators.aggregates.operator import expiry_name
 from impls.operators.aggregates.rows import WINDOW, RowCodec, decimal_of
 from impls.operators.base import quoted
@@ -165,9 +165,6 @@ def _values(kind: t.DataType) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-_SUM_DIGITS = 10  # by which a sum of decimals is longer than they are; one of up to 8 digits is kept as a bigint
-
-
 def aggregate_of(
     key: StructType, value: StructType, values: Mapping[str, str], known: Mapping[str, str] = MappingProxyType({})
 ) -> Aggregate:
@@ -214,7 +211,7 @@ def _input_type(function: str, kind: str, known: str | None) -> str:
     if function == "count" or (function == "avg" and known):
         return known or ""
     decimal = decimal_of(kind)
-    return kind if decimal is None else f"decimal({max(1, decimal[0] - _SUM_DIGITS)},{decimal[1]})"
+    return kind if decimal is None else f"decimal({max(1, decimal[0] - SUM_DIGITS)},{decimal[1]})"
 
 
 def _unlike(values: Mapping[str, str], found: Sequence[tuple[str, str]]) -> str:

@@ -19,7 +19,7 @@ from impls.operators.aggregates.folds import Groups
 from impls.operators.aggregates.rows import DECIMAL_DIGITS, arrow_type, decimal_of
 
 _TEXT = re.compile(r"\s*(count|sum|min|max|avg)\s*\(\s*(\*|1|`(?:[^`]|``)+`|[^()`*]+?)\s*\)\s*", re.I)
-_SUM_DIGITS, _MEAN_DIGITS = 10, 4  # by which a sum and a mean of decimals are longer than they are
+SUM_DIGITS, _MEAN_DIGITS = 10, 4  # by which a sum and a mean of decimals are longer than they are
 _LONG_DIGITS, _DOUBLE_DIGITS = 18, 15  # up to which Spark computes them as long and double (`DecimalAggregates`)
 _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 _REAL = {"float", "double"}
@@ -124,14 +124,14 @@ class Measure:
     @property
     def _sum_type(self) -> str:
         if decimal := decimal_of(self.type):
-            return f"decimal({min(DECIMAL_DIGITS, decimal[0] + _SUM_DIGITS)},{decimal[1]})"
+            return f"decimal({min(DECIMAL_DIGITS, decimal[0] + SUM_DIGITS)},{decimal[1]})"
         return "bigint" if self.type in _WHOLE else "double"
 
     @property
     def _wide(self) -> bool:
         """Whether sums in state are decimals."""
         precision, _ = decimal_of(self.type) or (0, 0)
-        return precision > (_LONG_DIGITS - _SUM_DIGITS if self.function == "sum" else _DOUBLE_DIGITS - _MEAN_DIGITS)
+        return precision > (_LONG_DIGITS - SUM_DIGITS if self.function == "sum" else _DOUBLE_DIGITS - _MEAN_DIGITS)
 
     @property
     def unscaled(self) -> bool:
