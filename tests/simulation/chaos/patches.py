@@ -1,6 +1,8 @@
 """What is put in place of time, of random identities, and around the places where attempts hand over."""
 
 import contextlib
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,12 +26,11 @@ from impls.protocol import changing, events
 from impls.protocol.order import EpochOrder
 from impls.protocol.plan import WrittenPlan
 from impls.realtime import worker as real_time
-from impls.store import environment, lock, moving, packs
+from impls.store import environment, moving, packs
 from impls.store import environment as stores
 from impls.store.environment import Store
 from impls.transfer import client, server
-from impls.worker import attempts, opening, parts, pull, replicas
-from impls.worker import core as worker
+from impls.worker import attempts, opening, replicas
 
 Wrote = Callable[[str, bytes], None]
 Wiped = Callable[[Path], None]
@@ -43,8 +44,7 @@ def simulated(
     random = Random(parameters.seed + 4)
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, lock, opening, parts, worker):
-            stack.enter_context(mock.patch.object(module, "time", cluster.clock))
+        stack.enter_context(clocked(cluster.clock))
         for module in (checkpoint, environment, events, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(parameters.seed))
@@ -63,6 +63,16 @@ def simulated(
             yield
         finally:
             faults.install(None)
+
+
+@contextlib.contextmanager
+def clocked(clock: Any) -> Iterator[None]:
+    """Every module of the runtime sees `clock` in place of `time`, whatever speed the machine has."""
+    with contextlib.ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            if name.partition(".")[0] == "impls" and vars(module).get("time") is time:
+                stack.enter_context(mock.patch.object(module, "time", clock))
+        yield
 
 
 @contextlib.contextmanager
@@ -114,7 +124,6 @@ def large_states(seed: int) -> Iterator[None]:
 def networked(cluster: Cluster, network: Network) -> Iterator[None]:
     """Has tasks find the simulated servers, and pullers ask them."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.object(pull, "time", cluster.clock))
         stack.enter_context(mock.patch.object(attempts, "offer", network.offer))
         stack.enter_context(mock.patch.object(client, "_Reader", network.reader()))
         stack.enter_context(mock.patch.object(server, "Store", SimpleNamespace(open=_open_beside_writers)))

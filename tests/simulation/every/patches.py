@@ -12,12 +12,10 @@ from realtime.parameters import Parameters
 from realtime.patches import simulated
 
 from every.failure import Failure
-from impls.driver import checkpoint, driver
+from impls.driver import checkpoint
 from impls.protocol import events
-from impls.realtime import flow, merging, turn, worker
 from impls.realtime.environment import TurnEnvironment
-from impls.store import environment, lock
-from impls.worker import opening, parts
+from impls.store import environment
 
 
 class Still:
@@ -57,9 +55,7 @@ def small_world(p: Parameters, failure: Callable[[], Failure | None]) -> Iterato
         return 0 if known is None else known.point(name)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(simulated(p, point))
-        for module in (driver, merging, lock, opening, parts, turn, flow, worker):
-            stack.enter_context(mock.patch.object(module, "time", Still))
+        stack.enter_context(simulated(p, point, Still))
         for module in (checkpoint, environment, events):
             stack.enter_context(mock.patch.object(module, "uuid", SimpleNamespace(uuid4=identity)))
         stack.enter_context(mock.patch.object(TurnEnvironment, "used_bytes", 0))

@@ -10,20 +10,19 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from chaos.patches import large_states, packing, small_maps
+from chaos.patches import clocked, large_states, packing, small_maps
 
 from impls import faults
-from impls.driver import checkpoint, driver
+from impls.driver import checkpoint
 from impls.driver.journal import Journal
 from impls.durability import frame
 from impls.durability.files import Files
 from impls.errors import CorruptStateError
 from impls.protocol import changing, events
-from impls.realtime import blobs, merging, turn
+from impls.realtime import blobs, turn
 from impls.realtime.environment import TurnEnvironment
-from impls.store import environment, lock
+from impls.store import environment
 from impls.store import environment as stores
-from impls.worker import opening, parts
 from realtime.parameters import Parameters
 
 DAMAGE = "planted damage"
@@ -53,13 +52,12 @@ class Clock:
 
 
 @contextlib.contextmanager
-def simulated(p: Parameters, point: Point) -> Iterator[None]:
+def simulated(p: Parameters, point: Point, clock: Any = None) -> Iterator[None]:
     """Makes the runtime see a clock and identities from the seed, and come to `point` where it may die."""
-    random, clock = Random(p.seed + 4), Clock()
+    random = Random(p.seed + 4)
     identities = SimpleNamespace(uuid4=lambda: uuid.UUID(int=random.getrandbits(128), version=4))
     with contextlib.ExitStack() as stack:
-        for module in (driver, merging, lock, opening, parts, turn):
-            stack.enter_context(mock.patch.object(module, "time", clock))
+        stack.enter_context(clocked(clock or Clock()))
         for module in (checkpoint, environment, events, stores):
             stack.enter_context(mock.patch.object(module, "uuid", identities))
         stack.enter_context(packing(p.seed))
