@@ -18,6 +18,7 @@ from impls.errors import UsageError
 from impls.sockets import FILES_MIN, raise_file_limit
 from impls.spark.cause import silence
 from impls.spark.cluster import await_executor, end_session, start_in_time
+from impls.spark.interrupts import contain_interrupts
 from impls.spark.master import address_towards, check_master, check_retries, is_local, standalone_addresses
 from impls.spark.shipping import Archive, cluster_settings, ship
 
@@ -46,6 +47,7 @@ def _remote_settings(master: str | None) -> dict[str, str]:
     return {**_LOSSES, "spark.driver.host": own, "spark.driver.bindAddress": own}
 
 
+_MICRO_BATCHES = ("sql.execution.streaming.runtime.MicroBatchExecution", "sql.execution.streaming.MicroBatchExecution")
 _LOCALITY = "spark.shuffle.reduceLocality.enabled"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
@@ -114,7 +116,8 @@ def spark_session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate() if master is None or is_local(master) else _on_cluster(builder, master, archive)
     spark.sparkContext.setLogLevel("ERROR")
-    _quiet_expected_ends(spark)
+    contain_interrupts()
+    silence(spark, _MICRO_BATCHES)  # it prints a stack trace of a query that is ended on purpose
     return spark
 
 
@@ -190,20 +193,6 @@ def _on_cluster(builder: SparkSession.Builder, master: str, archive: Archive) ->
         end_session(spark)
         raise
     return spark
-
-
-def _quiet_expected_ends(spark: SparkSession) -> None:
-    """Keeps Spark and py4j from printing a stack trace when a query or its user's program is ended on purpose."""
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)  # it would print the same from Python's side
-    logging.getLogger().addFilter(_is_news)
-    silence(
-        spark, ("sql.execution.streaming.runtime.MicroBatchExecution", "sql.execution.streaming.MicroBatchExecution")
-    )
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """Says no of what py4j logs when Ctrl-C comes in one of its calls; its caller gets the KeyboardInterrupt anyway."""
-    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def check_session(spark: SparkSession) -> None:

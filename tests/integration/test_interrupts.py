@@ -32,10 +32,41 @@ def interrupted():
     signal.signal(signal.SIGINT, before)
 
 
-def test_it_is_a_keyboard_interrupt_that_prints_nothing_and_the_session_goes_on(spark, interrupted, caplog):
+@pytest.fixture
+def others(spark):
+    """Threads of the JVM that answer two other threads, one idle, one in a call: before the test and at its end."""
+    thread, latch = spark._jvm.java.lang.Thread, spark._jvm.java.util.concurrent.CountDownLatch(1)
+    asked, go_on, seen = threading.Barrier(3), threading.Event(), []
+
+    def run(wait) -> None:
+        before = str(thread.currentThread())
+        asked.wait(_DEADLINE_S)
+        wait()
+        seen.append((before, str(thread.currentThread())))
+
+    threads = [threading.Thread(target=run, args=(wait,)) for wait in (getattr(latch, "await"), go_on.wait)]
+    for each in threads:
+        each.start()
+    asked.wait(_DEADLINE_S)
+
+    def ended() -> list[tuple[str, str]]:
+        latch.countDown()
+        go_on.set()
+        for each in threads:
+            each.join(_DEADLINE_S)
+        return seen
+
+    yield ended
+    ended()
+
+
+def test_it_is_a_keyboard_interrupt_that_prints_nothing_and_the_session_goes_on(spark, others, interrupted, caplog):
     jvm = spark._jvm.java.lang.Thread
     interrupted.start()
     with pytest.raises(KeyboardInterrupt):
         jvm.sleep(_SLEEP_MS)
     assert not [record for record in caplog.records if record.exc_info], "nothing is said twice"
     assert spark.range(3).count() == 3
+    seen = others()
+    assert len(seen) == 2
+    assert all(before == after for before, after in seen), "connections of other threads are as they were"
