@@ -45,7 +45,7 @@ from impls.spark.realtime.runner import RealTimeQuery
 from impls.spark.realtime.start import REAL_TIME_DROPS, check_real_time, run_real_time
 from impls.spark.session import check_session, local_location
 from impls.spark.shipping import equip, pickled
-from impls.spark.spec import spec_of
+from impls.spark.spec import hosts_of, spec_of
 from impls.spark.topics import Topics
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
@@ -134,14 +134,14 @@ def stream(
         on_event: called with (kind, fields) when a command is taken and when the query starts or stops.
     """
     how, sink, key = catalog.make(mechanism, **(options or {})), _sink(results, mode), column_named(df, key)
-    read = Input.of(df, sink, Path(checkpoint), numbered=mode == "real-time")
+    read, hosts = Input.of(df, sink, checkpoint, numbered=mode == "real-time"), hosts_of(df, how, sink, log_dir, tls)
     start = real_time if _is_real_time(mode, read.source, how, str(checkpoint), log_dir) else trigger
     settings = {"key": key, "mode": mode, **_checked((bins, workers), how, operator, durability, replay_epochs)}
-    constant = partial(spec_of, read, how, operator, sink, turns=start is real_time, on_error=_on_error(on_error))
+    made = partial(spec_of, read, how, operator, sink, hosts, turns=start is real_time, on_error=_on_error(on_error))
     frame = _ready(prepared(read.source, key, operator, bins, time, further=columns), operator, sink, py_files, start)
     with closed_on_error(Checkpoint(checkpoint, settings, operator=operator, fsync=durability == "host")) as opened:
         files = Files(log_dir or str(opened.own), durability == "host", _AWAY_S) if settings["changelog"] else None
-        spec = constant(opened, bins=bins, state_dir=_made(state_dir), files=files, transfer=tls)
+        spec = made(opened=opened, bins=bins, state_dir=_made(state_dir), files=files)
         driving = partial(Driver, files=files, replay_epochs=replay_epochs, on_epoch=on_epoch, prepare=_prepare)
         making = partial(driving, _controller(spec, how, initial(bins, workers, policy)), opened)
         return _handle(frame, spec, opened, making, start, read=read, control=control, policy=policy, on_event=on_event)

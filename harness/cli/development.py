@@ -15,9 +15,9 @@ from impls.errors import UsageError
 
 TOP = ("generators", "plots", "impls", "harness", "rescale_bench")
 LAYERS = {
-    "impls": ("errors", "brokers", "closing", "sockets", "faults", "protocol", "store", "placement", "operators",
-              "durability", "transfer", "worker", "autoscale", "driver", "controltopic", "realtime", "spark",
-              "mechanisms", "catalog", "api", "processor", "aggregation", "adoption"),
+    "impls": ("errors", "addresses", "brokers", "closing", "sockets", "faults", "protocol", "store", "placement",
+              "operators", "durability", "transfer", "worker", "autoscale", "driver", "controltopic", "realtime",
+              "spark", "mechanisms", "catalog", "api", "processor", "aggregation", "adoption"),
     "harness": ("files", "guard", "options", "setup", "lab", "measure", "oracle", "experiment", "results", "report",
                 "live", "run", "suites", "cli", "docs"),
 }  # fmt: skip

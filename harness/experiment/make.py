@@ -17,6 +17,7 @@ from harness.lab.hosts.settings import parse_netem
 from harness.options import parse_list, parse_number
 from harness.options.declared import read_given
 from impls import catalog
+from impls.addresses import has_secret, shown
 from impls.durability.files import check_level
 from impls.errors import UsageError
 from impls.mechanisms.native_spark.nexmark import missing_twin
@@ -192,12 +193,19 @@ def _check_fault(experiment: Experiment, fault: str) -> None:
 
 
 def _check_options(experiment: Experiment) -> None:
+    """Raises UsageError for an option that no mechanism has, a value that it does not take, and for a password."""
     for option in experiment.options:
         takers = [name for name in experiment.mechanisms if option in catalog.options(name)]
         if not takers:
             raise UsageError(f"None of the mechanisms chosen has the option {option!r}.")
         for name in takers:
             catalog.check(name, **{option: experiment.options[option]})
+    for place in (experiment.log_dir, *experiment.options.values()):
+        if isinstance(place, str) and has_secret(place):
+            raise UsageError(
+                f"A result says what its parameters were, so the password in {shown(place)} would be in it: leave it "
+                "out, and put credentials of a store, or Redis' as RESCALE_REDIS_PASSWORD, into the environment."
+            )
 
 
 _QUERY = "q4"

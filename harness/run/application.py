@@ -32,6 +32,7 @@ from impls.mechanisms.native_spark.real_time import NATIVE_REAL_TIME_SETTINGS
 from impls.spark.cluster import clock_offsets, end_session
 from impls.spark.master import address_towards, is_local, standalone_addresses
 from impls.spark.realtime.settings import real_time_settings, real_time_threads
+from impls.spark.secrecy import TRUSTED
 
 Query = StreamHandle | NativeQuery | EngineQuery
 
@@ -215,6 +216,8 @@ def new_session(
         settings_here |= real_time_settings()
     if run.fault is not None and not is_local(master):  # of executors elsewhere; in local mode it is there already
         settings_here[f"spark.executorEnv.{VARIABLE}"] = os.environ[VARIABLE]
+    if run.experiment.cluster is not None:
+        settings_here[TRUSTED] = "true"  # all of its hosts are on this machine
     more: dict[str, Any] = {"master": master, "settings": settings_here, "archive": run.experiment.archive}
     return open_session(name or run.folder, _threads(run, native=native), **more)
 

@@ -247,7 +247,7 @@ def check_place(durability: str, log_dir: str | None) -> None:
     if files is not None and (
         files.read(MANIFEST) is not None or any(files.names(folder) for folder in (frames.FOLDER, snapshots.FOLDER))
     ):
-        raise UsageError(f"The log_dir {log_dir} has the files of another query: name an empty one.")
+        raise UsageError(f"The log_dir {files.place} has the files of another query: name an empty one.")
 
 
 @contextmanager

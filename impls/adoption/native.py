@@ -69,10 +69,10 @@ def read_log(files: Files) -> NativeLog:
     """
     planned, committed = _batches(files, _OFFSETS), _batches(files, _COMMITS)
     if not planned:
-        raise UsageError(f"The folder {files.uri} is no checkpoint of a Spark streaming query: it has no offset log.")
+        raise UsageError(f"The folder {files.place} is no checkpoint of a Spark streaming query: it has no offset log.")
     if not committed:
         raise UsageError(
-            f"The query of {files.uri} has committed no batch: there is nothing to adopt, start a new query instead."
+            f"The query of {files.place} has committed no batch: there is nothing to adopt, start a new query instead."
         )
     batch = max(committed)
     head, sources = _offsets(files, batch)
@@ -93,7 +93,7 @@ def _offsets(files: Files, batch: int) -> tuple[dict[str, Any], tuple[bytes, ...
     version, *lines = _lines(files, f"{_OFFSETS}/{batch}")
     if version != b"v1":
         raise UsageError(
-            f"The offset log of {files.uri} has format {version.decode(errors='replace')}; this version reads v1 "
+            f"The offset log of {files.place} has format {version.decode(errors='replace')}; this version reads v1 "
             "(spark.sql.streaming.queryEvolution.enableSourceEvolution=false)."
         )
     try:
@@ -112,14 +112,16 @@ def _lines(files: Files, name: str) -> list[bytes]:
 def _check_kafka(files: Files, sources: tuple[bytes, ...]) -> None:
     for number, line in enumerate(sources):
         if line == _NO_OFFSETS:
-            raise UsageError(f"Source {number} of {files.uri} has had no data yet, so it has no offsets to go on from.")
+            raise UsageError(
+                f"Source {number} of {files.place} has had no data yet, so it has no offsets to go on from."
+            )
         if not dict(topics_of(line)):
             raise UsageError(
-                f"Source {number} of {files.uri} is not Kafka (its offsets are {line[:60].decode(errors='replace')}): "
-                "only queries that read Kafka can be adopted."
+                f"Source {number} of {files.place} is not Kafka (its offsets are "
+                f"{line[:60].decode(errors='replace')}): only queries that read Kafka can be adopted."
             )
     if not sources:
-        raise UsageError(f"The query of {files.uri} has no source.")
+        raise UsageError(f"The query of {files.place} has no source.")
 
 
 def _committed(files: Files, batch: int) -> tuple[int, bool]:

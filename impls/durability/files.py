@@ -7,13 +7,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
 from pyarrow import fs
 
+from impls.addresses import shown
 from impls.errors import StateError, UsageError
 
 LEVELS = ("none", "process", "host")
@@ -45,7 +46,8 @@ def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
         system, path = fs.FileSystem.from_uri(uri)
         return system, path.rstrip("/")
     except (ValueError, OSError) as error:
-        raise UsageError(f"The folder {uri} cannot be used: {error}.") from error
+        why = str(error).replace(uri, shown(uri))
+        raise UsageError(f"The folder {shown(uri)} cannot be used: {why}.") from None
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,14 @@ class Files:
     waited for: a read or write fails after `patience_s`.
     """
 
-    uri: str
+    uri: str = field(repr=False)
     fsync: bool = False
     patience_s: float = 0.0
+
+    @property
+    def place(self) -> str:
+        """The folder's path or address as a user may read it: without a key."""
+        return shown(self.uri)
 
     def make_folders(self, names: Iterable[str]) -> None:
         """Creates folders that `write` puts files into; raises UsageError when that is not possible."""
@@ -68,7 +75,7 @@ class Files:
             for name in names:
                 system.create_dir(f"{root}/{name}", recursive=True)
         except OSError as error:
-            raise UsageError(f"The checkpoint folder {self.uri} cannot be written: {error}.") from error
+            raise UsageError(f"The checkpoint folder {self.place} cannot be written: {error}.") from error
 
     def path(self, name: str) -> str:
         """Returns the whole path of a file, for messages."""

@@ -187,7 +187,7 @@ def _check_not_ahead(source: Source, manifest: Manifest, epoch: int, request: Re
     newest = int(max(of_states, manifest.base[list(request.queues)].max(initial=-1)))
     if newest > epoch:
         raise StateError(
-            f"The snapshots in {source.files.uri} are of epoch {newest}, ahead of the epoch {epoch} asked for: this "
+            f"The snapshots in {source.files.place} are of epoch {newest}, ahead of the epoch {epoch} asked for: this "
             "attempt is outdated."
         )
 

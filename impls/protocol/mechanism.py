@@ -44,6 +44,10 @@ class Shared(Protocol):
     def address(self) -> str:
         """Where the store is, as a user may read it."""
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether those who know how it is reached know a password."""
+
     def check(self) -> None:
         """Raises UsageError when the store cannot be used."""
 

@@ -51,7 +51,7 @@ class Input:
     location: Path
 
     @classmethod
-    def of(cls, df: DataFrame, results: Sink, checkpoint: Path, *, numbered: bool) -> "Input":
+    def of(cls, df: DataFrame, results: Sink, checkpoint: str | Path, *, numbered: bool) -> "Input":
         """Returns the input of a query.
 
         Args:
@@ -63,10 +63,11 @@ class Input:
         Raises:
             UsageError: the identity of records is not known, or a topic was made anew that this query has read.
         """
-        broker, location = _broker_settings(df, results), checkpoint.absolute() / "spark"
-        noted = Topics.noted(checkpoint / "rescale")
+        folder, broker = Path(checkpoint), _broker_settings(df, results)
+        own, location = folder / "rescale", folder.absolute() / "spark"
+        noted = Topics.noted(own)
         asked = None if broker is None else KafkaTopics(broker, _START_S)
-        topics, renewed = topics_at_start(checkpoint / "rescale", location, readings_of(df), asked)
+        topics, renewed = topics_at_start(own, location, readings_of(df), asked)
         source = identified(df, topics)
         several = numbered and source.several
         source = replace(source, several=several, rows=rows_of(df) if several else ())

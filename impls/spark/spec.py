@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from impls.driver.checkpoint import Checkpoint
 from impls.driver.outputs import keep_outputs
@@ -13,6 +13,7 @@ from impls.operators.pipeline import contents_of
 from impls.protocol.mechanism import Mechanism
 from impls.spark.input import Input
 from impls.spark.master import is_local
+from impls.spark.secrecy import check_channel, secrets_of
 from impls.transfer.settings import Transfer, certificate_of
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
@@ -20,14 +21,13 @@ from impls.worker.sinks import Sink
 
 
 def spec_of(
-    read: Input, how: Mechanism, operator: Operator, sink: Sink, opened: Checkpoint, *, bins: int, state_dir: str,
-    files: Files | None, transfer: str, turns: bool, on_error: str,
+    read: Input, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
+    bins: int, state_dir: str, files: Files | None, turns: bool, on_error: str,
 ) -> QuerySpec:  # fmt: skip
     """Returns what is constant for the query's life; raises UsageError where its results cannot go on."""
-    between = _transfer(read.df.sparkSession, how, transfer)
     first, out = _first_version(opened, operator), _of(opened, sink)
     return QuerySpec(
-        opened.query, bins, first, out, state_dir, files, how.shared, between, turns, on_error,
+        opened.query, bins, first, out, state_dir, files, how.shared, transfer, turns, on_error,
         read.told_apart.by_number(),
     )  # fmt: skip
 
@@ -52,6 +52,11 @@ def _of(opened: Checkpoint, sink: Sink) -> Sink:
     return replace(sink, query=opened.query) if named else sink
 
 
-def _transfer(spark: SparkSession, how: Mechanism, tls: str) -> Transfer | None:
-    """Returns how bins go from host to host; None where there is one host or one store."""
-    return None if is_local(spark.sparkContext.master) or how.shared is not None else Transfer.new(*certificate_of(tls))
+def hosts_of(df: DataFrame, how: Mechanism, sink: Sink, log_dir: str | None, tls: str) -> Transfer | None:
+    """Returns how bins go from host to host; None where there is one host or one store.
+
+    Raises UsageError where there is no certificate, or where Spark would send the query's secrets in the open.
+    """
+    context = df.sparkSession.sparkContext
+    check_channel(context.getConf(), secrets_of(sink, how.shared, log_dir, tls))
+    return None if is_local(context.master) or how.shared is not None else Transfer.new(*certificate_of(tls))

@@ -7,21 +7,23 @@ string, because a field of a hash can only be written whole: a count that goes u
 and to its log.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from impls.addresses import shown
 from impls.errors import StateError, UsageError
 from impls.store.entries import BLOCK_BYTES
 from impls.store.tables import DENSE
 
+_PASSWORD = "RESCALE_REDIS_PASSWORD"
 _CONNECT_S = 5.0
 _ANSWER_S = 60.0
 _RETRIES = 6  # with the pauses below about 3 s: a server that starts again is waited for
@@ -34,19 +36,17 @@ def prefix(query: str) -> str:
     return f"rescale:{{{query}}}:"
 
 
-def shown(url: str) -> str:
-    """Returns the address without its password."""
-    parts = urlsplit(url)
-    return url.replace(f"{parts.netloc.rpartition('@')[0]}@", "", 1) if "@" in parts.netloc else url
-
-
 @cache
 def connect(url: str) -> Any:
-    """Returns this process's client of a server, which connects when it is used; raises UsageError for a bad URL."""
+    """Returns this process's client of a server, which connects when it is used; raises UsageError for a bad URL.
+
+    A password that is not in the URL is in the environment of every host, so that it need not travel.
+    """
     retry = Retry(ExponentialBackoff(cap=_PAUSE_MOST_S, base=_PAUSE_S), _RETRIES)
+    login = os.environ.get(_PASSWORD)
     try:
         return redis.Redis.from_url(
-            url, retry=retry, protocol=2, socket_connect_timeout=_CONNECT_S, socket_timeout=_ANSWER_S
+            url, retry=retry, protocol=2, socket_connect_timeout=_CONNECT_S, socket_timeout=_ANSWER_S, password=login
         )
     except ValueError as error:
         raise UsageError(f"{shown(url)} is no address of a Redis server: use redis://HOST:PORT.") from error
@@ -64,6 +64,11 @@ def reach(url: str) -> Iterator[None]:
     """Turns the errors of the server into StateError with one sentence."""
     try:
         yield
+    except redis.AuthenticationError as error:
+        raise StateError(
+            f"The Redis server {shown(url)} does not accept the login ({error}): give the password in its address or "
+            f"as {_PASSWORD} in the environment of every host."
+        ) from error
     except (redis.ConnectionError, redis.TimeoutError) as error:
         raise StateError(f"The Redis server {shown(url)} does not answer: see whether it runs ({error}).") from error
     except redis.RedisError as error:

@@ -4,10 +4,11 @@ The store that all workers share is a Redis server.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from impls.addresses import has_secret, shown
 from impls.errors import UsageError
-from impls.mechanisms.external.client import check_server, forget, shown
+from impls.mechanisms.external.client import check_server, forget
 from impls.mechanisms.external.store import RedisStore
 from impls.mechanisms.external.transaction import RedisTransaction, Token
 from impls.protocol.mechanism import Mechanism, refuse_negative
@@ -30,13 +31,18 @@ class SharedRedis:
         cache_bytes: most bytes that a process keeps.
     """
 
-    url: str
+    url: str = field(repr=False)
     cache_bytes: int = CACHE_BYTES
 
     @property
     def address(self) -> str:
         """The server's address, without its password."""
         return f"the Redis server {shown(self.url)}"
+
+    @property
+    def has_secret(self) -> bool:
+        """Whether the server's address holds a password."""
+        return has_secret(self.url)
 
     def check(self) -> None:
         """Raises UsageError when the server does not answer, or may evict keys."""
@@ -77,11 +83,12 @@ class ExternalState(Mechanism):
 
     Attributes:
         redis: URL of the Redis server that holds the state, such as redis://host:6379/0; the benchmark starts one
-            itself when none is given.
+            itself when none is given. Its password is in the URL, or in the environment of every host, in
+            RESCALE_REDIS_PASSWORD, so that it need not travel.
         cache_bytes: most bytes of state that each worker process keeps in memory.
     """
 
-    redis: str = ""
+    redis: str = field(default="", repr=False)
     cache_bytes: int = CACHE_BYTES
 
     def __post_init__(self) -> None:

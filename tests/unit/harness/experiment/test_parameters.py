@@ -140,6 +140,19 @@ def test_bins_are_sealed_between_hosts_only_and_a_certificate_must_be_there(tmp_
         make_experiment(cluster="2", tls=str(tmp_path / "nowhere.pem"))
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"log_dir": "s3://KEY:hidden@bucket/a"},
+        {"mechanism": "external-state", "options": "redis=redis://:hidden@h:6379/0"},
+    ],
+)
+def test_a_password_that_would_be_in_the_result_is_refused_without_being_said(given):
+    with pytest.raises(UsageError, match="leave it out, and put credentials") as error:
+        make_experiment(**given)
+    assert "hidden" not in str(error.value)
+
+
 def test_bounds_are_included_and_nothing_that_is_no_number_is_taken():
     for option in (KNOWN["cost_us"], KNOWN["value_bytes"], KNOWN["exponent"]):
         assert [option.read(option.least), option.read(option.most)] == [option.least, option.most]

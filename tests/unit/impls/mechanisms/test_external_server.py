@@ -71,3 +71,18 @@ def test_a_server_that_may_throw_state_away_is_refused(tmp_path):
         client.config_set("maxmemory-policy", "noeviction")
         with pytest.raises(StateError, match=r"refuses a request: .*used memory"), reach(server.url):
             client.set("a", bytes(10_000))
+
+
+def test_a_password_is_in_the_address_or_in_the_environment(tmp_path, monkeypatch):
+    with RedisServer(tmp_path) as server, redis.Redis.from_url(server.url) as admin:
+        admin.config_set("requirepass", "open-sesame-1905")
+        other = server.url.replace("/0", "/1")
+        with pytest.raises(UsageError, match="does not accept the login") as error:
+            check_server(server.url)
+        monkeypatch.setenv("RESCALE_REDIS_PASSWORD", "open-sesame-1905")
+        check_server(other)
+        check_server(server.url.replace("//", "//:open-sesame-1905@"))
+        monkeypatch.setenv("RESCALE_REDIS_PASSWORD", "another-word")
+        with pytest.raises(UsageError, match="does not accept the login") as wrong:
+            check_server(server.url.replace("/0", "/2"))
+        assert not [found for found in (error, wrong) if "sesame" in str(found.value) or "another" in str(found.value)]
