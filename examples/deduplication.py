@@ -45,7 +45,7 @@ def main(here: Playground) -> None:
         checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(events, copies(1), by="id")
-        here.results(results, EVENTS)
+        here.results(results, EVENTS, query)
         say(f"{EVENTS} events came for the first time; workers: {query.status()['workers']}.")
         query.rescale(workers=4)
         here.send(events, copies(2), by="id")
@@ -55,7 +55,7 @@ def main(here: Playground) -> None:
         time.sleep(TTL_S + 2)
         here.check("events before their time is over", here.results(results), copies(1))
         here.send(events, copies(4), by="id")
-        here.results(results, 2 * EVENTS)
+        here.results(results, 2 * EVENTS, query)
     here.check("events", here.results(results), copies(1) + copies(4))
 
 

@@ -69,19 +69,19 @@ def main(here: Playground) -> None:
         state_dir=here.folder / "state", checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(payments, paid(1, "Rome"), by="card")
-        here.results(alerts, 10)
+        here.results(alerts, 10, query)
         say(f"Large payments: 10 alerts; workers: {query.status()['workers']}.")
         query.rescale(workers=4)
         say(f"Rule replaced: {query.await_change(query.replace(rule(much)), 60)['state']}.")
         here.send(payments, paid(2, "Rome"), by="card")
-        here.results(alerts, 35)
+        here.results(alerts, 35, query)
         query.await_migration(60)
         say(f"Much spent in all: 25 alerts; workers: {query.status()['workers']}, bins: {query.status()['bins']}.")
         change = query.replace(SpendingByCity(), migrate=lambda total, _name: [total, ["Rome"]])
         say(f"Operator replaced: {query.await_change(change, 60)['state']}.")
         say(f"Rule replaced: {query.await_change(query.replace(rule(travels)), 60)['state']}.")
         here.send(payments, paid(3, "Oslo"), by="card")
-        here.results(alerts, 35 + 50)
+        here.results(alerts, 35 + 50, query)
     here.check("alerts", here.results(alerts), expected())
 
 

@@ -59,7 +59,7 @@ def main(here: Playground) -> None:
         here.send(orders, ({"id": f"o{n}", "at": n} for n in range(ORDERS)), by="id")
         paid = sorted((n + delay(n), n) for n in range(ORDERS) if delay(n) is not None)
         here.send(payments, ({"id": f"o{n}", "at": at} for at, n in paid if at < ORDERS // 2), by="id")
-        here.results(results, 10)
+        here.results(results, 10, query)
         say(f"Payments meet their orders; workers: {query.status()['workers']}.")
         query.rescale(workers=3)
         here.send(payments, ({"id": f"o{n}", "at": at} for at, n in paid if at >= ORDERS // 2), by="id")
@@ -69,7 +69,7 @@ def main(here: Playground) -> None:
             here.send_everywhere(
                 topic, {"id": f"last of {topic}", "at": 10_000}
             )  # time passes, and with it the last minute
-        here.results(results, ORDERS)
+        here.results(results, ORDERS, query)
     here.check("orders", here.results(results), expected())
 
 

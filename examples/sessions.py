@@ -48,14 +48,14 @@ def main(here: Playground) -> None:
         checkpoint=here.folder / "checkpoint", workers=2, bins=64,
     ) as query:  # fmt: skip
         here.send(clicks, [click for click in sent if click["at"] < 60], by="user")
-        here.results(results, 1)
+        here.results(results, 1, query)
         say(f"The first sessions have ended, others are open; workers: {query.status()['workers']}.")
         query.rescale(workers=4)
         here.send(clicks, [click for click in sent if click["at"] >= 60], by="user")
         query.await_migration(60)
         say(f"The query has not stopped; workers: {query.status()['workers']}, bins: {query.status()['bins']}.")
         here.send_everywhere(clicks, {"user": "nobody", "at": 10_000})  # time passes, so the last sessions end
-        here.results(results, 2 * USERS)
+        here.results(results, 2 * USERS, query)
     here.check("sessions", here.results(results), expected())
 
 

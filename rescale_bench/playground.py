@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.lab.bringup import bring_up, open_session
 from harness.lab.topics import create_topics
 from impls.closing import Closing
+from impls.driver.observed import RunningQuery
 from impls.errors import StateError, UsageError
 from impls.worker.results import Deduplicator, number_of
 
@@ -51,7 +52,7 @@ class Playground(Closing):
             signal.signal(signal.SIGINT, signal.default_int_handler)  # Spark's would fail the epoch that is under way
             self.kafka, self.spark = here.broker.bootstrap, here.spark
             self._producer = Producer({"bootstrap.servers": self.kafka, **_QUIET})
-            self._readers: dict[str, _Reader] = {}
+            self._readers: dict[str, TopicRows] = {}
             self._partitions: dict[str, int] = {}
             self._stack = stack.pop_all()
 
@@ -75,15 +76,17 @@ class Playground(Closing):
             self._produce(topic, row, at)
         self._flush()
 
-    def results(self, topic: str, number: int = 0) -> list[dict[str, Any]]:
+    def results(self, topic: str, number: int = 0, query: RunningQuery | None = None) -> list[dict[str, Any]]:
         """Returns all results that are in a topic, repeats removed, as soon as there are `number` of them.
 
+        Raises what the `query` that sends them has failed with, as soon as it has ended without them.
+
         Raises:
-            StateError: they have not come in two minutes.
+            StateError: they have not come in two minutes, or the query has ended without a failure and without them.
         """
         if topic not in self._readers:
-            self._readers[topic] = _Reader(self.kafka, topic, self._partitions[topic])
-        return self._readers[topic].read(number)
+            self._readers[topic] = TopicRows(self.kafka, topic, self._partitions[topic])
+        return self._readers[topic].read(number, query)
 
     def check(self, what: str, found: Iterable[Mapping[str, Any]], expected: Iterable[Mapping[str, Any]]) -> None:
         """Says that results are what was expected, in any order, or what differs; raises StateError then."""
@@ -111,8 +114,8 @@ class Playground(Closing):
             raise StateError(f"The broker {self.kafka} has not taken the records in {_DEADLINE_S:.0f} s.")
 
 
-class _Reader:
-    """Reads a results topic from its beginning on."""
+class TopicRows:
+    """The rows of a results topic, read from its beginning on."""
 
     def __init__(self, kafka: str, topic: str, partitions: int):
         self._topic, self._seen, self._rows = topic, Deduplicator(), list[dict[str, Any]]()
@@ -120,13 +123,17 @@ class _Reader:
         self._consumer = Consumer({**settings, **_QUIET})
         self._consumer.assign([TopicPartition(topic, at, 0) for at in range(partitions)])
 
-    def read(self, number: int) -> list[dict[str, Any]]:
-        end = time.monotonic() + _DEADLINE_S
-        while self._take() or len(self._rows) < number:
+    def read(self, number: int, query: RunningQuery | None) -> list[dict[str, Any]]:
+        """Returns all rows that are there, once there are `number`; raises as `Playground.results` does."""
+        end, has_ended = time.monotonic() + _DEADLINE_S, False
+        while (taken := self._take()) or len(self._rows) < number:
+            if has_ended and not taken:  # behind its end
+                raise StateError(f"The query has ended with {len(self._rows)} of {number} results in {self._topic}.")
             if time.monotonic() > end:
                 raise StateError(
                     f"{len(self._rows)} of {number} results were in {self._topic} after {_DEADLINE_S:.0f} s."
                 )
+            has_ended = query is not None and not taken and query.await_end(0)
         return list(self._rows)
 
     def _take(self) -> int:
@@ -139,6 +146,7 @@ class _Reader:
         return len(messages)
 
     def close(self) -> None:
+        """Ends the client."""
         self._consumer.close()
 
 

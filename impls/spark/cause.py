@@ -15,7 +15,7 @@ _OURS = r"[/\\](impls|pyspark)[/\\]|^<frozen"
 _NOT_THE_USERS = (re.compile(rf"{_OURS}|[/\\](site-packages|python3\.\d+)[/\\]"), re.compile(_OURS))
 _NOISE = re.compile(r"^impls\.errors\.\w+: |\s*SQLSTATE: \w+")  # beside a sentence of our own
 _ENDED, _QUERY = "terminated with exception: ", "=== Streaming Query ==="
-_JAVA = re.compile(r"\s*at |Driver stacktrace|Caused by|JVM stacktrace|=== ")
+_JAVA = re.compile(rf"\s+at [^ ]+\(.*\)$|(Driver|JVM) stacktrace:|{_QUERY}")  # an exception may say anything else
 
 
 def cause_of(text: str) -> str:
@@ -35,9 +35,8 @@ def cause_of(text: str) -> str:
     begins = [place for place, line in enumerate(lines) if line.rstrip().endswith(_TRACEBACK)]
     if not begins:
         return f"The query failed: {_named(lines)}"
-    frames, said = _parts(lines[begins[-1] + 1 :])
+    frames, said, notes = _parts(lines[begins[-1] + 1 :])
     said = [_NOISE.sub("", line) for line in said]
-    notes = [line for line in said if FOR_KEY in line]
     words = " ".join(line for line in said if line not in notes)[:_MOST] or _named(lines)
     told = "".join([words.rstrip(), *(f" {note}" for note in notes[-1:]), _users_line(frames)])
     return f"The query failed: {told}"
@@ -50,15 +49,12 @@ def _named(lines: list[str]) -> str:
     return (named or told or ["no message"])[-1].rpartition(_ENDED)[2][:_MOST]
 
 
-def _parts(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Returns the lines of a traceback's frames, and those of its exception."""
+def _parts(lines: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """Returns the lines of a traceback's frames, those of its exception, and its notes, wherever they stand."""
     end = next((place for place, line in enumerate(lines) if line and not line[0].isspace()), len(lines))
-    said = []
-    for line in lines[end:]:
-        if not line.strip() or _JAVA.match(line):
-            break
-        said.append(line.strip())
-    return lines[:end], said
+    said = takewhile(lambda line: not _JAVA.match(line), lines[end:])
+    notes = [line.strip() for line in lines[end:] if FOR_KEY in line]
+    return lines[:end], [line.strip() for line in said if line.strip()], notes
 
 
 def _users_line(frames: list[str]) -> str:

@@ -42,6 +42,23 @@ def test_an_exception_of_the_users_code_is_told_with_its_line(raised, told):
     assert cause_of(JOB + WORKER.format(raised)) == f"The query failed: {told or raised.replace(chr(10), ' ')}{AT}"
 
 
+NOTE = f"handleInputRows of Rules{FOR_KEY}Row(k='a') in bin 3."
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("first\n\nlast", "first last"),
+        ("first\n\n  \nlast", "first last"),
+        ("answer:\n=== body ===\nat noon\nCaused by: rain", "answer: === body === at noon Caused by: rain"),
+        ("their trace\n\tat a.b.C.d(C.java:1)\nlast", "their trace"),
+    ],
+)
+def test_the_note_of_the_key_is_there_whatever_lines_an_exceptions_text_has(text, shown):
+    raised = f"ValueError: {text}\n{NOTE}"
+    assert cause_of(JOB + WORKER.format(raised)) == f"The query failed: ValueError: {shown} {NOTE}{AT}"
+
+
 def test_a_file_that_the_worker_cannot_read_is_named_without_its_code():
     text = WORKER.replace("    self.check(row)\n", "").replace(
         '  File "/usr/lib/python3.11/decimal.py", line 3, in quantize\n', ""
