@@ -13,7 +13,9 @@ from impls.operators.pipeline import contents_of
 from impls.protocol.mechanism import Mechanism
 from impls.spark.input import Input
 from impls.spark.master import is_local
+from impls.spark.readiness import host_name
 from impls.spark.secrecy import check_channel, secrets_of
+from impls.store.foreign import check_own
 from impls.transfer.settings import Transfer, certificate_of
 from impls.worker.output import Output
 from impls.worker.query import QuerySpec
@@ -24,12 +26,22 @@ def spec_of(
     read: Input, how: Mechanism, operator: Operator, sink: Sink, transfer: Transfer | None, *, opened: Checkpoint,
     bins: int, state_dir: str, files: Files | None, turns: bool, on_error: str,
 ) -> QuerySpec:  # fmt: skip
-    """Returns what is constant for the query's life; raises UsageError where its results cannot go on."""
+    """Returns what is constant for the query's life.
+
+    Raises UsageError where its results cannot go on, or another query's state is in its folder on this host.
+    """
+    _check_state(read.df.sparkSession, state_dir, opened)
     first, out = _first_version(opened, operator), _of(opened, sink)
     return QuerySpec(
         opened.query, bins, first, out, state_dir, files, how.shared, transfer, turns, on_error,
         read.told_apart.by_number(),
     )  # fmt: skip
+
+
+def _check_state(spark: SparkSession, state_dir: str, opened: Checkpoint) -> None:
+    """Refuses another query's state on this host; a worker on another host refuses what is there in its first epoch."""
+    on_cluster = not is_local(spark.sparkContext.master)
+    check_own(f"{state_dir}/{host_name()}" if on_cluster else state_dir, opened.query)
 
 
 def _first_version(opened: Checkpoint, operator: Operator) -> Operator:

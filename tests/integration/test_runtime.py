@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pipeline import Pipeline, await_true
 
+from impls.driver.journal import read_journal
 from impls.errors import UsageError
 from impls.operators import DenseCount
 from impls.store.environment import store_path
@@ -175,8 +176,10 @@ def test_another_querys_state_is_refused(pipeline, tmp_path):
     run.recorder.close()
     run.operator = None
     (tmp_path / "run" / "checkpoint").rename(tmp_path / "elsewhere")
-    query = run.start()
-    await_true(lambda: query.failed is not None, "the query to fail")
-    assert "belongs to another query" in str(query.failed)
-    run.handle = None
+    before = {path: path.read_bytes() for path in (tmp_path / "run" / "state").glob("*/data.mdb")}
+    with pytest.raises(UsageError, match=r"worker-0000 belongs to another query: give this one its own"):
+        run.start()
+    assert before
+    assert {path: path.read_bytes() for path in (tmp_path / "run" / "state").glob("*/data.mdb")} == before
+    assert not read_journal(tmp_path / "run" / "checkpoint" / "rescale" / "plan.log")
     run.recorder.close()
