@@ -5,6 +5,8 @@ import json
 import pytest
 from invoked import result_of
 
+from harness.files import read_lines
+
 pytestmark = pytest.mark.timeout(400)
 OPTIONS = [
     "--workload=hash", "--keys=2000", "--rate=300", "--arrivals=40", "--duration=6", "--bins=16",
@@ -24,9 +26,16 @@ def test_an_offline_repartition_is_valid_and_every_record_has_a_latency(tmp_path
     assert counted == entry["generator"]["records"] == 300 * seconds
     (migration,) = entry["migrations"]
     assert migration["peak_ms"] > 0
-    partitions = [
-        event["partitions"]
-        for event in map(json.loads, (folder / entry["folder"] / "events.jsonl").read_text().splitlines())
-        if event["kind"] == "query_start"
-    ]
-    assert partitions == [1, 2]
+    events = read_lines(folder / entry["folder"] / "events.jsonl")
+    starts = [event for event in events if event["kind"] == "query_start"]
+    assert [start["partitions"] for start in starts] == [1, 2]
+    (stop, drained, repartitioned) = (
+        next(event for event in events if event["kind"] == kind)
+        for kind in ("query_stop", "epoch_finished", "repartitioned")
+    )
+    assert stop["at_us"] <= drained["at_us"] <= repartitioned["at_us"] <= starts[1]["at_us"]
+    assert drained["id"] == migration["id"]
+    assert 0 <= drained["seconds"] + repartitioned["seconds"] <= (starts[1]["at_us"] - stop["at_us"]) / 1e6
+    if name == "native-repartition":  # the old number of workers ends what was cut off, and nothing that came since
+        begun = [line["begin_us"] for line in read_lines(folder / entry["folder"] / "epochs.jsonl")]
+        assert sum(stop["at_us"] < begin < starts[1]["at_us"] for begin in begun) <= 1

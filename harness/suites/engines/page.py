@@ -44,11 +44,16 @@ _BY_RESULTS = (
     "Latencies under a query are those of its results, from the time at which the event was due that completes each "
     "(q8: the later of person and auction; q5: the one that ends the window in the partition that is last)."
 )
+_DRAINED = (
+    "Before Spark repartitions state, it must end the batch that the query's stop has cut off, with the old number of "
+    "workers: that time is no work of the repartition, and stands for itself under `of it drain`."
+)
 
 
 def notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns what a reader of rows must know: what latencies are, and what the comparison cannot show."""
-    return [*([_BY_RESULTS] if any(row.get("query") for row in rows) else []), CANNOT]
+    """Returns what a reader of rows must know: what latencies and times are, and what the comparison cannot show."""
+    by_results, drained = any(row.get("query") for row in rows), any(row.get("drain_s") is not None for row in rows)
+    return [*([_BY_RESULTS] if by_results else []), *([_DRAINED] if drained else []), CANNOT]
 
 
 def guarantees() -> list[str]:
@@ -60,8 +65,15 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns a sentence: from which to which ratio this runtime goes over all engines and numbers of keys."""
     found = [ratios for _, _, ratios in _compared(rows)]
     spans = {name: [ratios[name].middle for ratios in found if name in ratios] for name in _WORDS}
-    told = [f"its {_WORDS[name]} {min(span):.2f} to {max(span):.2f} times" for name, span in spans.items() if span]
-    return f"This runtime against each other engine: {', '.join(told)} theirs." if told else ""
+    told = [f"its {_WORDS[name]} {_span(span)}" for name, span in spans.items() if span]
+    return f"This runtime against each other engine: {', '.join(told)}." if told else ""
+
+
+def _span(ratios: Sequence[float]) -> str:
+    """Returns from which to which ratio a figure goes; where theirs is 0 and ours is not, there is none."""
+    known = [ratio for ratio in ratios if math.isfinite(ratio)]
+    parts = [f"{min(known):.2f} to {max(known):.2f} times theirs"] if known else []
+    return ", or ".join([*parts, *(["above 0 where theirs is 0"] if len(known) < len(ratios) else [])])
 
 
 def conclusions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -92,7 +104,11 @@ class _Ratio(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        spread = f" ({self.low:.2f} to {self.high:.2f})" if self.low < self.high else ""
+        """Returns the ratio in words, which there is none of where the other engine's figure is 0."""
+        if math.isinf(self.middle):
+            return "above 0 against 0 of"
+        high = "more" if math.isinf(self.high) else f"{self.high:.2f}"
+        spread = f" ({self.low:.2f} to {high})" if self.low < self.high else ""
         return f"{self.middle:.2f} times{spread}"
 
 
@@ -132,6 +148,11 @@ FIGURES: dict[str, tuple[str, Unit, str]] = {
     "slow": ("slow_s", "s", "How long the median latency was above twice the steady p50."),
     "longest gap": ("gap_s", "s", "Longest time without any result around the rescale."),
     "until done": ("held_s", "s", "From the command until the new number of workers gives results."),
+    "of it drain": (
+        "drain_s",
+        "s",
+        "Of that, the batch that the stop has cut off, ended by the old number of workers.",
+    ),
 }
 COUNTS = {
     "lost": ("lost", "Results that are missing, by the oracle."),
@@ -192,7 +213,7 @@ def _cell(value: float | None, shown: str) -> Cell:
 
 COLUMNS = (*NAMES, *FIGURES, *COUNTS)
 RESULT_FILE = "engines.json"
-_RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done")
+_RESCALES = (*NAMES, "peak", "slow", "longest gap", "until done", "of it drain")
 _STEADY = ("load", "engine", "steady p50", "p99", "p99.9", "lag", "idle", *COUNTS)
 _MARKDOWN, _DRAWN = "engines.md", "figures"
 _REFERENCE = ROOT / "results" / "reference" / "engines"

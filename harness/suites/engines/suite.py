@@ -99,7 +99,7 @@ def _timeline_of(load: Mapping[str, Any], run: StoredRun) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_NO_RESCALE = dict.fromkeys(("rescale", "peak_ms", "slow_s", "gap_s", "held_s"))
+_NO_RESCALE = dict.fromkeys(("rescale", "peak_ms", "slow_s", "gap_s", "held_s", "drain_s"))
 
 
 def _repeats(folder: Path) -> int | None:
@@ -116,7 +116,14 @@ def _rescale(migration: Mapping[str, Any], files: RunFiles) -> dict[str, Any]:
         "slow_s": migration["slow_s"],
         "gap_s": longest_gap_s(files.cells.done_us, begin_us, end_us),
         "held_s": None if migration["end_s"] is None else migration["end_s"] - migration["begin_s"],
+        "drain_s": _drain_s(migration, files),
     }
+
+
+def _drain_s(migration: Mapping[str, Any], files: RunFiles) -> float | None:
+    """Returns how long the engine worked off input with the old workers after the command; None if it says nothing."""
+    found = [event for event in files.events if event["kind"] == "epoch_finished" and event["id"] == migration["id"]]
+    return sum(float(event["seconds"]) for event in found) if found else None
 
 
 _NATIVE = "native-real-time"  # whose processes are one, which a fault would end

@@ -94,9 +94,12 @@ class NativeQuery(BinlessQuery):
             return query
 
     def _finish_last_epoch(self) -> None:
-        """Runs the epoch that a stop has cut off: state with one cannot be repartitioned exactly once."""
+        """Runs the epoch that a stop has cut off: state with one cannot be repartitioned exactly once.
+
+        Only that one: what has come since waits for the new number of partitions.
+        """
         if newest_epoch(self._checkpoint / "offsets") > self._committed():
-            self._writer().trigger(availableNow=True).start().awaitTermination()
+            self._writer().trigger(once=True).start().awaitTermination()
 
     def _committed(self) -> int:
         return newest_epoch(self._checkpoint / "commits")
@@ -160,6 +163,8 @@ class NativeQuery(BinlessQuery):
         if partitions != self._workers and (self._checkpoint / "state").is_dir():  # a projection has none
             begun = time.monotonic()
             self._finish_last_epoch()
+            self._on_event("epoch_finished", {"id": id_, "seconds": time.monotonic() - begun})
+            begun = time.monotonic()
             self._spark._streamingCheckpointManager.repartition(str(self._checkpoint), partitions)
             self._on_event("repartitioned", {"partitions": partitions, "seconds": time.monotonic() - begun})
         with self._lock:

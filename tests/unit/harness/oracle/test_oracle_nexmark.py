@@ -12,7 +12,7 @@ from judging import judged, ranges, results, topic
 
 from harness.oracle.columns import MovedBins, hash_bins
 from harness.oracle.nexmark import run
-from harness.oracle.nexmark.check import check, latencies_of
+from harness.oracle.nexmark.check import Rules, check, latencies_of
 from harness.oracle.nexmark.queries import DEFINITIONS
 from impls.operators.nexmark import QUERIES
 from impls.operators.nexmark.base import BID
@@ -91,6 +91,16 @@ def test_a_repeat_is_dropped_and_one_that_differs_is_wrong():
     found, _ = judged("q3", events, results(again, numbers=numbers))
     assert found.totals["wrong"] == 1
     assert found.examples["wrong"]["first"]["why"] == "differs from what it repeats"
+
+
+@pytest.mark.parametrize("name", ["q3", "q5", "q8"])
+def test_results_that_come_again_without_a_number_are_counted_as_repeats(name):
+    events, answers = case(name, 3)
+    found, _ = check(
+        topic(events), results([*answers, *answers[:2], answers[0]]), ranges(events), query=name, bin_of=hash_bins(16),
+        moves=MovedBins.of([]), rules=Rules(repeats=True),
+    )  # fmt: skip
+    assert (found.clean, found.results, found.repeats) == (True, len(answers), 3)
 
 
 def test_a_result_of_a_window_that_is_still_open_is_wrong():

@@ -1,15 +1,18 @@
 """The comparison of engines: what is run, the figures of a row, what is concluded."""
 
+import json
 import re
 
 import numpy as np
 import pytest
+from synthetic import write_run
 
 from harness.experiment.make import make_experiment
 from harness.experiment.schedules import plan_for
-from harness.files import write_json
-from harness.suites.engines.page import CANNOT, conclusions, write_result
-from harness.suites.engines.suite import cpu_s, longest_gap_s, suite_from
+from harness.files import read_json, write_json
+from harness.results.entry import ENTRY_FILE
+from harness.suites.engines.page import CANNOT, COLUMNS, conclusions, notes, summary, texts, write_result
+from harness.suites.engines.suite import cpu_s, longest_gap_s, row_of, suite_from
 from impls.errors import UsageError
 from plots.engines import load_of
 
@@ -108,6 +111,39 @@ def test_conclusions_are_drawn_from_valid_rows_of_the_same_keys():
         "1,000 keys, this runtime against flink-adaptive: 0.25 times (0.12 to 0.38) its highest latency in a rescale, "
         "3.00 times its slow time in a rescale, 1.00 times its steady p50, 2.00 times its processor time."
     )
+
+
+def test_a_figure_that_another_engine_never_had_has_no_ratio():
+    rows = [
+        {"keys": 9, "engine": engine, "verdict": "valid", "slow_s": slow, "peak_ms": 100.0}
+        for engine, slow in (("megaphone-batched, real time", 2.0), ("flink-adaptive", 0.0), ("flink-savepoint", 4.0))
+    ]
+    assert summary(rows) == (
+        "This runtime against each other engine: its highest latency in a rescale 1.00 to 1.00 times theirs, "
+        "its slow time in a rescale 0.50 to 0.50 times theirs, or above 0 where theirs is 0."
+    )
+    never, half = (said.partition("rescale, ")[2] for said in reversed(conclusions(rows)))
+    assert (half, never) == (
+        "above 0 against 0 of its slow time in a rescale.",
+        "0.50 times its slow time in a rescale.",
+    )
+    assert "slow time in a rescale above 0 where theirs is 0." in summary(rows[:2])
+
+
+def test_what_spark_works_off_before_a_repartition_is_a_time_of_its_own(tmp_path):
+    folder = tmp_path / "runs" / "00"
+    write_run(folder, mechanism="runtime-restart", seconds=18, rate=200)
+    entry, oracle = read_json(folder / ENTRY_FILE), read_json(folder / "oracle.json")
+    write_json(folder / "oracle.json", {**oracle, "repeats": 0})
+    first = entry["migrations"][0]
+    assert [row["drain_s"] for row in row_of({"keys": 9}, entry, folder)] == [None, None]
+    with (folder / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "epoch_finished", "id": first["id"], "seconds": 0.25, "at_us": 0}) + "\n")
+    rows = row_of({"keys": 9}, entry, folder)
+    assert [row["drain_s"] for row in rows] == [0.25, None]
+    assert dict(zip(COLUMNS, texts(rows[0]), strict=True))["of it drain"] == "0.25 s"
+    assert any("`of it drain`" in note for note in notes(rows))
+    assert not any("`of it drain`" in note for note in notes(rows[1:]))
 
 
 def test_what_a_fault_befell_is_compared_with_what_it_befell_too():

@@ -87,6 +87,14 @@ def test_a_row_comes_back_as_it_was(drawn: tuple[t.StructType, tuple[object, ...
     assert codec.decode_row(codec.encode(row)).asDict() == dict(zip(schema.names, row, strict=True))
 
 
+@pytest.mark.parametrize("day", [dt.date(1582, 10, day) for day in (4, 5, 10, 14, 15)] + [dt.date(1500, 3, 1)])
+def test_a_day_that_the_calendars_switch_left_out_stays_what_it_was(day: dt.date) -> None:
+    fields = (("t", t.TimestampType()), ("n", t.TimestampNTZType()), ("d", t.DateType()))
+    codec = RowCodec(t.StructType([t.StructField(name, kind) for name, kind in fields]))
+    noon = dt.datetime(day.year, day.month, day.day, 12, 2, 3)  # noqa: DTZ001 - as Spark gives them
+    assert codec.decode(codec.encode((noon, noon, day))) == (noon, noon, day)
+
+
 @pytest.mark.lengthy
 @settings(max_examples=200, deadline=None)
 @given(rows(maps=False))
