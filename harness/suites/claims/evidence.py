@@ -1,7 +1,6 @@
 """What a predicate looks at: stored results, and what a suite has written; and what it answers."""
 
 import json
-import statistics
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,9 +10,10 @@ from typing import Any
 from harness.files import read_json
 from harness.suites import nexmark
 from harness.suites.perf import suite as perf
+from harness.suites.perf.intervals import Interval, interval
 from impls.errors import UsageError
 from plots.data import StoredExperiment, StoredRun, load
-from plots.metrics import by_name
+from plots.metrics import by_name, show
 
 EVIDENCE_FILE = "evidence.json"
 
@@ -99,12 +99,12 @@ class Evidence:
             raise NotKnown(f"a run of {mechanism} has no {of.label}")
         return known
 
-    def median(self, metric: str, mechanism: str, cell: Mapping[str, Any]) -> float:
-        """Returns a metric's median over rounds; raises as `values` does."""
-        return statistics.median(self.values(metric, mechanism, cell).values())
+    def interval(self, metric: str, mechanism: str, cell: Mapping[str, Any]) -> Interval:
+        """Returns a metric's median over rounds with its interval; raises as `values` does."""
+        return interval([*self.values(metric, mechanism, cell).values()])
 
-    def ratio(self, metric: str, over: str, under: str, cell: Mapping[str, Any]) -> float:
-        """Returns the median over rounds of one mechanism's metric over another's of the same round.
+    def ratio(self, metric: str, over: str, under: str, cell: Mapping[str, Any]) -> Interval:
+        """Returns one mechanism's metric over another's of the same round: the median over rounds with its interval.
 
         Raises:
             NotKnown: as `values` does; no common round; or nothing to divide by.
@@ -113,7 +113,7 @@ class Evidence:
         common = sorted(above.keys() & below.keys())
         if not common or not all(below[round_] for round_ in common):
             raise NotKnown(f"{metric} of {over} and {under} have no ratio")
-        return statistics.median(above[round_] / below[round_] for round_ in common)
+        return interval([above[round_] / below[round_] for round_ in common])
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,17 @@ class Answer:
 
 
 Predicate = Callable[..., Answer]
+
+
+def shown(metric: str, value: float) -> str:
+    """Returns a metric's value with its unit."""
+    return show(value, by_name(metric).unit)
+
+
+def ratio_shown(ratio: Interval) -> str:
+    """Returns a ratio with its interval, where it has one."""
+    spread = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low < ratio.high else ""
+    return f"{ratio.median:.2f}{spread}"
 
 
 def joined(parts: Iterable[tuple[bool, str]], *, some: bool = False) -> Answer:
@@ -169,5 +180,7 @@ def bounds_kept(evidence: Evidence, *, part: str, tolerance: float = 0.0) -> Ans
 def _kept(check: dict[str, Any], tolerance: float) -> tuple[bool, str]:
     """Returns whether a figure keeps its bound, and both in words."""
     value, bound, most = check["value"], check["bound"], check["at_most"]
-    kept = value <= bound * (1 + tolerance) if most else value >= bound * (1 - tolerance)
-    return bool(kept), f"{check['sentence']} {value:,.3g} (at {'most' if most else 'least'} {bound:g})"
+    edge = value if check.get("edge") is None else check["edge"]  # of a single value there is no interval
+    kept = edge <= bound * (1 + tolerance) if most else edge >= bound * (1 - tolerance)
+    spread = "" if edge == value else f", {'up' if most else 'down'} to {edge:,.3g}"
+    return bool(kept), f"{check['sentence']} {value:,.3g}{spread} (at {'most' if most else 'least'} {bound:g})"

@@ -1,24 +1,33 @@
 """The predicates of claims: small pure functions over evidence; each says whether it holds, and with which figures.
 
 A predicate raises NotKnown where the evidence does not tell. `tolerance` is the share by which a limit may be missed;
-one that states no limit takes none.
+one that states no limit takes none. What is at most a limit is so with the upper end of its interval over rounds, and
+what is at least one with the lower end: noise then never helps to keep a limit.
 """
 
 import statistics
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from harness.files import read_json
-from harness.suites.claims.evidence import Answer, Evidence, NotKnown, Predicate, bounds_kept, joined, queries_valid
+from harness.suites.claims.courses import flat, gap_widens, rises
+from harness.suites.claims.evidence import (
+    Answer,
+    Evidence,
+    NotKnown,
+    Predicate,
+    bounds_kept,
+    joined,
+    queries_valid,
+    ratio_shown,
+    shown,
+)
+from harness.suites.perf.intervals import Interval, interval
+from harness.suites.regress.decide import NOT_SHOWN
 from impls.placement import goal, initial
 from impls.placement.movement import moved_against_minimum
 from plots.data import StoredRun
-from plots.metrics import at, by_name, show
-
-
-def _shown(metric: str, value: float) -> str:
-    return show(value, by_name(metric).unit)
+from plots.metrics import at, by_name
 
 
 def _all_valid(evidence: Evidence) -> Answer:
@@ -42,7 +51,10 @@ def _below(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], than: Sequence[str], limit: float = 1.0,
     some: bool = False, tolerance: float = 0.0,
 ) -> Answer:  # fmt: skip
-    """Each mechanism's metric is below `limit` times that of each of `than`, in every cell; `some`: that of one is."""
+    """Each mechanism's metric is below `limit` times that of each of `than`, in every cell; `some`: that of one is.
+
+    What counts is the upper end of the ratios' interval.
+    """
 
     def each(mechanism: str, cell: Mapping[str, Any]) -> Answer:
         return joined(_pair(evidence, metric, (mechanism, other), cell, limit * (1 + tolerance)) for other in than)
@@ -55,37 +67,36 @@ def _pair(
     evidence: Evidence, metric: str, names: tuple[str, str], cell: Mapping[str, Any], limit: float
 ) -> tuple[bool, str]:
     ratio = evidence.ratio(metric, *names, cell)
-    own, its = (_shown(metric, evidence.median(metric, name, cell)) for name in names)
+    own, its = (shown(metric, evidence.interval(metric, name, cell).median) for name in names)
     where = f" at {label}" if (label := evidence.experiment.cell_label(dict(cell))) else ""
-    return ratio < limit, f"{names[0]} {own} against {names[1]} {its}{where}: {ratio:.2f}"
+    return ratio.high < limit, f"{names[0]} {own} against {names[1]} {its}{where}: {ratio_shown(ratio)}"
 
 
 def _at_most(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, some: bool = False,
     tolerance: float = 0.0,
 ) -> Answer:  # fmt: skip
-    """The median over rounds of each mechanism's metric is at most `limit`, in every cell; `some`: of one mechanism."""
-    parts = _medians(evidence, metric, mechanisms)
-    return joined(((middle <= limit * (1 + tolerance), text) for middle, text in parts), some=some)
+    """Each mechanism's metric is at most `limit` over the rounds, in every cell; `some`: of one mechanism."""
+    parts = _intervals(evidence, metric, mechanisms)
+    return joined(((found.high <= limit * (1 + tolerance), text) for found, text in parts), some=some)
 
 
 def _at_least(
     evidence: Evidence, *, metric: str, mechanisms: Sequence[str], limit: float, tolerance: float = 0.0
 ) -> Answer:
-    """The median over rounds of each mechanism's metric is at least `limit`, in every cell."""
-    parts = _medians(evidence, metric, mechanisms)
-    return joined((middle >= limit * (1 - tolerance), text) for middle, text in parts)
+    """Each mechanism's metric is at least `limit` over the rounds, in every cell."""
+    parts = _intervals(evidence, metric, mechanisms)
+    return joined((found.low >= limit * (1 - tolerance), text) for found, text in parts)
 
 
-def _medians(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list[tuple[float, str]]:
-    """Returns (median over rounds, it in words with its range) of each mechanism in each cell."""
+def _intervals(evidence: Evidence, metric: str, mechanisms: Sequence[str]) -> list[tuple[Interval, str]]:
+    """Returns (median over rounds with its interval, both in words) of each mechanism in each cell."""
     parts = []
     for mechanism in mechanisms:
         for cell in evidence.cells():
-            values = evidence.values(metric, mechanism, cell)
-            middle, low, high = (f(values.values()) for f in (statistics.median, min, max))
-            spread = f" ({_shown(metric, low)} to {_shown(metric, high)})" if len(values) > 1 else ""
-            parts.append((middle, f"{mechanism} {_shown(metric, middle)}{spread}"))
+            found = evidence.interval(metric, mechanism, cell)
+            spread = f" ({shown(metric, found.low)} to {shown(metric, found.high)})" if found.pairs > 1 else ""
+            parts.append((found, f"{mechanism} {shown(metric, found.median)}{spread}"))
     return parts
 
 
@@ -120,58 +131,9 @@ def _column(row: Mapping[str, Any], name: str) -> float:
 
 def _moves_nothing(evidence: Evidence, *, mechanism: str) -> Answer:
     """The mechanism changes the owner of bins and pulls no byte of state."""
-    bins, size = (evidence.median(metric, mechanism, {}) for metric in ("moved_bins", "moved_bytes"))
-    return Answer(bins > 0 and size == 0, f"{bins:,.0f} bins changed their worker, {_shown('moved_bytes', size)} moved")
-
-
-def _rises(
-    evidence: Evidence, *, metric: str, mechanism: str, axis: str, factor: float = 1.0, tolerance: float = 0.0
-) -> Answer:
-    """The metric rises along the axis from cell to cell, to more than `factor` times its first value."""
-    values = _along(evidence, metric, mechanism, axis)
-    steps = [later >= earlier * (1 - tolerance) for (_, earlier), (_, later) in pairwise(values)]
-    holds = all(steps) and values[-1][1] > factor * values[0][1]
-    return Answer(holds, f"{mechanism}: {_series(metric, axis, values)}")
-
-
-def _flat(
-    evidence: Evidence, *, metric: str, mechanism: str, axis: str, limit: float, tolerance: float = 0.0
-) -> Answer:
-    """The metric's highest value along the axis is at most `limit` times its lowest."""
-    values = _along(evidence, metric, mechanism, axis)
-    low, high = (f(value for _, value in values) for f in (min, max))
-    if not low:
-        raise NotKnown(f"{metric} of {mechanism} is 0")
-    text = f"{mechanism}: {_series(metric, axis, values)}, highest over lowest {high / low:.2f}"
-    return Answer(high / low <= limit * (1 + tolerance), text)
-
-
-def _along(evidence: Evidence, metric: str, mechanism: str, axis: str) -> list[tuple[Any, float]]:
-    return [(cell.get(axis), evidence.median(metric, mechanism, cell)) for cell in _course(evidence, axis)]
-
-
-def _course(evidence: Evidence, axis: str) -> list[dict[str, Any]]:
-    cells = sorted(evidence.cells(), key=lambda cell: cell.get(axis, 0))
-    if len(cells) < 2:
-        raise NotKnown("a single cell shows no course")
-    return cells
-
-
-def _series(metric: str, axis: str, values: Sequence[tuple[Any, float]]) -> str:
-    return ", ".join(f"{_shown(metric, value)} at {axis} {place:,}" for place, value in values)
-
-
-def _gap_widens(
-    evidence: Evidence, *, metric: str, mechanism: str, than: Sequence[str], axis: str, limit: float = 1.0,
-    tolerance: float = 0.0,
-) -> Answer:  # fmt: skip
-    """The ratio of the mechanism's metric to each other's is at the axis' last value below `limit` times its first."""
-    cells, parts = _course(evidence, axis), []
-    for other in than:
-        first, last = (evidence.ratio(metric, mechanism, other, cell) for cell in (cells[0], cells[-1]))
-        text = f"{mechanism} over {other}: {first:.2f} at {axis} {cells[0][axis]}, {last:.2f} at {cells[-1][axis]}"
-        parts.append((last < first * limit * (1 + tolerance), text))
-    return joined(parts)
+    bins, size = (evidence.values(metric, mechanism, {}).values() for metric in ("moved_bins", "moved_bytes"))
+    text = f"{min(bins):,.0f} bins changed their worker, {shown('moved_bytes', max(size))} moved"
+    return Answer(min(bins) > 0 and max(size) == 0, text)
 
 
 def _settles_sooner(
@@ -179,7 +141,8 @@ def _settles_sooner(
 ) -> Answer:
     """One of the mechanisms is back to steady latency at least `factor` times sooner than another.
 
-    A mechanism that was not back before its load ended has not settled; the other one then took at least that long.
+    A mechanism that was not back before its load ended has not settled; the other one then took at least that long. The
+    longest of its rounds counts, and the shortest of the other's, by their intervals.
     """
     limit, words = _least_s(evidence, than)
     parts = []
@@ -189,14 +152,18 @@ def _settles_sooner(
         if len(known) < len(found):
             parts.append((False, f"{mechanism} was not back in time"))
         else:
-            own = statistics.median(known)
-            parts.append((own * factor <= limit * (1 + tolerance) and limit > 0, f"{mechanism} {own:.2f} s"))
+            own = interval(known)
+            holds = own.high * factor <= limit * (1 + tolerance) and limit > 0
+            parts.append((holds, f"{mechanism} {ratio_shown(own)} s"))
     found_ = joined(parts, some=True)
     return Answer(found_.holds, f"{found_.figures}; {than} {words}")
 
 
 def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
-    """Returns the median time to steady latency, with the time up to the end of the load for a run that had not."""
+    """Returns the least time to steady latency, of its interval, and its median in words.
+
+    A run that was not back counts with the time up to the end of its load.
+    """
     times, open_ended = [], False
     for run in evidence.runs(mechanism, {}):
         settled = by_name("settled_s").value(run.entry)
@@ -207,8 +174,8 @@ def _least_s(evidence: Evidence, mechanism: str) -> tuple[float, str]:
                 raise NotKnown(f"a run of {mechanism} has no steady latency to come back to")
             settled, open_ended = float(rows[-1]["at_s"]) - begin, True
         times.append(settled)
-    middle = statistics.median(times)
-    return middle, f"{'more than ' if open_ended else ''}{middle:.2f} s"
+    found = interval(times)
+    return found.low, f"{'more than ' if open_ended else ''}{ratio_shown(found)} s"
 
 
 def _contiguous_moves(
@@ -229,28 +196,28 @@ def _contiguous_moves(
 
 
 def _cost_at_most(evidence: Evidence, *, pair: str, measure: str, limit: float, tolerance: float = 0.0) -> Answer:
-    """The median over rounds of a ratio of `./inv durability-cost` is at most `limit`."""
+    """A ratio of `./inv durability-cost` is at most `limit` over the rounds."""
     if evidence.said.get("exit_code") != 0 or evidence.folder is None:
         raise NotKnown(f"the command ended with exit code {evidence.said.get('exit_code')}")
     values = read_json(evidence.folder / "durability.json").get("ratios", {}).get(pair, {}).get(measure)
     if not values:
         raise NotKnown(f"durability.json has no {measure} of {pair}")
-    middle = statistics.median(values)
-    text = f"{pair}, {measure}: {middle:.3f} ({min(values):.3f} to {max(values):.3f}, {len(values)} rounds)"
-    return Answer(middle <= limit * (1 + tolerance), text)
+    found = interval(values)
+    text = f"{pair}, {measure}: {found.median:.3f} ({found.low:.3f} to {found.high:.3f}, {len(values)} rounds)"
+    return Answer(found.high <= limit * (1 + tolerance), text)
 
 
 def _recovered_within(
     evidence: Evidence, *, workload: str, keys: int, limit_s: float, tolerance: float = 0.0
 ) -> Answer:
-    """The median recovery of a worker of `keys` keys takes less than `limit_s` seconds."""
+    """The recovery of a worker of `keys` keys takes less than `limit_s` seconds over the rounds."""
     points = [line for line in evidence.json_lines() if (line["workload"], line["keys"]) == (workload, keys)]
     times = [float(point["recovery_s"]) for point in points]
     if not times:
         raise NotKnown(f"there is no point of {keys:,} {workload} keys")
-    middle = statistics.median(times)
-    text = f"{keys:,} {workload} keys: {middle:.2f} s ({min(times):.2f} to {max(times):.2f}, {len(times)} rounds)"
-    return Answer(middle < limit_s * (1 + tolerance), text)
+    found = interval(times)
+    text = f"{keys:,} {workload} keys: {found.median:.2f} s ({found.low:.2f} to {found.high:.2f}, {len(times)} rounds)"
+    return Answer(found.high < limit_s * (1 + tolerance), text)
 
 
 def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> Answer:
@@ -262,12 +229,17 @@ def _in_time(evidence: Evidence, *, minutes: float, tolerance: float = 0.0) -> A
 
 
 def _not_slower(evidence: Evidence) -> Answer:
-    """`./inv regress` has compared the code with its base, and two rounds in a row found nothing slower."""
+    """`./inv regress` has compared the code with its base, and shown of each measure that it is not slower.
+
+    Where noise leaves that open of one, it is not known.
+    """
     code, lines = evidence.said.get("exit_code"), evidence.said.get("lines") or []
     verdict = next((line.removeprefix("## ") for line in lines if line.startswith("## ")), None)
     if code not in (0, 1) or verdict is None:
         raise NotKnown(f"the comparison ended with exit code {code}")
     slower = [line.strip("| ").partition(" |")[0] for line in lines if "slower, confirmed" in line]
+    if code == 0 and (open_ := [line.strip("| ").partition(" |")[0] for line in lines if f"| {NOT_SHOWN} |" in line]):
+        raise NotKnown(f"the runs differ too much to tell of {', '.join(open_)}")
     return Answer(code == 0, ", ".join([verdict, *slower]))
 
 
@@ -286,8 +258,8 @@ def _no_violation(evidence: Evidence, *, seeds: int) -> Answer:
 PREDICATES: dict[str, Predicate] = {
     predicate.__name__.removeprefix("_"): predicate
     for predicate in (
-        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _flat, _gap_widens, _in_time,
-        _moves_nothing, _no_violation, _not_slower, _recovered_within, _rises, _settles_sooner, _stays_level,
-        bounds_kept, queries_valid,
+        _all_valid, _at_least, _at_most, _below, _contiguous_moves, _cost_at_most, _in_time, _moves_nothing,
+        _no_violation, _not_slower, _recovered_within, _settles_sooner, _stays_level, bounds_kept, flat, gap_widens,
+        queries_valid, rises,
     )
 }  # fmt: skip

@@ -26,6 +26,7 @@ from harness.lab.measuring import measure_here, measured_in_child
 from harness.lab.waiting import wait_for
 from harness.run.load import Load, schedule
 from harness.run.pipeline import start_query
+from harness.suites.perf.intervals import quotient
 from harness.suites.perf.moving import excess_ms, rescale_experiment
 from harness.suites.perf.part import (
     STEADY_MEASURES,
@@ -191,7 +192,7 @@ def _epochs(folder: Path, scale: Scale) -> PartResult:
     return PartResult(
         [table],
         [
-            Check("steady epoch, cluster over local mode", epoch.median, _EPOCH_BOUND, at_most=True),
+            Check.of("steady epoch, cluster over local mode", epoch.values, _EPOCH_BOUND, at_most=True),
             Check("share of epochs in which a worker ran on its host", stayed, _STAYED_BOUND, at_most=False),
         ],
     )
@@ -210,13 +211,13 @@ def _rescale(folder: Path, scale: Scale) -> PartResult:
     rows = [[name, *_moved(found), peak[name].text(2), excess[name].text()] for name, found in entries.items()]
     columns = ("mechanism", "MB from other hosts", "MB/s of pulls", "migration, ms", "peak ratio", "excess latency, ms")
     note = f"{hosts} hosts, {keys} keys of hash-count, workers 2 to 4."
-    live = excess[_LIVE].median
     return PartResult(
         [Table("Rescale onto more hosts", columns, rows, note)],
         [
-            Check(f"peak ratio of {_LIVE} at {keys} keys on a cluster", peak[_LIVE].median, _PEAK_BOUND, at_most=True),
-            Check(f"excess latency at {keys} keys on a cluster, Spark's restart over {_LIVE}",
-                  excess[_NATIVE].median / live, _EXCESS_BOUND, at_most=False),
+            Check.of(f"peak ratio of {_LIVE} at {keys} keys on a cluster", peak[_LIVE].values, _PEAK_BOUND,
+                     at_most=True),
+            Check.within(f"excess latency at {keys} keys on a cluster, Spark's restart over {_LIVE}",
+                         quotient(excess[_NATIVE].values, excess[_LIVE].values), _EXCESS_BOUND, at_most=False),
         ],
     )  # fmt: skip
 

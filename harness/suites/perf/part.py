@@ -17,6 +17,7 @@ from harness.results.place import failure_of, told_failure
 from harness.run.progress import Lines
 from harness.run.runs import AGAIN, NamedRun, Watcher, begin_anew, busy_runs, run_all
 from harness.suites.bench import place_run
+from harness.suites.perf.intervals import Interval, interval
 from impls.errors import StateError, UsageError
 from plots.metrics import at
 
@@ -75,17 +76,34 @@ class Table:
 
 @dataclass(frozen=True)
 class Check:
-    """A figure against its bound: at most it, or at least it."""
+    """A figure against its bound: at most it, or at least it.
+
+    Attributes:
+        edge: the end of the figure's interval that is nearer to breaking the bound, which noise moves towards that;
+            None where there is no interval.
+    """
 
     sentence: str
     value: float
     bound: float
     at_most: bool
+    edge: float | None = None
+
+    @classmethod
+    def of(cls, sentence: str, values: Sequence[float], bound: float, *, at_most: bool) -> "Check":
+        """Returns the check of a median over rounds, or pairs, held against the bound by the end of its interval."""
+        return cls.within(sentence, interval(values), bound, at_most=at_most)
+
+    @classmethod
+    def within(cls, sentence: str, found: Interval, bound: float, *, at_most: bool) -> "Check":
+        """Returns the check of an interval that is known already, as `of` does."""
+        return cls(sentence, found.median, bound, at_most, found.high if at_most else found.low)
 
     @property
     def holds(self) -> bool:
-        """Whether the figure keeps its bound."""
-        return self.value <= self.bound if self.at_most else self.value >= self.bound
+        """Whether all of the figure's interval keeps its bound."""
+        held = self.value if self.edge is None else self.edge
+        return held <= self.bound if self.at_most else held >= self.bound
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,8 @@ def _measured_where(here: Mapping[str, Any]) -> str:
 
 def _check(check: Mapping[str, Any]) -> Sequence[str]:
     sign, kept = "at most" if check["at_most"] else "at least", "yes" if check["holds"] else "**no**"
-    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{check['value']:,.3g}", kept
+    edge = "" if check.get("edge") is None else f" ({'up' if check['at_most'] else 'down'} to {check['edge']:,.3g})"
+    return f"{check['sentence']}: {sign} {check['bound']:g}", f"{check['value']:,.3g}{edge}", kept
 
 
 def _table(table: Mapping[str, Any]) -> Iterator[str]:

@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from harness.suites.perf.twin.process import Interval, interval
+from harness.suites.perf.intervals import Interval, interval
 from impls.errors import StateError
 
 Verdict = Literal["worse", "better", "same"]
 Measures = Mapping[str, float]
 
+NOT_SHOWN = "not shown"  # of a measure that may be slower by more than what matters
 _EFFECT = 0.08  # what is below is within what a compiler's mood does to an epoch
 TIMES = ("epoch_p50_ms", "epoch_p99_ms", "steady_p50_ms", "steady_p99_ms", "migrating_p99_ms")
 _COUNTS = ("records", "moved_bins", "moved_bytes", "pulls")
@@ -31,6 +32,11 @@ class Change:
     base: float
     ratio: Interval
     verdict: Verdict
+
+    @property
+    def shown(self) -> bool:
+        """Whether it is not slower by what matters with all of the interval: noise alone does not show that."""
+        return self.ratio.high <= 1 + _EFFECT
 
 
 def sides(pairs: int) -> list[str]:

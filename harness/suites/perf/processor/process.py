@@ -279,10 +279,12 @@ def _ratio(blocks: list[Block], field: str) -> Spread:
 
 
 def _checks(ratios: dict[str, Spread]) -> list[Check]:
-    throughput, latency = ratios["records/s off a backlog"].median, ratios["latency p99, ms"].median
+    throughput, latency = ratios["records/s off a backlog"].values, ratios["latency p99, ms"].values
     return [
-        Check("throughput of a processor, this runtime over Spark's own", throughput, _THROUGHPUT_BOUND, at_most=False),
-        Check("latency p99 of a processor, this runtime over Spark's own", latency, _LATENCY_BOUND, at_most=True),
+        Check.of(
+            "throughput of a processor, this runtime over Spark's own", throughput, _THROUGHPUT_BOUND, at_most=False
+        ),
+        Check.of("latency p99 of a processor, this runtime over Spark's own", latency, _LATENCY_BOUND, at_most=True),
     ]
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +29,6 @@ from harness.suites.perf.twin.query import BLOCK_EPOCHS, Alternating, TimedBlock
 from impls.errors import StateError
 from impls.spark.compiled import Heartbeat
 from impls.worker.output import Output
-
-_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -64,19 +61,6 @@ class TurnBlock:
         return self.step_cpu_ms + self.plan_cpu_ms
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Median of ratios with its 95 % interval; `pairs` is their number."""
-
-    median: float
-    low: float
-    high: float
-    pairs: int
-
-    def __str__(self) -> str:
-        return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f}, {self.pairs} pairs)"
-
-
 def ratios(blocks: Sequence[TurnBlock], measure: str) -> list[float]:
     """Returns live over twin of a measure for each pair that has both blocks, in order of pairs."""
     by_side = {
@@ -84,23 +68,6 @@ def ratios(blocks: Sequence[TurnBlock], measure: str) -> list[float]:
     }
     both = sorted(by_side["live"].keys() & by_side["twin"].keys())
     return [by_side["live"][pair] / by_side["twin"][pair] for pair in both]
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Returns the median with the narrowest interval between order statistics that covers it with 95 %.
-
-    With fewer than 6 values no such interval exists, and it is from the smallest to the largest.
-    """
-    ordered, n = np.sort(values), len(values)
-    cut = 0  # values left out at each end
-    while cut + 1 <= (n - 1) // 2 and _coverage(n, cut + 1) >= _CONFIDENCE:
-        cut += 1
-    return Interval(float(np.median(ordered)), float(ordered[cut]), float(ordered[n - 1 - cut]), n)
-
-
-def _coverage(n: int, cut: int) -> float:
-    """Returns the probability that the median lies between the order statistics left with `cut` fewer at each end."""
-    return float(1 - 2 * sum(comb(n, i) for i in range(cut + 1)) / 2**n)
 
 
 _HEAVY = ("live", "twin", "checkpoint", "spark", "spark-again-*", "broker")

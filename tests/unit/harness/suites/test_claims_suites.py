@@ -41,8 +41,8 @@ def test_queries_valid(tmp_path):
 
 
 def test_bounds_kept(tmp_path):
-    def check(value, *, at_most):
-        return {"sentence": "a figure", "value": value, "bound": 1.5, "at_most": at_most}
+    def check(value, *, at_most, **edge):
+        return {"sentence": "a figure", "value": value, "bound": 1.5, "at_most": at_most, **edge}
 
     def kept(*checks, part="rate", **more):
         write_json(tmp_path / "perf.json", {"parts": {"rate": {"checks": checks}}})
@@ -52,16 +52,41 @@ def test_bounds_kept(tmp_path):
     assert not kept(check(1.6, at_most=True), check(1.6, at_most=False))
     assert not kept(check(1.4, at_most=False))
     assert kept(check(1.4, at_most=False), tolerance=0.1)
+    assert kept(check(1.4, at_most=True, edge=1.5), check(1.6, at_most=False, edge=1.5))
+    assert not kept(check(1.4, at_most=True, edge=1.6))
+    assert not kept(check(1.6, at_most=False, edge=1.4))
     with pytest.raises(NotKnown, match="the part steady was not measured"):
         kept(part="steady")
     with pytest.raises(NotKnown, match="nothing to look at"):
         kept()
 
 
+def test_cost_at_most(tmp_path):
+    write_json(tmp_path / "durability.json", {"ratios": {"process / none": {"epoch p50": [1.2, 1.05, 1.0]}}})
+    evidence = Evidence(tmp_path, {"exit_code": 0, "lines": []})
+    asked = {"pair": "process / none", "measure": "epoch p50"}
+    assert holds("cost_at_most", evidence, **asked, limit=1.2)
+    assert not holds("cost_at_most", evidence, **asked, limit=1.19), "the median is 1.05"
+    with pytest.raises(NotKnown, match="exit code 2"):
+        holds("cost_at_most", Evidence(tmp_path, {"exit_code": 2}), **asked, limit=2)
+    with pytest.raises(NotKnown, match="has no latency p50"):
+        holds("cost_at_most", evidence, pair="process / none", measure="latency p50", limit=2)
+
+
+def test_recovered_within():
+    points = [{"workload": "dense", "keys": 1_000_000, "recovery_s": seconds} for seconds in (1.0, 1.5, 9.0)]
+    evidence = Evidence(None, {"exit_code": 0, "lines": [*map(json.dumps, points), "done"]})
+    asked = {"workload": "dense", "keys": 1_000_000}
+    assert holds("recovered_within", evidence, **asked, limit_s=9.1)
+    assert not holds("recovered_within", evidence, **asked, limit_s=9.0), "the median is 1.5"
+    with pytest.raises(NotKnown, match="no point of 5 dense keys"):
+        holds("recovered_within", evidence, workload="dense", keys=5, limit_s=2)
+
+
 def test_at_least(tmp_path):
     write_experiment(tmp_path, seconds=18, rate=500, rounds=1)
     asked = {"metric": "moved_bins", "mechanisms": [BATCHED]}
-    bins = Evidence(tmp_path).median("moved_bins", BATCHED, {})
+    bins = Evidence(tmp_path).interval("moved_bins", BATCHED, {}).median
     assert holds("at_least", Evidence(tmp_path), **asked, limit=bins)
     assert not holds("at_least", Evidence(tmp_path), **asked, limit=bins + 1)
 
@@ -125,6 +150,9 @@ def test_a_measure_that_two_rounds_find_slower_fails():
     row = "| epoch_p50_ms | 160.0 | 1.20 (1.10 to 1.30) | **slower, confirmed** |"
     assert holds("not_slower", said(0, "## no regression: a against b"))
     assert not holds("not_slower", said(1, "## **worse**: a against b", row))
+    wide = "| epoch_p50_ms | 160.0 | 1.01 (0.80 to 1.30) | not shown |"
+    with pytest.raises(NotKnown, match="differ too much to tell of epoch_p50_ms"):
+        holds("not_slower", said(0, "## no regression: a against b", wide))
     with pytest.raises(NotKnown, match="exit code 1"):
         holds("not_slower", said(1, "A run is invalid"))
     with pytest.raises(NotKnown, match="exit code 2"):

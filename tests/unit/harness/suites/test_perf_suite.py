@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.suites.options import PERF
+from harness.suites.perf.intervals import Interval, interval, quotient
 from harness.suites.perf.moving import excess_ms
 from harness.suites.perf.part import Check, PartResult, Spread, Table
 from harness.suites.perf.phases import LINES, EpochPhases, account, shares
 from harness.suites.perf.steady import Probe, Search, rate_ratio
 from harness.suites.perf.suite import PARTS, markdown, suite_from, write_reference, write_tables
-from harness.suites.perf.twin.process import EpochMark, TurnBlock, blocks_of, interval, ratios
+from harness.suites.perf.twin.process import EpochMark, TurnBlock, blocks_of, ratios
 from harness.suites.perf.twin.query import TurnEpoch, side_of
 from impls.errors import UsageError
 from impls.worker.cells import make_cells
@@ -112,9 +113,18 @@ def test_a_spread_shows_its_range_only_where_there_is_one():
     assert Spread((1.0, 2.0, 9.0)).text(1) == "2.0 (1.0 to 9.0)"
 
 
+def test_a_bound_is_held_by_the_end_of_the_interval_that_is_nearer_to_breaking_it():
+    few, many = (1.0, 1.1, 1.3), [*[1.0] * 10, 9.0]
+    assert [Check.of("c", few, bound, at_most=True).holds for bound in (1.2, 1.3)] == [False, True]
+    assert [Check.of("c", few, bound, at_most=False).holds for bound in (1.0, 1.05)] == [True, False]
+    assert Check.of("c", many, 1.0, at_most=True).holds, "one of eleven is outside of the interval"
+    assert (Check.of("c", few, 1.2, at_most=True).value, Check.of("c", few, 1.2, at_most=True).edge) == (1.1, 1.3)
+    assert quotient((90.0, 100.0, 120.0), (1.0, 2.0, 3.0)) == Interval(50.0, 30.0, 120.0, 3)
+
+
 def findings():
     curves = {"restart": {"native-repartition": [[1e6, 8000.0]], "megaphone-fluid": [[1e6, 40.0]]}}
-    checks = [Check("a", 0.5, 0.85, at_most=True), Check("b", 1.2, 1.5, at_most=False)]
+    checks = [Check("a", 0.5, 0.85, at_most=True), Check("b", 1.7, 1.5, at_most=False, edge=1.2)]
     return PartResult([Table("T", ("x", "y"), [["1", "2"]], "a note")], checks, curves)
 
 
@@ -124,7 +134,7 @@ def test_the_page_says_which_bounds_are_kept_and_shows_every_table(tmp_path):
     write_tables(tmp_path, result)
     page = (tmp_path / "perf.md").read_text()
     assert "| a: at most 0.85 | 0.5 | yes |" in page
-    assert "| b: at least 1.5 | 1.2 | **no** |" in page
+    assert "| b: at least 1.5 | 1.7 (down to 1.2) | **no** |" in page
     assert "| x | y |\n|---|---:|\n| 1 | 2 |" in page
     assert "quick form" in page
     assert "(figures/restart-restart.svg)" in page

@@ -9,7 +9,17 @@ import pytest
 from harness.files import write_json
 from harness.options.declared import read_given
 from harness.suites.options import REGRESS
-from harness.suites.regress.decide import TIMES, changed_counts, compare, confirmed, find, overall, resampled, sides
+from harness.suites.regress.decide import (
+    NOT_SHOWN,
+    TIMES,
+    changed_counts,
+    compare,
+    confirmed,
+    find,
+    overall,
+    resampled,
+    sides,
+)
 from harness.suites.regress.run import Comparison, append, base_of, bench_options, line_of, markdown, run_regress, store
 from harness.suites.regress.trees import Tree, measures_of, revision
 from impls.errors import StateError, UsageError
@@ -71,6 +81,20 @@ def test_a_suspect_that_the_second_round_does_not_confirm_is_no_regression():
     assert "no regression" in text
     assert "slower, not confirmed" in text
     assert confirmed(found["findings"]["m"], found["second"]["m"]) == []
+
+
+def test_a_measure_that_differs_too_much_from_run_to_run_is_not_called_unchanged():
+    def pairs(*ratios):
+        return {
+            "base": [{"m": {TIMES[0]: 100.0}}] * len(ratios),
+            "head": [{"m": {TIMES[0]: 100.0 * r}} for r in ratios],
+        }
+
+    for ratios, word in (((0.99, 1.0, 1.02, 1.0), "no difference"), ((0.7, 1.0, 1.4, 1.0), NOT_SHOWN)):
+        verdict, found = compare(pairs(*ratios), lambda: pytest.fail("nothing is suspect"))
+        assert verdict == "same"
+        (row,) = (line for line in markdown(COMMITS, verdict, found).splitlines() if line.startswith(f"| {TIMES[0]}"))
+        assert row.endswith(f"| {word} |")
 
 
 def test_a_faster_head_is_said_to_be_faster():
